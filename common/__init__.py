@@ -1,0 +1,1 @@
+"""What both sides share. Imports neither `client` nor `server`."""

@@ -1,0 +1,22 @@
+"""Randomness is passed, never ambient: every generator is seeded from (seed, purpose, round, partition)."""
+
+import hashlib
+
+import numpy as np
+import torch
+
+
+def derive(seed: int, purpose: str, *position: int | str) -> int:
+    """A 63-bit seed that depends on nothing but its arguments, the same on every machine."""
+    text = "/".join([str(seed), purpose, *map(str, position)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def torch_generator(seed: int, purpose: str, *position: int | str) -> torch.Generator:
+    """A CPU generator: the same numbers whichever device they are moved to."""
+    return torch.Generator().manual_seed(derive(seed, purpose, *position))
+
+
+def numpy_generator(seed: int, purpose: str, *position: int | str) -> np.random.Generator:
+    """The same for numpy."""
+    return np.random.default_rng(derive(seed, purpose, *position))
