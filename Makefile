@@ -1,0 +1,99 @@
+# Every target sets up what it needs in .venv; `make` alone lists them.
+# Where packages come from is the business of your own pip configuration; nothing here names an index.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test test-all lint format lock clean
+
+# torch and torchvision from another index (CPU-only, another CUDA): make setup TORCH_INDEX=https://...
+# It is remembered in .venv; `make setup TORCH_INDEX=` goes back to your own index.
+TORCH_INDEX ?= $(shell cat .venv/.torch-index 2>/dev/null)
+
+# Python 3.11 under either of its names; `make setup PYTHON=/path/to/python3.11` takes any other.
+PYTHON ?= $(shell for name in python3.11 python3; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && { command -v "$$name"; break; }; done)
+
+# -qq: errors only. A local copy of an index makes -q print a warning for every package it lacks.
+PIP := .venv/bin/python -m pip --disable-pip-version-check --no-input -qq
+PYTEST := .venv/bin/python -m pytest -n 2 --dist loadgroup
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
+		printf '  make %-10s %s\n' "$$name" "$$text"; done
+
+# What .venv is made of. Other tables of pyproject.toml (run defaults, linters) do not call for another installation.
+define FINGERPRINT
+import hashlib, json, os, sys, tomllib
+project = tomllib.load(open("pyproject.toml", "rb"))
+made_of = [project["build-system"], project["project"], project["tool"]["setuptools"], open("requirements.lock").read()]
+made_of += [sys.argv[1], sys.version, os.getcwd()]
+print(hashlib.sha256(json.dumps(made_of).encode()).hexdigest())
+endef
+export FINGERPRINT
+
+setup:  ## prepare .venv (does nothing when it is up to date); TORCH_INDEX=... for a CPU-only or another torch
+	@python="$(PYTHON)"; index="$(TORCH_INDEX)"; \
+	if [ -z "$$python" ]; then \
+		echo "fedmirage needs Python 3.11, and neither python3.11 nor a python3 of that version is on the PATH:" \
+			"install it, or name it with PYTHON=/path/to/python3.11." >&2; exit 1; fi; \
+	set -e; \
+	want=$$("$$python" -c "$$FINGERPRINT" "$$index"); \
+	if [ "$$want" = "$$(cat .venv/.stamp 2>/dev/null)" ] && .venv/bin/python -c '' 2>/dev/null; then exit 0; fi; \
+	rm -f .venv/.stamp; \
+	if ! .venv/bin/python -m pip --version >/dev/null 2>&1 || [ "$$index" != "$$(cat .venv/.torch-index 2>/dev/null)" ]; then \
+		echo "Making .venv with $$python"; "$$python" -m venv --clear .venv; fi; \
+	echo "Installing the locked packages into .venv (minutes the first time, and gigabytes if torch comes with CUDA)"; \
+	if [ -n "$$index" ]; then \
+		$(PIP) install -c requirements.lock --no-deps --index-url "$$index" torch torchvision; \
+		$(PIP) install -c requirements.lock --extra-index-url "$$index" -e '.[dev]'; \
+		echo "$$index" > .venv/.torch-index; \
+	else \
+		$(PIP) install -c requirements.lock -e '.[dev]'; fi; \
+	echo "$$want" > .venv/.stamp; \
+	echo ".venv is ready"
+
+demo: setup  ## FedAvg on skewed digits: 5 clients, 10 rounds, simulated on this machine (results in runs/demo-TIME)
+	@.venv/bin/fedmirage run --methods "fedavg" --dataset digits --partition "classes(per_client=2)" \
+		--clients 5 --rounds 10 --seed 0 --runtime simulation --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
+
+test: lint  ## linters, types and the fast tests: what CI runs
+	$(PYTEST) -m "not slow"
+
+test-all: lint  ## the same with the slow tests; what this machine lacks is skipped with its reason
+	$(PYTEST)
+
+lint: setup  ## check format, lint rules and types
+	.venv/bin/ruff format --check
+	.venv/bin/ruff check
+	.venv/bin/mypy
+
+format: setup  ## rewrite the sources in the project's format and apply safe lint fixes
+	.venv/bin/ruff check --fix
+	.venv/bin/ruff format
+
+# Names and versions only, so that one file serves every index and both kinds of torch: the CUDA packages, which torch itself
+# pins exactly, and local version suffixes are left out.
+define LOCK
+import json, re, sys
+header = """# Every direct and transitive dependency, pinned; a constraints file: pip install -c requirements.lock -e '.[dev]'
+# Regenerate it with `make lock` after changing a dependency in pyproject.toml.
+# Left out: fedmirage itself, and the CUDA packages (nvidia-*, cuda-*, triton), which a CUDA build of torch pins by itself."""
+pins = set()
+for item in json.load(sys.stdin)["install"]:
+    name = re.sub(r"[-_.]+", "-", item["metadata"]["name"]).lower()
+    if not re.match(r"(fedmirage|triton|nvidia-.*|cuda-.*)$$", name):
+        pins.add(name + "==" + item["metadata"]["version"].partition("+")[0])
+print(header, *sorted(pins), sep="\n")
+endef
+export LOCK
+
+lock:  ## resolve pyproject.toml anew and rewrite requirements.lock
+	@[ -x .venv/bin/python ] || "$(PYTHON)" -m venv .venv
+	@$(PIP) install --dry-run --ignore-installed --report .venv/lock.json '.[dev]'
+	@.venv/bin/python -c "$$LOCK" < .venv/lock.json > .venv/requirements.lock
+	@mv .venv/requirements.lock requirements.lock; rm -f .venv/lock.json
+	@echo "requirements.lock: $$(grep -c == requirements.lock) packages"
+
+clean:  ## remove .venv and caches; runs/ stays
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find common client server experiments tests -name __pycache__ -type d -exec rm -rf {} +

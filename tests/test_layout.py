@@ -1,0 +1,86 @@
+"""The layout is a fact: import directions, a page for every method, no pickle, nothing of one machine in a committed file."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# What each package may import of the others.
+MAY_IMPORT = {
+    "common": {"common"},
+    "client": {"client", "common"},
+    "server": {"server", "common"},
+    "experiments": {"experiments", "client", "server", "common"},
+}
+SOURCES = [path.relative_to(ROOT).as_posix() for package in MAY_IMPORT for path in sorted((ROOT / package).rglob("*.py"))]
+# Archives that exist only as pickles (CIFAR) are read by an unpickler that knows numpy arrays and nothing else.
+MAY_UNPICKLE = {"common/data/archives.py"}
+PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+MACHINE_PATH = re.compile(r"(?<![\w./~-])/(?:work|root)/")
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """The top-level names of all modules that a file imports, wherever the import stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield str(node.module).split(".")[0]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_imports_go_one_way(source: str) -> None:
+    ours = set(imports(ast.parse((ROOT / source).read_text()))) & (set(MAY_IMPORT) | {"tests"})
+    assert ours <= MAY_IMPORT[source.split("/")[0]]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_relative_imports_stay_inside_their_package(source: str) -> None:
+    """`from ...x import y` could climb out of `common`; the parts above would then go unseen by the test of directions."""
+    depth = source.count("/")
+    for node in ast.walk(ast.parse((ROOT / source).read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level <= depth, f"{source}:{node.lineno}"
+
+
+@pytest.mark.parametrize("side", ["client", "server"])
+def test_every_half_of_a_method_has_its_page(side: str) -> None:
+    def names(package: str) -> set[str]:
+        return {path.stem for path in (ROOT / package / "methods").glob("[!_]*.py")}
+
+    assert names(side) <= names("common")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_nothing_is_unpickled(source: str) -> None:
+    tree = ast.parse((ROOT / source).read_text())
+    assert source in MAY_UNPICKLE or not set(imports(tree)) & PICKLES
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+        if ast.unparse(node.func) == "torch.load":
+            assert keywords.get("weights_only") == "True", f"{source}:{node.lineno}: torch.load without weights_only=True"
+        assert keywords.get("allow_pickle", "False") == "False", f"{source}:{node.lineno}: allow_pickle"
+
+
+def test_the_lock_pins_every_dependency_and_names_no_place() -> None:
+    lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if not line.startswith("#")]
+    assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[a-z0-9.]+", line)] == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
+    names = {re.split(r"[^A-Za-z0-9_.-]", requirement)[0].lower() for requirement in wanted}
+    assert names - {line.split("==")[0] for line in lines} == set(), "run `make lock`"
+
+
+def test_no_committed_file_names_a_place_on_one_machine() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git work tree")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+    assert [path for path in files if MACHINE_PATH.search(path.read_text(errors="replace"))] == []
