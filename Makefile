@@ -23,10 +23,10 @@ help:  ## list the targets
 
 # What .venv is made of. Other tables of pyproject.toml (run defaults, linters) do not call for another installation.
 define FINGERPRINT
-import hashlib, json, os, sys, tomllib
+import glob, hashlib, json, os, sys, tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))
 made_of = [project["build-system"], project["project"], project["tool"]["setuptools"], open("requirements.lock").read()]
-made_of += [sys.argv[1], sys.version, os.getcwd()]
+made_of += [sys.argv[1], sys.version, os.getcwd(), sorted({os.path.dirname(file) for file in glob.glob("*/*.py")})]
 print(hashlib.sha256(json.dumps(made_of).encode()).hexdigest())
 endef
 export FINGERPRINT
