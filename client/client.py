@@ -1,0 +1,155 @@
+"""The one Flower client: opens the round, lets every method begin, runs the one loop, lets every method end, packs."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.client import NumPyClient
+from flwr.common import NDArrays, Scalar
+
+from client.data import LocalData
+from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
+from client.objective import LocalRound, Objective
+from client.train import train
+from common.config import RunConfig
+from common.data.resident import Resident
+from common.data.view import ClientView
+from common.device import memory_format
+from common.errors import FedmirageError
+from common.methods import Method, half
+from common.models import Model
+from common.payload import LAYOUT, SHARED, Arrays, Sections, pack, unpack
+from common.run import appearance
+from common.sharing import shared_positions
+from common.task import Task, evaluate
+from common.weights import from_arrays, names, to_arrays
+
+
+@dataclass
+class FederatedClient(NumPyClient):  # type: ignore[misc]
+    """One client of one run; made anew for every message, so that nothing lives here that must outlive a round."""
+
+    config: RunConfig
+    view: ClientView
+    model: Model  # whatever its weights are: every message brings its own
+    initial: Arrays  # the weights that the seed gives, for what is never shared
+    task: Task
+    device: torch.device
+    memory_folder: Path
+    own_data: bool = False  # all of the node's own set, not a share of a common one
+
+    def get_properties(self, config: dict[str, Scalar]) -> dict[str, Scalar]:
+        """Who this is, and what its data look like; nothing about what they contain."""
+        return {"partition": self.view.partition, "own": self.own_data, **appearance(self.view.dataset)}
+
+    def fit(self, parameters: NDArrays, config: dict[str, Scalar]) -> tuple[NDArrays, int, dict[str, Scalar]]:
+        """One round. What goes wrong for a reason that a person can mend travels back as a sentence."""
+        try:
+            return self._fit(parameters, config)
+        except FedmirageError as error:
+            return [], 0, {LAYOUT: "", "error": str(error)}
+
+    def _fit(self, parameters: NDArrays, config: dict[str, Scalar]) -> tuple[NDArrays, int, dict[str, Scalar]]:
+        started = time.perf_counter()
+        received = unpack(parameters, str(config[LAYOUT]))
+        local = self.open(received, config)
+        objectives = self.objectives()
+        for objective in objectives:
+            objective.begin(local)
+        steps, terms = train(local, objectives)
+        self.model.eval()
+        sections: Sections = {}
+        for objective in objectives:
+            sections |= objective.end(local)
+        return self.close(local, sections, steps, terms, started)
+
+    def open(self, received: Sections, config: dict[str, Scalar]) -> LocalRound:
+        """Load what came over what is remembered, and gather the data."""
+        number = int(config["round"])
+        memory = self.memory(config, number)
+        self.load(received.pop(SHARED), memory)
+        counts = self.view.class_counts
+        data = self.view.dataset
+        resident = Resident.load(data.train, self.view.train, self.device, memory_format(self.config))
+        return LocalRound(
+            number=number,
+            partition=self.view.partition,
+            config=self.config,
+            model=self.model,
+            reference={name: value.detach().clone() for name, value in self.model.named_parameters() if value.requires_grad},
+            data=LocalData(resident, data.mean, data.std, counts),
+            received=received,
+            memory=memory,
+            task=self.task,
+            classes=len(data.classes),
+            device=self.device,
+            lr=self.config.learning_rate(number),
+        )
+
+    def close(
+        self, local: LocalRound, sections: Sections, steps: int, terms: dict[str, float], started: float
+    ) -> tuple[NDArrays, int, dict[str, Scalar]]:
+        """Check, remember, pack."""
+        arrays = to_arrays(self.model)
+        bad = [name for name, array in zip(names(self.model), arrays, strict=True) if not np.isfinite(array).all()]
+        if bad:
+            raise FedmirageError(f"training diverged in round {local.number}: {bad[0]!r} is not finite; lower lr (now {local.lr:g})")
+        examples = len(self.view.train) if steps else 0
+        local.memory.put(LOCAL_MODEL, arrays)
+        local.memory.put(LOCAL_EXAMPLES, [np.array([examples], dtype=np.int64)])
+        metrics: dict[str, Scalar] = {f"term.{name}": value for name, value in terms.items()}
+        metrics |= {**local.report, "steps": steps, "samples": min(steps * self.config.batch_size, steps * len(local.data))}
+        if self.config.local_evaluation and len(self.view.test_shard):
+            scores = self.score(self.view.dataset.test, self.view.test_shard)
+            metrics |= {f"local_model.on_test_shard.by_examples.{name}": value for name, value in scores.items()}
+        local.memory.close()
+        sections[SHARED] = [arrays[position] for position in self.shared]
+        flat, layout = pack(sections)
+        return flat, examples, {**metrics, LAYOUT: layout, "seconds": time.perf_counter() - started}
+
+    def evaluate(self, parameters: NDArrays, config: dict[str, Scalar]) -> tuple[float, int, dict[str, Scalar]]:
+        """The received model, completed by what this client keeps to itself, on its validation share."""
+        if not len(self.view.validation):
+            return 0.0, 0, {}
+        self.load(parameters, self.memory(config, int(config["round"]) + 1))
+        scores = self.score(self.view.dataset.train, self.view.validation)
+        return scores.pop("loss"), len(self.view.validation), dict(scores)
+
+    def objectives(self) -> list[Objective[Method]]:
+        """The client halves of the methods line, left to right."""
+        halves = [(method, half("client", method, Objective)) for method in self.config.method_list]
+        return [kind(method) for method, kind in halves if kind is not None]
+
+    def memory(self, config: dict[str, Scalar], number: int) -> Memory:
+        """This client's memory of the run, or of the run that it was started from."""
+        folder = f"client-{self.view.partition:05d}"
+        token, _, after = str(config.get("parent", "")).partition("@")
+        parent = self.memory_folder / token / folder if token else None
+        return Memory(self.memory_folder / str(config["token"]) / folder, number, self.config.keep_models == "all", parent, int(after or 0))
+
+    @property
+    def shared(self) -> list[int]:
+        """Positions of the weights that cross the wire."""
+        return shared_positions(names(self.model), self.config.method_list)
+
+    def load(self, shared: NDArrays, memory: Memory) -> None:
+        """The received weights; those that are not shared come from this client's last local model, at first from the seed."""
+        positions = self.shared
+        if len(shared) != len(positions):
+            raise FedmirageError(f"the server sent {len(shared)} arrays, this client's model shares {len(positions)}; do both run the same version?")
+        arrays = list(self.initial)
+        if len(positions) < len(arrays):
+            arrays = memory.get(LOCAL_MODEL) or arrays
+        for position, array in zip(positions, shared, strict=True):
+            arrays[position] = array
+        from_arrays(self.model, arrays)
+
+    def score(self, split: Any, indices: Any) -> dict[str, float]:
+        """The model's named metrics on some samples of this client."""
+        samples = Resident.load(split, indices, self.device, memory_format(self.config))
+        data = self.view.dataset
+        layout = memory_format(self.config)
+        return evaluate(self.model, samples.images, samples.labels, data.mean, data.std, self.task, memory_format=layout, device=self.device)

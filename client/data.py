@@ -1,0 +1,54 @@
+"""The samples that a client trains on in a round, and the batches made of them: on the device, without per-sample Python."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from client.objective import LocalRound
+from common.augment import AUGMENTATIONS, augment, mean_bytes
+from common.data.resident import Resident, normalise
+from common.device import memory_format
+
+
+@dataclass
+class LocalData:
+    """Resident images and labels. Bytes are augmented and normalised batch by batch; floats are taken as they are."""
+
+    resident: Resident  # uint8 pixels, or float pixels that are normalised already (virtual data)
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    class_counts: npt.NDArray[np.int64]  # (classes,) of the client's real training samples
+
+    def __len__(self) -> int:
+        return len(self.resident)
+
+    def prepare(self, images: Tensor, name: str, generator: torch.Generator, layout: torch.memory_format) -> Tensor:
+        """Bytes to the floats that a model sees, varied by the augmentation of this name."""
+        if images.dtype != torch.uint8:
+            return images
+        varied = augment(images, AUGMENTATIONS[name], generator, mean_bytes(self.mean))
+        return normalise(varied, self.mean, self.std, layout)
+
+    def batches(self, local: LocalRound) -> Iterator[tuple[Tensor, Tensor]]:
+        """(images, labels) of every step of the round."""
+        config = local.config
+        order, varied = local.generator("batches"), local.generator("augment")
+        layout = memory_format(config)
+        alone_spoils = has_batch_statistics(local.model)
+        steps, epochs = config.local_steps or None, config.local_epochs or None
+        if len(self) == 1 and alone_spoils:
+            return
+        for index in self.resident.batches(order, config.batch_size, steps=steps, epochs=epochs):
+            if len(index) == 1 and alone_spoils:
+                continue  # one sample has no variance to normalise by
+            images, labels = self.resident.take(index)
+            yield self.prepare(images, config.augment, varied, layout), labels
+
+
+def has_batch_statistics(model: nn.Module) -> bool:
+    """Whether a model normalises over the batch, and so cannot train on a batch of one."""
+    return any(isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) for module in model.modules())

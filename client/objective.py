@@ -1,0 +1,105 @@
+"""What a method's client half is: terms in the local objective, and what it does before and after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from common.memory import Memory
+from common.config import RunConfig
+from common.methods import Method
+from common.models import Model
+from common.payload import Sections
+from common.seeds import torch_generator
+from common.task import Task
+
+if TYPE_CHECKING:
+    from client.data import LocalData
+
+M = TypeVar("M", bound=Method)
+
+
+@dataclass
+class LocalRound:
+    """All that a method may know of the round on this client."""
+
+    number: int  # counted from 1
+    partition: int
+    config: RunConfig
+    model: Model  # starts as the received weights, and is trained in place
+    reference: dict[str, Tensor]  # name -> weight as the round began, for trainable parameters; never changed
+    data: LocalData
+    received: Sections  # what came beside `shared`
+    memory: Memory
+    task: Task
+    classes: int
+    device: torch.device
+    lr: float
+    report: dict[str, float] = field(default_factory=dict)  # named figures for results.jsonl
+
+    def generator(self, purpose: str) -> torch.Generator:
+        """Randomness for one purpose: depends on seed, purpose, round and partition, and on nothing that ran before."""
+        return torch_generator(self.config.seed, purpose, self.number, self.partition)
+
+    def trainable(self) -> list[Tensor]:
+        """The parameters that the optimiser moves."""
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
+
+class Step:
+    """One batch: what goes in, and, once `forward` has run, features and logits of the real part and of every extra part."""
+
+    def __init__(self, local: LocalRound, number: int, images: Tensor, labels: Tensor) -> None:
+        self.local, self.number = local, number
+        self.images, self.labels = images, labels
+        self.extra_images: dict[str, Tensor] = {}
+        self.features: Tensor
+        self.logits: Tensor
+        self.extra_features: dict[str, Tensor] = {}
+        self.extra_logits: dict[str, Tensor] = {}
+
+    def forward(self) -> None:
+        """One pass of the real batch and all extra images together, so that BatchNorm sees one batch."""
+        model = self.local.model
+        parts = [self.images, *self.extra_images.values()]
+        features = model.features(torch.cat(parts) if len(parts) > 1 else self.images)
+        sizes = [len(part) for part in parts]
+        self.features, *extra = features.split(sizes)
+        self.logits, *extra_logits = model.classifier(features).split(sizes)
+        self.extra_features = dict(zip(self.extra_images, extra, strict=True))
+        self.extra_logits = dict(zip(self.extra_images, extra_logits, strict=True))
+
+
+class Objective(Generic[M]):
+    """A method's client half. Override what the method needs; the defaults add nothing to FedAvg."""
+
+    task_weight: float = 1.0  # scales the loss on real data, and nothing else
+
+    def __init__(self, params: M) -> None:
+        self.params = params
+
+    def begin(self, local: LocalRound) -> None:
+        """Before the first batch: synthesise, restore, replace the data."""
+
+    def extra_images(self, step: Step) -> Tensor | None:
+        """Images that must share one forward pass with the real batch."""
+        return None
+
+    def terms(self, step: Step) -> dict[str, Tensor]:
+        """Named, weighted additions to the loss of one batch."""
+        return {}
+
+    def gradients(self, step: Step, compute: Callable[[], None]) -> None:
+        """Leave the gradients of this batch on the parameters; `compute` evaluates the loss and its gradients once."""
+        compute()
+
+    def at(self, step: Step) -> None:
+        """Between two batches, after the optimiser's step."""
+
+    def end(self, local: LocalRound) -> Sections:
+        """After the last batch: remember, and hand over what is sent beside `shared`."""
+        return {}

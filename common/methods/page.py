@@ -1,0 +1,62 @@
+"""What a method's page declares, and which combinations are sound because of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from common.language import Params
+
+Shares = Literal["model", "extractor", "classifier", "generator and classifier", "nothing"]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A named part of a message, beside `shared`."""
+
+    name: str
+    summable: bool = True  # may be added up over clients, and so survives secure aggregation
+
+
+class Method(Params):
+    """A method's page: who wrote it, what it sends, what it needs. The fields of a subclass are its parameters."""
+
+    title: ClassVar[str]
+    authors: ClassVar[str]
+    link: ClassVar[str]
+
+    shares: ClassVar[Shares] = "model"  # what FedAvg averages
+    replaces_data: ClassVar[bool] = False  # clients train on other data than their own
+    server_rule: ClassVar[bool] = False  # changes how the average becomes the next model
+    needs_whole_model: ClassVar[bool] = False  # must see all weights on the server or on every client
+    single_label_only: ClassVar[bool] = False  # not defined for multi-label tasks
+    up: ClassVar[tuple[Section, ...]] = ()  # what clients send beside `shared`
+    down: ClassVar[tuple[Section, ...]] = ()  # what the server sends beside `shared`
+
+    def extra_outputs(self, classes: int) -> int:
+        """How many outputs this method adds to the head of a model for `classes` classes."""
+        return 0
+
+    @property
+    def needs_each_client(self) -> bool:
+        """The server must see every client's message, not only the sum."""
+        return not all(section.summable for section in self.up)
+
+
+def clashes(methods: Sequence[Method]) -> list[str]:
+    """Why these methods may not stand in one line; empty if they may."""
+    problems: list[str] = []
+    names = [method.name for method in methods]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        problems.append(f"methods: {name!r} stands {names.count(name)} times; once is enough")
+    rules = [method.name for method in methods if method.server_rule]
+    if len(rules) > 1:
+        problems.append(f"methods: {' and '.join(rules)} each change the server's update; keep one")
+    parts = {method.name: method.shares for method in methods if method.shares != "model"}
+    if len(parts) > 1:
+        what = " and ".join(f"{name} ({share})" for name, share in parts.items())
+        problems.append(f"methods: {what} each decide what is shared; keep one")
+    for method in methods:
+        if method.needs_whole_model and parts:
+            name, share = next(iter(parts.items()))
+            problems.append(f"methods: {method.name} needs the whole model, but {name} shares only: {share}; drop one of them")
+    return problems

@@ -1,0 +1,21 @@
+"""The Flower ServerApp."""
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from common.config import RunConfig, validate
+from server.run import run
+
+
+def make_app(config: RunConfig | None = None) -> ServerApp:
+    """A ServerApp for one configuration (simulation), or for the run config that Flower brings (deployment)."""
+    server_app = ServerApp()
+
+    @server_app.main()
+    def main(grid: Grid, context: Context) -> None:
+        run(grid, config or validate(context.run_config))
+
+    return server_app
+
+
+app = make_app()

@@ -1,0 +1,134 @@
+"""The rounds of a run: fit, evaluate, write down, save; again where a round failed; stop early where that was asked for."""
+
+import time
+from dataclasses import dataclass
+from logging import WARNING
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Message, MessageType
+from flwr.common import Parameters, Scalar, log, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.compat.common import recorddict_compat as compat
+from flwr.server.strategy import Strategy
+
+from common.config import RunConfig
+from common.errors import FedmirageError
+from common.payload import Arrays
+from server.average import TERM
+from server.checkpoint import FILE as CHECKPOINT
+from server.checkpoint import Checkpoint
+from server.evaluate import Evaluator
+from server.exchange import exchange
+from server.fit import FitOutcome, FitRound, RoundFailed
+from server.results import Results
+from server.sampling import Roster
+from server.wrapper import save_state
+
+
+@dataclass
+class Rounds:
+    """A run from its checkpoint (round 0 for a new one) to its last round."""
+
+    config: RunConfig
+    folder: Path
+    strategy: Strategy
+    roster: Roster
+    fit: FitRound
+    evaluator: Evaluator
+    results: Results
+    checkpoint: Checkpoint
+
+    def run(self) -> dict[str, Any]:
+        """All rounds; returns the summary line."""
+        started = time.perf_counter()
+        self.roster.await_all(self.config.node_timeout)
+        stopped = False
+        for number in range(self.checkpoint.round + 1, self.config.rounds + 1):
+            stopped = self.one(number)
+            if stopped:
+                break
+        more = {"seconds": time.perf_counter() - started, **({"stopped_early": True} if stopped else {})}
+        return self.results.finish("finished", **more, **self.checkpoint.progress)
+
+    def one(self, number: int) -> bool:
+        """One round; True if the run should stop after it."""
+        started = time.perf_counter()
+        self.roster.round = number
+        outcome = self.try_fit(number, ndarrays_to_parameters(self.checkpoint.shared))
+        shared = self.checkpoint.shared if outcome.parameters is None else parameters_to_ndarrays(outcome.parameters)
+        line: dict[str, Any] = {"kind": "round", "round": number, "accuracy": None, "loss": None}
+        fitted = time.perf_counter()
+        if number % self.config.eval_every == 0 or number == self.config.rounds:
+            line |= self.evaluate(number, shared)
+        train = {name.removeprefix(TERM): value for name, value in outcome.metrics.items() if name.startswith(TERM)}
+        evaluation = {name: value for name, value in outcome.metrics.items() if name.startswith("local_model")}
+        line |= {"train": train, "clients": outcome.clients, "refused": outcome.refused}
+        line |= {"bytes_up": outcome.bytes_up, "bytes_down": outcome.bytes_down}
+        line["evaluation"] = {**evaluation, **line.get("evaluation", {})}
+        now = time.perf_counter()
+        line["seconds"] = {**outcome.seconds, "evaluate": now - fitted, "round": now - started}
+        stop = self.progress(line, shared)
+        self.results.append(line)
+        self.save(number, shared)
+        return stop
+
+    def try_fit(self, number: int, parameters: Parameters) -> FitOutcome:
+        """A round, and again with those who are there then if too few answered."""
+        for attempt in range(self.config.retries + 1):
+            self.roster.refresh(self.config.node_timeout)
+            try:
+                return self.fit(number, parameters)
+            except RoundFailed as error:
+                self.results.append({"kind": "retry", "round": number, "attempt": attempt + 1, "reason": str(error)})
+                log(WARNING, "%s", error)
+                if attempt == self.config.retries:
+                    raise FedmirageError(f"{error} The round was tried {attempt + 1} times (retries={self.config.retries}).") from None
+        raise AssertionError("unreachable")
+
+    def evaluate(self, number: int, shared: Arrays) -> dict[str, Any]:
+        """The global model on the test set, and, where that was asked for, on the clients' validation shares."""
+        parameters = ndarrays_to_parameters(shared)
+        scored = self.strategy.evaluate(number, parameters)
+        line: dict[str, Any] = {}
+        if scored is not None:
+            loss, metrics = scored
+            line = {"accuracy": metrics.pop("accuracy", None), "loss": loss, "evaluation": metrics}
+        if self.config.validation:
+            line["validation"] = self.validate(number, parameters)
+        if self.config.local_evaluation:
+            line.setdefault("evaluation", {}).update(self.evaluator.average_of_local_models(self.folder / "memory" / self.checkpoint.token, number))
+        return line
+
+    def validate(self, number: int, parameters: Parameters) -> dict[str, Scalar]:
+        """The global model on every client's validation share, averaged by their validation examples."""
+        asked = self.strategy.configure_evaluate(number, parameters, self.roster)
+        messages = [Message(compat.evaluateins_to_recorddict(ins, True), proxy.node_id, MessageType.EVALUATE, group_id=str(number)) for proxy, ins in asked]
+        proxies = {proxy.node_id: proxy for proxy, _ in asked}
+        replies = exchange(self.roster.grid, messages, self.config.round_timeout)
+        answers = [(proxies[reply.metadata.src_node_id], compat.recorddict_to_evaluateres(reply.content)) for reply in replies if not reply.has_error()]
+        answers.sort(key=lambda pair: int(pair[0].cid))
+        loss, metrics = self.strategy.aggregate_evaluate(number, answers, [])
+        return {"loss": loss, **metrics} if loss is not None else {}
+
+    def progress(self, line: dict[str, Any], shared: Arrays) -> bool:
+        """Keep the best model by validation loss; True when patience has run out."""
+        loss = line.get("validation", {}).get("loss")
+        if loss is None:
+            return False
+        progress = self.checkpoint.progress
+        if loss < progress.get("best_validation_loss", float("inf")):
+            progress |= {"best_validation_loss": loss, "best_round": line["round"], "best_round_accuracy": line["accuracy"], "waited": 0}
+            self.evaluator.save(shared, self.folder / "best.safetensors")
+        else:
+            progress["waited"] += 1
+        return bool(self.config.patience) and progress["waited"] >= self.config.patience
+
+    def save(self, number: int, shared: Arrays) -> None:
+        """The checkpoint, the model for other people, and, where asked for, this round's model for later runs."""
+        self.checkpoint.round, self.checkpoint.shared = number, shared
+        self.checkpoint.strategy = save_state(self.strategy)
+        if self.config.keep_models == "all":
+            (self.folder / "models").mkdir(exist_ok=True)
+            self.evaluator.save(shared, self.folder / "models" / f"round-{number:05d}.safetensors")
+        self.evaluator.save(shared, self.folder / "model.safetensors")
+        self.checkpoint.write(self.folder / CHECKPOINT)

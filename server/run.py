@@ -1,0 +1,140 @@
+"""A run on the server: from the configuration and Flower's grid to the summary line."""
+
+import os
+import secrets
+import time
+from functools import partial
+from logging import INFO
+from pathlib import Path
+from typing import Any
+
+from flwr.common import Scalar, log
+from flwr.server.strategy import Strategy
+from flwr.serverapp import Grid
+
+from common import device
+from common.config import RunConfig
+from common.data import load
+from common.data.partitions import check
+from common.errors import ConfigurationError, FedmirageError
+from common.methods import half
+from common.payload import Arrays
+from common.run import appearance, blueprint, task_of
+from common.sharing import shared_positions
+from common.weights import load as load_weights
+from common.weights import names
+from server import checkpoint as checkpoints
+from server.average import Average
+from server.checkpoint import Checkpoint
+from server.checks import ReplyCheck
+from server.evaluate import Evaluator
+from server.exchange import exchange
+from server.fit import PlainFit
+from server.results import Results
+from server.rounds import Rounds
+from server.sampling import Roster
+from server.wrapper import StrategyWrapper, load_state
+
+
+def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
+    """One whole run; whatever happens, results.jsonl ends with a line that says how it ended."""
+    folder = Path(config.resume or config.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    results = Results(folder)
+    log(INFO, "results go to %s", folder)
+    try:
+        return prepare(grid, config, folder, results).run()
+    except BaseException as error:
+        results.finish("interrupted" if isinstance(error, KeyboardInterrupt) else "failed", reason=str(error) or repr(error))
+        raise
+
+
+def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Rounds:
+    """Load and build everything that the rounds need; all that can be wrong before the first message is said here."""
+    threads = config.server_threads or device.cores()
+    place = device.prepare(config, threads)
+    dataset = load(config.dataset, config.data_dir or None, config.download)
+    task = task_of(config, dataset)
+    problems = check(config.partition_params, config.clients, len(dataset.classes), len(dataset.train), dataset.task)
+    if problems:
+        raise ConfigurationError(problems)
+    model = blueprint(config, dataset.shape, len(dataset.classes))
+    positions = shared_positions(names(model), config.method_list)
+    evaluator = Evaluator(config, dataset, model, task, place, positions)
+    state = starting_point(config, folder, [evaluator.initial[position] for position in positions], [names(model)[p] for p in positions])
+    strategy = make_strategy(config, state, evaluator)
+    load_state(strategy, state.strategy)
+
+    if config.resume:
+        results.forget_after(state.round)
+    else:
+        resolved = {"device": str(place), "threads": config.threads, "server_threads": threads, "task": task.name}
+        resolved |= {"parameters": sum(array.size for array in evaluator.initial), "classes": len(dataset.classes)}
+        resolved |= {"shape": list(dataset.shape), "fingerprint": dataset.fingerprint, "token": state.token, "start_round": state.round}
+        results.begin(config, resolved)
+    send = partial(exchange, grid)
+    roster = Roster(grid, config.clients, config.seed, send, appearance(dataset))
+    sections = [section.name for method in config.method_list for section in method.up]
+    reply_check = ReplyCheck(state.shared, [names(model)[position] for position in positions], sections)
+    fit = PlainFit(strategy, roster, send, reply_check, config.round_timeout, config.min_replies)
+    return Rounds(config, folder, strategy, roster, fit, evaluator, results, state)
+
+
+def make_strategy(config: RunConfig, state: Checkpoint, evaluator: Evaluator) -> Strategy:
+    """FedAvg, and round it the server halves of the methods line: left to right is inside out."""
+
+    def message(round_number: int) -> dict[str, Scalar]:
+        return {"round": round_number, "token": state.token, "parent": state.parent}
+
+    strategy: Strategy = Average(state.shared, config.participation, config.weighting, evaluator, message, config.validation > 0)
+    for method in config.method_list:
+        kind = half("server", method, StrategyWrapper)
+        if kind is not None:
+            strategy = kind(strategy, method)
+    return strategy
+
+
+def starting_point(config: RunConfig, folder: Path, initial: Arrays, shared_names: list[str]) -> Checkpoint:
+    """Round 0 of a new run, the last round of one that is resumed, or a round of another run."""
+    if config.resume:
+        state = checkpoints.read(folder / checkpoints.FILE)
+        require_same_model(state.shared, initial, config.resume)
+        return state
+    token = secrets.token_hex(8)
+    if not config.warm_start:
+        return Checkpoint(0, initial, token)
+    source, _, number = config.warm_start.partition("@")
+    parent = checkpoints.read(Path(source) / checkpoints.FILE)
+    if number and not number.isdecimal():
+        raise ConfigurationError([f"warm-start={config.warm_start!r}: write DIR or DIR@ROUND with a whole number"])
+    start = int(number or parent.round)
+    shared = parent.shared if start == parent.round else kept_model(Path(source), start, shared_names)
+    require_same_model(shared, initial, config.warm_start)
+    if start >= config.rounds:
+        raise ConfigurationError([f"rounds={config.rounds}, but warm-start={config.warm_start!r} begins after round {start}; raise rounds"])
+    link_memories(Path(source) / "memory", folder / "memory")
+    return Checkpoint(start, shared, token, parent=f"{parent.token}@{start}")
+
+
+def kept_model(source: Path, number: int, shared_names: list[str]) -> Arrays:
+    """A round's global model that was kept by keep-models=all."""
+    path = source / "models" / f"round-{number:05d}.safetensors"
+    if not path.exists():
+        raise FedmirageError(f"{source} keeps no model of round {number}; run it with keep-models='all', or start from its last round")
+    named, _ = load_weights(path)
+    return [named[name] for name in shared_names if name in named]
+
+
+def require_same_model(found: Arrays, expected: Arrays, where: str) -> None:
+    """Refuse weights of another model."""
+    if [array.shape for array in found] != [array.shape for array in expected]:
+        raise FedmirageError(f"the weights in {where} belong to another model than this run's; use the model, data set and methods that it had")
+
+
+def link_memories(source: Path, target: Path) -> None:
+    """The clients' memories of the run that this one begins from, where they are on this host; the files never change, so links do."""
+    for path in source.glob("*/client-*/round-*.safetensors"):
+        place = target / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.exists():
+            os.link(path, place)
