@@ -21,7 +21,8 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
 		printf '  make %-10s %s\n' "$$name" "$$text"; done
 
-# What .venv is made of. Other tables of pyproject.toml (run defaults, linters) do not call for another installation.
+# .venv is made anew when it is broken, was moved (its scripts hold its path) or is to have a torch from another index.
+# What it is made of stands in its stamp. Other tables of pyproject.toml (run defaults, linters) do not call for another installation.
 define FINGERPRINT
 import glob, hashlib, json, os, sys, tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))
@@ -40,8 +41,9 @@ setup:  ## prepare .venv (does nothing when it is up to date); TORCH_INDEX=... f
 	want=$$("$$python" -c "$$FINGERPRINT" "$$index"); \
 	if [ "$$want" = "$$(cat .venv/.stamp 2>/dev/null)" ] && .venv/bin/python -c '' 2>/dev/null; then exit 0; fi; \
 	rm -f .venv/.stamp; \
-	if ! .venv/bin/python -m pip --version >/dev/null 2>&1 || [ "$$index" != "$$(cat .venv/.torch-index 2>/dev/null)" ]; then \
-		echo "Making .venv with $$python"; "$$python" -m venv --clear .venv; fi; \
+	if ! .venv/bin/python -m pip --version >/dev/null 2>&1 || ! grep -qs "$(CURDIR)/.venv/" .venv/bin/pip \
+		|| [ "$$index" != "$$(cat .venv/.torch-index 2>/dev/null)" ]; then \
+		echo "Making .venv with $$python"; rm -rf .venv; "$$python" -m venv .venv; fi; \
 	echo "Installing the locked packages into .venv (minutes the first time, and gigabytes if torch comes with CUDA)"; \
 	if [ -n "$$index" ]; then \
 		$(PIP) install -c requirements.lock --no-deps --index-url "$$index" torch torchvision; \
