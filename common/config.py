@@ -154,12 +154,17 @@ def only(text: str, known: Mapping[str, type[P]], key: str) -> P:
     return found[0]
 
 
-def defaults(project_file: Path = PROJECT_FILE) -> dict[str, Any]:
-    """The defaults that pyproject.toml holds."""
+def project() -> dict[str, Any]:
+    """pyproject.toml, which travels with the code: in a checkout, in an editable installation and in Flower's app bundle."""
     try:
-        return dict(tomllib.loads(project_file.read_text())["tool"]["flwr"]["app"]["config"])
-    except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError([f"the run defaults, [tool.flwr.app.config] of {project_file}, cannot be read: {error}"]) from None
+        return tomllib.loads(PROJECT_FILE.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError([f"{PROJECT_FILE}, which holds the run's defaults, cannot be read: {error}"]) from None
+
+
+def defaults() -> dict[str, Any]:
+    """The run's defaults."""
+    return dict(project()["tool"]["flwr"]["app"]["config"])
 
 
 def configure(*layers: Mapping[str, Any]) -> RunConfig:

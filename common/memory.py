@@ -1,3 +1,98 @@
+"""What a client remembers between rounds, on its own disk, keyed "<method>.<thing>".
+
+Every round that a client finishes leaves one immutable file. A round reads the newest file of an *earlier* round, so that a
+round that is tried again, or repeated after a crash, starts from what it started from the first time. Flower's own
+`Context.state` lives in memory, dies with the node, and in a simulation travels with every message: nothing is kept there.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save
+
+from common.payload import Arrays
+
+LOCAL_MODEL = "local.model"  # every client's last local model, whatever the methods
+LOCAL_EXAMPLES = "local.examples"
+VERSION = re.compile(r"round-(\d+)\.safetensors")
+
+
+class Memory:
+    """One client's memory, opened for one round. `keep_all` keeps the files of all rounds instead of the last two."""
+
+    def __init__(self, folder: Path, round_number: int, keep_all: bool = False, parent: Path | None = None, parent_round: int = 0) -> None:
+        self.folder, self.round, self.keep_all = folder, round_number, keep_all
+        self.source = newest(folder, before=round_number)
+        if self.source is None and parent is not None:  # a warm start: the memory of the run that this one began from
+            self.source = newest(parent, before=parent_round + 1)
+        self._changes: dict[str, Arrays | None] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return self.get(key) is not None
+
+    def get(self, key: str) -> Arrays | None:
+        """The arrays under a key, or None on a first visit."""
+        if key in self._changes:
+            return self._changes[key]
+        return dict(self._stored(key)).get(key)
+
+    def put(self, key: str, arrays: Arrays) -> None:
+        """Remember arrays under a key, from `close` on."""
+        self._changes[key] = [np.array(array, copy=True, order="C") for array in arrays]
+
+    def forget(self, key: str) -> None:
+        """Drop a key."""
+        self._changes[key] = None
+
+    @property
+    def age(self) -> int | None:
+        """How many rounds ago this client last took part; None on a first visit."""
+        return None if self.source is None else self.round - _number(self.source)
+
+    def close(self) -> None:
+        """Write this round's file in one step, and drop those that no repeated round can ask for."""
+        entries = {**dict(self._stored()), **self._changes}
+        flat = {f"{key}/{index:04d}": array for key, arrays in entries.items() for index, array in enumerate(arrays or [])}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"round-{self.round:05d}.safetensors"
+        draft = path.with_suffix(f".{os.getpid()}.tmp")
+        draft.write_bytes(save(flat, metadata={"round": str(self.round)}))
+        os.replace(draft, path)
+        if not self.keep_all:
+            for old in versions(self.folder):
+                if old not in (path, self.source):
+                    old.unlink(missing_ok=True)
+
+    def _stored(self, only: str | None = None) -> Iterator[tuple[str, Arrays]]:
+        if self.source is None:
+            return
+        grouped: dict[str, Arrays] = {}
+        with safe_open(self.source, framework="numpy") as file:
+            for name in sorted(file.keys()):
+                key = name.rpartition("/")[0]
+                if only in (None, key) and key not in self._changes:
+                    grouped.setdefault(key, []).append(file.get_tensor(name))
+        yield from grouped.items()
+
+
+def versions(folder: Path) -> list[Path]:
+    """All files of one client's memory, oldest first."""
+    return sorted(path for path in folder.glob("round-*.safetensors") if VERSION.fullmatch(path.name))
+
+
+def newest(folder: Path, before: int) -> Path | None:
+    """The newest file of a round before the given one."""
+    return next((path for path in reversed(versions(folder)) if _number(path) < before), None)
+
+
+def _number(path: Path) -> int:
+    match = VERSION.fullmatch(path.name)
+    assert match is not None
+    return int(match[1])
 
 
 def local_models(folder: Path, round_number: int) -> list[tuple[int, Arrays]]:

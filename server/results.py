@@ -9,10 +9,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from common.config import RunConfig
+from common.config import RunConfig, project
 
 FILE = "results.jsonl"
-PACKAGES = ("fedmirage", "flwr", "torch", "torchvision", "numpy", "ray")
+PACKAGES = ("flwr", "torch", "torchvision", "numpy", "ray")
 
 
 class Results:
@@ -24,7 +24,8 @@ class Results:
     def begin(self, config: RunConfig, resolved: dict[str, Any]) -> None:
         """Line 1: the configuration as it was resolved, with versions and what the data are."""
         self.path.unlink(missing_ok=True)
-        versions = {"python": platform.python_version(), **{package: version(package) for package in PACKAGES}}
+        versions = {"fedmirage": project()["project"]["version"], "python": platform.python_version()}
+        versions |= {package: version(package) for package in PACKAGES}
         self.append({"kind": "config", **config.flat(), "resolved": resolved, "versions": versions})
 
     def append(self, line: dict[str, Any]) -> None:
