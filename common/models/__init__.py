@@ -1,0 +1,26 @@
+"""Every network is `features` then `classifier`. `MODELS` lists them without torch, `build` makes one.
+
+`Model` and `build` are looked up when they are first asked for: a process that only reads a configuration never imports torch.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from common.models.params import MODELS, ModelParams
+
+if TYPE_CHECKING:
+    from common.models.base import Model
+    from common.models.factory import build
+
+__all__ = ["MODELS", "Model", "ModelParams", "build"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Model":
+        from common.models.base import Model
+
+        return Model
+    if name == "build":
+        from common.models.factory import build
+
+        return build
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,73 @@
+"""What all networks share: the two halves, the names of their stages, and the parts they are made of."""
+
+import math
+from collections import OrderedDict
+
+from torch import Tensor, nn
+
+from common.errors import ConfigurationError
+from common.language import write
+from common.models.params import ModelParams
+
+Shape = tuple[int, int, int]  # channels, height, width of one image
+LAST = "last"
+
+
+class Model(nn.Module):
+    """A network in two halves: `features` gives one flat vector a sample, `classifier` turns it into logits.
+
+    The classifier is the last linear layer, so that the features are the penultimate ones that FedCOG, MOON and VHL compare. The
+    one exception is `lenet-bn`: FedMD-CG cuts between its convolutions and its two linear layers. Children of `features` whose
+    names begin with "stage" are its stages: what VHL calls shallow, middle and deep features.
+    """
+
+    def __init__(self, features: nn.Sequential, classifier: nn.Module, feature_dim: int) -> None:
+        super().__init__()
+        self.features = features
+        self.classifier = classifier
+        self.feature_dim = feature_dim
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(batch, channels, height, width) to (batch, classes)."""
+        logits: Tensor = self.classifier(self.features(images))
+        return logits
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Names of the intermediate feature maps, from shallow to deep."""
+        return tuple(name for name, _ in self.features.named_children() if name.startswith("stage"))
+
+    def feature_maps(self, images: Tensor) -> dict[str, Tensor]:
+        """One forward pass through `features`: the map after every stage, and under "last" the features themselves."""
+        maps, value = {}, images
+        for name, part in self.features.named_children():
+            value = part(value)
+            if name.startswith("stage"):
+                maps[name] = value
+        return maps | {LAST: value}
+
+
+def chain(**parts: nn.Module) -> nn.Sequential:
+    """A sequence whose parts have names, so that weights do too: `features.stage1.conv.weight`."""
+    return nn.Sequential(OrderedDict(parts))
+
+
+def norm_layer(kind: str, channels: int) -> nn.Module:
+    """A norm over feature maps. Instance norm is a GroupNorm with one channel a group: affine, the same in both modes."""
+    if kind == "batch":
+        return nn.BatchNorm2d(channels)
+    if kind == "none":
+        return nn.Identity()
+    return nn.GroupNorm(channels if kind == "instance" else math.gcd(32, channels), channels)
+
+
+def require_size(params: ModelParams, shape: Shape, smallest: int) -> None:
+    """Refuse images of which nothing would be left."""
+    _, height, width = shape
+    if min(height, width) < smallest:
+        raise ConfigurationError(
+            [
+                f"model={write(params)!r} needs images of at least {smallest}x{smallest} pixels, but the data set gives "
+                f"{height}x{width}; ask it for larger ones (dataset='...(size={max(28, smallest)})') or choose model='mlp'"
+            ]
+        )

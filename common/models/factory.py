@@ -1,0 +1,58 @@
+"""From the `model` line to a network: the same seed gives the same weights, and nothing else random is touched."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from common.errors import ConfigurationError
+from common.language import resolve_line
+from common.models import small
+from common.models.base import Model, Shape
+from common.models.params import MODELS, ModelParams
+
+
+def build(
+    line_or_params: str | ModelParams, shape: tuple[int, int, int], classes: int, extra_outputs: int = 0, seed: int = 0
+) -> Model:
+    """A network for images of this shape, on the CPU in train mode; `extra_outputs` widens its head beyond the classes.
+
+    The weights are drawn from `seed` alone, features before head: a wider head leaves the features as they were.
+    """
+    params = line_or_params if isinstance(line_or_params, ModelParams) else _only(line_or_params)
+    if min(shape) < 1 or classes < 1 or extra_outputs < 0:
+        raise ConfigurationError(
+            [
+                f"model={params.name!r} cannot be built for shape={tuple(shape)}, classes={classes} and "
+                f"extra_outputs={extra_outputs}; sizes and classes begin at 1, extra outputs at 0"
+            ]
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return _builder(params)(params, shape, classes + extra_outputs)
+
+
+def _only(line: str) -> ModelParams:
+    resolved = resolve_line(line, MODELS, "model")
+    if len(resolved) > 1:
+        names = ", ".join(params.name for params in resolved)
+        raise ConfigurationError([f"model={line!r} names {len(resolved)} models ({names}); a run has one, so keep one of them"])
+    return resolved[0]
+
+
+def _builder(params: ModelParams) -> Callable[[Any, Shape, int], Model]:
+    if params.name.startswith("resnet"):
+        from common.models.resnet import resnet  # torchvision takes a second to import, and only these need it
+
+        return resnet
+    return SMALL[params.name]
+
+
+SMALL: dict[str, Callable[[Any, Shape, int], Model]] = {
+    "simple-cnn": small.simple_cnn,
+    "cnn3": small.cnn3,
+    "lenet-bn": small.lenet_bn,
+    "convnet": small.convnet,
+    "mlp": small.mlp,
+    "vhl-cnn": small.vhl_cnn,
+}

@@ -1,0 +1,99 @@
+"""What the `model` line may say. No torch here: the command line reads this before anything is built."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from common.language import Params
+
+Width = Annotated[int, Field(ge=1, le=4096)]
+
+
+class ModelParams(Params):
+    """One network; its docstring is what `fedmirage models` prints."""
+
+
+class SimpleCnn(ModelParams):
+    """Two 5x5 convolutions (6, 16), then 120, 84 and the classes: the network of FedCOG and MOON for small images."""
+
+    name: ClassVar[str] = "simple-cnn"
+
+
+class Cnn3(ModelParams):
+    """Three 3x3 convolutions (16, 32, 64), then 128 and the classes: FedCOG's network for CIFAR-100."""
+
+    name: ClassVar[str] = "cnn3"
+
+
+class LenetBn(ModelParams):
+    """Two strided convolutions with batch norm (128 features at 28 and 32 pixels), then two linear layers: FedMD-CG's network."""
+
+    name: ClassVar[str] = "lenet-bn"
+    hidden: Width = 64
+    """Width of the first linear layer of the classifier; FedMD-CG has 64 for Fashion-MNIST, 128 for CIFAR-10 and EMNIST."""
+
+
+class ConvNet(ModelParams):
+    """Equal blocks of 3x3 convolution, norm, ReLU and average pooling: the network of DynaFed and FedLGD."""
+
+    name: ClassVar[str] = "convnet"
+    width: Width = 128
+    """Channels of every block; 32 is about ten times as fast as the papers' 128."""
+    depth: Annotated[int, Field(ge=1, le=8)] = 3
+    """Number of blocks; each halves the image."""
+    norm: Literal["instance", "group", "batch", "none"] = "instance"
+    """"instance" is the papers' GroupNorm, one channel a group; "group" has up to 32 groups; "batch" keeps running statistics."""
+
+
+class Mlp(ModelParams):
+    """Linear layers with ReLU between them: DynaFed's second network for Fashion-MNIST."""
+
+    name: ClassVar[str] = "mlp"
+    hidden: Width = 128
+    """Width of every hidden layer."""
+    layers: Annotated[int, Field(ge=1, le=8)] = 2
+    """Number of hidden layers."""
+
+
+class VhlCnn(ModelParams):
+    """Two padded 5x5 convolutions (32, 64), then 512 and the classes: the small network in VHL's code."""
+
+    name: ClassVar[str] = "vhl-cnn"
+
+
+class ResNetParams(ModelParams):
+    """What the four residual networks have in common."""
+
+    stem: Literal["small", "imagenet"] = "small"
+    """"small" begins with a 3x3 convolution at full resolution (up to 64 pixels), "imagenet" with 7x7 of stride 2 and a pool."""
+    norm: Literal["batch", "group", "instance"] = "batch"
+    """"batch" is the published network; "group" (32 groups) and "instance" keep no running statistics."""
+
+
+class ResNet10(ResNetParams):
+    """torchvision's residual network with one basic block a stage, as in VHL."""
+
+    name: ClassVar[str] = "resnet10"
+
+
+class ResNet18(ResNetParams):
+    """torchvision's ResNet-18: two basic blocks a stage."""
+
+    name: ClassVar[str] = "resnet18"
+
+
+class ResNet34(ResNetParams):
+    """torchvision's ResNet-34: 3, 4, 6 and 3 basic blocks."""
+
+    name: ClassVar[str] = "resnet34"
+
+
+class ResNet50(ResNetParams):
+    """torchvision's ResNet-50: 3, 4, 6 and 3 bottleneck blocks, 2,048 features."""
+
+    name: ClassVar[str] = "resnet50"
+
+
+MODELS: dict[str, type[ModelParams]] = {
+    params.name: params for params in (SimpleCnn, Cnn3, LenetBn, ConvNet, Mlp, VhlCnn, ResNet10, ResNet18, ResNet34, ResNet50)
+}

@@ -1,0 +1,121 @@
+"""The small networks of the papers. Activations are never in place: synthesis differentiates twice.
+
+Sizes are those of the papers' code; what follows the convolutions is computed from the image shape.
+"""
+
+from torch import nn
+
+from common.models.base import Model, Shape, chain, norm_layer, require_size
+from common.models.params import Cnn3, ConvNet, LenetBn, Mlp, SimpleCnn, VhlCnn
+
+
+def simple_cnn(params: SimpleCnn, shape: Shape, outputs: int) -> Model:
+    """FedCOG section 5.1 and its code: a pool after both convolutions, ReLU everywhere, no padding."""
+    require_size(params, shape, 16)
+    channels, height, width = shape
+    flat = 16 * _simple_cnn_side(height) * _simple_cnn_side(width)
+    features = chain(
+        stage1=_convolution(channels, 6, kernel=5),
+        stage2=_convolution(6, 16, kernel=5),
+        flatten=nn.Flatten(),
+        hidden1=_linear(flat, 120),
+        hidden2=_linear(120, 84),
+    )
+    return Model(features, nn.Linear(84, outputs), feature_dim=84)
+
+
+def _simple_cnn_side(side: int) -> int:
+    return ((side - 4) // 2 - 4) // 2
+
+
+def cnn3(params: Cnn3, shape: Shape, outputs: int) -> Model:
+    """FedCOG's network for CIFAR-100: three unpadded convolutions, each followed by ReLU and a pool."""
+    require_size(params, shape, 22)
+    channels, height, width = shape
+    flat = 64 * _cnn3_side(height) * _cnn3_side(width)
+    features = chain(
+        stage1=_convolution(channels, 16, kernel=3),
+        stage2=_convolution(16, 32, kernel=3),
+        stage3=_convolution(32, 64, kernel=3),
+        flatten=nn.Flatten(),
+        hidden1=_linear(flat, 128),
+    )
+    return Model(features, nn.Linear(128, outputs), feature_dim=128)
+
+
+def _cnn3_side(side: int) -> int:
+    for _ in range(3):
+        side = (side - 2) // 2
+    return side
+
+
+def lenet_bn(params: LenetBn, shape: Shape, outputs: int) -> Model:
+    """FedMD-CG's code: features end after the convolutions and are not negative; nothing stands between the two linear layers."""
+    require_size(params, shape, 11)
+    channels, height, width = shape
+    features = chain(stage1=_strided_convolution(channels, 16), stage2=_strided_convolution(16, 32), flatten=nn.Flatten())
+    feature_dim = 32 * _lenet_side(height) * _lenet_side(width)
+    classifier = chain(hidden=nn.Linear(feature_dim, params.hidden), output=nn.Linear(params.hidden, outputs))
+    return Model(features, classifier, feature_dim)
+
+
+def _lenet_side(side: int) -> int:
+    for _ in range(2):
+        side = (side + 1) // 2 // 2
+    return side
+
+
+def convnet(params: ConvNet, shape: Shape, outputs: int) -> Model:
+    """DynaFed and FedLGD, section "Models" of both: a one-channel image is padded by 3, so that 28 pixels become 32."""
+    channels, height, width = shape
+    padding = 3 if channels == 1 else 1
+    grown = 2 * (padding - 1)
+    require_size(params, shape, max(1, 2**params.depth - grown))
+    blocks: dict[str, nn.Module] = {}
+    for index in range(1, params.depth + 1):
+        blocks[f"stage{index}"] = chain(
+            conv=nn.Conv2d(channels, params.width, 3, padding=padding),
+            norm=norm_layer(params.norm, params.width),
+            activation=nn.ReLU(),
+            pool=nn.AvgPool2d(2),
+        )
+        channels, padding = params.width, 1
+    feature_dim = params.width * ((height + grown) >> params.depth) * ((width + grown) >> params.depth)
+    return Model(chain(**blocks, flatten=nn.Flatten()), nn.Linear(feature_dim, outputs), feature_dim)
+
+
+def mlp(params: Mlp, shape: Shape, outputs: int) -> Model:
+    """DynaFed's 784-128-128-10 on Fashion-MNIST."""
+    channels, height, width = shape
+    layers: dict[str, nn.Module] = {"flatten": nn.Flatten()}
+    size = channels * height * width
+    for index in range(1, params.layers + 1):
+        layers[f"hidden{index}"] = _linear(size, params.hidden)
+        size = params.hidden
+    return Model(chain(**layers), nn.Linear(size, outputs), feature_dim=size)
+
+
+def vhl_cnn(params: VhlCnn, shape: Shape, outputs: int) -> Model:
+    """The two-convolution network in VHL's code, with its 512 features; 3,136 values before them at 28 pixels."""
+    require_size(params, shape, 4)
+    channels, height, width = shape
+    features = chain(
+        stage1=_convolution(channels, 32, kernel=5, padding=2),
+        stage2=_convolution(32, 64, kernel=5, padding=2),
+        flatten=nn.Flatten(),
+        hidden1=_linear(64 * (height // 4) * (width // 4), 512),
+    )
+    return Model(features, nn.Linear(512, outputs), feature_dim=512)
+
+
+def _convolution(channels: int, width: int, kernel: int, padding: int = 0) -> nn.Sequential:
+    return chain(conv=nn.Conv2d(channels, width, kernel, padding=padding), activation=nn.ReLU(), pool=nn.MaxPool2d(2))
+
+
+def _strided_convolution(channels: int, width: int) -> nn.Sequential:
+    convolution = nn.Conv2d(channels, width, 3, stride=2, padding=1)
+    return chain(conv=convolution, norm=nn.BatchNorm2d(width), activation=nn.ReLU(), pool=nn.MaxPool2d(2))
+
+
+def _linear(size: int, width: int) -> nn.Sequential:
+    return chain(linear=nn.Linear(size, width), activation=nn.ReLU())
