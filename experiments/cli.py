@@ -1,0 +1,150 @@
+"""The command line, `fedmirage`. Every setting of the run configuration is a flag; its help is the sentence under the field."""
+
+import inspect
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from common.config import RunConfig, configure, defaults, key_of
+from common.errors import ConfigurationError, FedmirageError
+
+EPILOG = """Examples:
+
+fedmirage run  ·  fedmirage run --partition "dirichlet(alpha=0.1)" --clients 10 --rounds 20  ·
+fedmirage run --runtime grpc  ·  fedmirage run --resume runs/one  ·  fedmirage run --warm-start runs/one@50 --rounds 70
+"""
+PRESETS = Path(__file__).parent / "presets"
+
+app = typer.Typer(
+    name="fedmirage",
+    help="Federated learning on skewed data with virtual data: run methods, compare them, look at the data.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+out = Console()
+err = Console(stderr=True)
+
+
+def run(settings: dict[str, Any], runtime: str, preset: str | None, config_file: list[Path], actors: int, verbose: bool) -> None:
+    """Train with the given methods and watch.
+
+    Settings come from the defaults (pyproject.toml), then --preset, then --config files, then flags; the later ones win.
+    DIR then holds results.jsonl (a line a round), model.safetensors and a checkpoint for --resume and --warm-start.
+    """
+    from experiments.launch import launch
+
+    layers = [read_toml(PRESETS / f"{preset}.toml", "preset")] if preset else []
+    layers += [read_toml(path, "config") for path in config_file]
+    config = settle(layers, settings)
+    folder = Path(config.resume or config.out)
+    summary = launch(config, runtime, folder, out, actors, verbose)
+    if summary.get("status") != "finished":
+        raise typer.Exit(1)
+
+
+def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
+    """Lay everything over the defaults; a resumed run has the settings that it began with, save how far it goes."""
+    if flags.get("resume"):
+        from server.results import FILE, read
+
+        lines = read(Path(flags["resume"]) / FILE)
+        if not lines or lines[0].get("kind") != "config":
+            raise ConfigurationError([f"resume={flags['resume']!r}: there is no {FILE} with a configuration in it; give the directory of a run"])
+        known = {key: value for key, value in lines[0].items() if key in defaults()}
+        allowed = {"resume", "rounds", "node_timeout", "round_timeout", "retries", "device", "data_dir"}
+        changed = [key_of(key) for key in flags if key not in allowed and str(known.get(key_of(key))) != str(flags[key])]
+        if changed or layers:
+            what = ", ".join(changed) or "preset or config file"
+            raise ConfigurationError([f"resume continues a run as it was, so {what} cannot change; use warm-start to begin a new run from it"])
+        return configure({**known, "warm-start": "", "out": str(Path(flags["resume"]).absolute())}, {key: flags[key] for key in flags})
+    config = configure(*layers, flags)
+    place = Path(config.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.dataset_list[0].name}-{config.method_list[-1].name}")
+    absolute = {key: str(Path(getattr(config, key)).absolute()) for key in ("warm_start", "data_dir") if getattr(config, key)}
+    return configure(config.flat(), {**absolute, "out": str(place.absolute())})
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """A file of settings: flat keys as in [tool.flwr.app.config]."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        known = ", ".join(sorted(file.stem for file in PRESETS.glob("*.toml")))
+        hint = f"; there is {known}" if what == "preset" and known else ""
+        raise ConfigurationError([f"{what}: there is no file {path}{hint}"]) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError([f"{what}: {path} is not TOML: {error}"]) from None
+
+
+PANELS = {
+    "methods": "What runs",
+    "clients": "The federation",
+    "local_steps": "Local training",
+    "device": "Numbers and speed",
+    "eval_every": "Evaluation",
+    "diagnostics": "What is written",
+    "data_dir": "Data",
+    "node_timeout": "Faults",
+}  # a panel begins at this field
+
+
+def _run_command() -> Any:
+    """`run` with a flag for each field of RunConfig, all of them optional texts: the configuration itself judges them, all at once."""
+    fixed = {
+        "runtime": Annotated[str, typer.Option(help="simulation (Ray, one host) or grpc (a SuperLink and SuperNodes, real processes).", metavar="simulation|grpc")],
+        "preset": Annotated[str | None, typer.Option(help="A published setting by name, e.g. fedcog-fmnist-niid2.")],
+        "config": Annotated[list[Path], typer.Option(help="A TOML file of settings; may be given several times.")],
+        "actors": Annotated[int, typer.Option(help="Simulated clients at a time; 0 takes one a core.")],
+        "verbose": Annotated[bool, typer.Option("--verbose", help="Show what Flower and Ray have to say.")],
+    }
+    values = {"runtime": "simulation", "preset": None, "config": [], "actors": 0, "verbose": False}
+    parameters = {name: (kind, values[name]) for name, kind in fixed.items()}
+    usual, panel = defaults(), ""
+    for name, info in RunConfig.model_fields.items():
+        panel = PANELS.get(name, panel)
+        default = usual[key_of(name)]
+        shown = f"{' '.join((info.description or '').split())} \\[default: {default if default != '' else 'none'}]"
+        if isinstance(default, bool):
+            option = typer.Option(f"--{key_of(name)}/--no-{key_of(name)}", help=shown, show_default=False, rich_help_panel=panel)
+            parameters[name] = (Annotated[bool | None, option], None)
+        else:
+            kind = {int: "INTEGER", float: "NUMBER", str: "TEXT"}[type(default)]
+            option = typer.Option(f"--{key_of(name)}", help=shown, show_default=False, rich_help_panel=panel, metavar=kind)
+            parameters[name] = (Annotated[str | None, option], None)
+
+    def command(**given: Any) -> None:
+        settings = {name: given[name] for name in RunConfig.model_fields if given[name] is not None}
+        run(settings, given["runtime"], given["preset"], given["config"], given["actors"], given["verbose"])
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, keyword, default=value, annotation=kind) for name, (kind, value) in parameters.items()]
+    )
+    command.__annotations__ = {name: kind for name, (kind, _) in parameters.items()}
+    command.__doc__ = run.__doc__
+    return command
+
+
+app.command("run", epilog=EPILOG)(_run_command())
+
+
+def main() -> None:
+    """Entry point: sentences instead of stack traces, and an exit code that is true."""
+    try:
+        app(standalone_mode=True)
+    except FedmirageError as error:
+        for problem in getattr(error, "problems", [str(error)]):
+            err.print(f"error: {problem}", style="red", highlight=False, markup=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        err.print("interrupted; what was finished is kept, and --resume continues it", style="yellow")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""The grpc runtime: a real SuperLink and real SuperNodes on free loopback ports of this host, in a FLWR_HOME of their own."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import tomli_w
+from rich.console import Console
+
+from common.config import PROJECT_FILE, RunConfig
+from common.errors import FedmirageError
+from server.results import FILE, read
+
+ENVIRONMENT = {
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",  # or every run begins with a download of torch
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "PYTHONUNBUFFERED": "1",
+}
+FAILED = ("finished:failed", "finished:stopped")
+STATUS_EVERY = 10.0  # seconds between two questions for the run's status
+GRACE = 10.0  # seconds that a process has to end by itself
+
+
+def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
+    """Start everything, submit the run, wait for its end, stop everything; a failed run raises its reason."""
+    folder = Path(config.resume or config.out)
+    logs = folder / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="fedmirage-") as home, Federation(Path(home), logs, verbose) as federation:
+        federation.start(config, folder / "memory")
+        console.print(f"grpc: SuperLink at {federation.fleet}, {config.clients} SuperNodes, logs in {logs}", highlight=False)
+        run_id = federation.submit(config)
+        federation.wait(run_id, folder)
+
+
+class Federation:
+    """The processes of one federation; whatever happens, none of them outlives the `with` block."""
+
+    def __init__(self, home: Path, logs: Path, verbose: bool) -> None:
+        self.home, self.logs, self.verbose = home, logs, verbose
+        self.environment = {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(home)}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.fleet = self.control = ""
+
+    def __enter__(self) -> "Federation":
+        self._terminate = signal.signal(signal.SIGTERM, _interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        signal.signal(signal.SIGTERM, self._terminate)
+
+    def start(self, config: RunConfig, memory: Path) -> None:
+        """A SuperLink, then a SuperNode a client."""
+        runtime, self.fleet, self.control, *nodes = free_addresses(3 + config.clients)
+        apis = ["--serverappio-api-address", runtime, "--fleet-api-address", self.fleet, "--control-api-address", self.control]
+        self.spawn("superlink", "flower-superlink", "--insecure", *apis)
+        self.await_port("superlink", self.control)
+        self.await_port("superlink", self.fleet)
+        for partition, address in enumerate(nodes):
+            node = f'partition-id={partition} num-partitions={config.clients} memory="{memory}"'
+            arguments = ["--insecure", "--superlink", self.fleet, "--clientappio-api-address", address, "--node-config", node]
+            self.spawn(f"supernode-{partition}", "flower-supernode", *arguments)
+        connection = {"superlink": {"default": "local", "local": {"address": self.control, "insecure": True}}}
+        (self.home / "config.toml").write_text(tomli_w.dumps(connection))
+
+    def spawn(self, name: str, program: str, *arguments: str) -> None:
+        """Start a process in a group of its own, so that its children can be ended with it; what it says goes to its log."""
+        command = [str(Path(sys.executable).parent / program), *arguments]
+        with (self.logs / f"{name}.log").open("ab") as log:
+            output = None if self.verbose else log
+            self.processes[name] = subprocess.Popen(
+                command, env=self.environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+
+    def await_port(self, name: str, address: str, timeout: float = 60.0) -> None:
+        """Wait until a process listens, or say why it does not."""
+        host, _, port = address.rpartition(":")
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            self.check_alive(name)
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+                return
+            time.sleep(0.1)
+        raise FedmirageError(f"the {name} does not listen at {address} after {timeout:.0f} s; see {self.logs / f'{name}.log'}")
+
+    def check_alive(self, *names: str) -> None:
+        """Raise with the end of its log if a process has ended that should not have."""
+        for name in names or list(self.processes):
+            code = self.processes[name].poll()
+            if code is not None:
+                log = self.logs / f"{name}.log"
+                tail = " / ".join(log.read_text(errors="replace").splitlines()[-4:]) if log.exists() else ""
+                raise FedmirageError(f"the {name} ended with code {code}: {tail} (whole log: {log})")
+
+    def submit(self, config: RunConfig) -> str:
+        """Hand the app and its configuration to the SuperLink; returns Flower's number of the run."""
+        settings = self.home / "run.toml"
+        settings.write_text(tomli_w.dumps(config.flat()))
+        answer = self.flwr("run", str(PROJECT_FILE.parent), "local", "--run-config", str(settings), "--format", "json")
+        if not answer.get("success"):
+            raise FedmirageError(f"Flower did not start the run: {answer.get('error-message', answer)}")
+        return str(answer["run-id"])
+
+    def status(self, run_id: str) -> str:
+        """What the SuperLink says of the run, e.g. "running" or "finished:completed"."""
+        runs = self.flwr("list", "local", "--run-id", run_id, "--format", "json").get("runs", [])
+        return str(runs[0]["status"]) if runs else "unknown"
+
+    def flwr(self, *arguments: str) -> dict[str, object] | dict[str, list[dict[str, object]]]:  # type: ignore[return]
+        """Ask Flower's own command line, which answers in JSON."""
+        command = [str(Path(sys.executable).parent / "flwr"), *arguments]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120, check=False)
+        for start in (position for position, character in enumerate(done.stdout) if character == "{"):
+            with contextlib.suppress(json.JSONDecodeError):
+                return json.loads(done.stdout[start:])
+        raise FedmirageError(f"flwr {arguments[0]} failed: {(done.stderr or done.stdout).strip()}")
+
+    def wait(self, run_id: str, folder: Path) -> None:
+        """Until results.jsonl has its summary; a run that ends without one has failed, whatever Flower's exit codes say."""
+        asked = time.monotonic()
+        while True:
+            time.sleep(0.3)
+            self.check_alive("superlink")
+            summary = next((line for line in read(folder / FILE)[-1:] if line.get("kind") == "summary"), None)
+            if summary is not None:
+                if summary["status"] != "finished":
+                    raise FedmirageError(str(summary.get("reason", "the run failed")))
+                return
+            if time.monotonic() - asked > STATUS_EVERY:
+                asked = time.monotonic()
+                status = self.status(run_id)
+                if status in FAILED:
+                    raise FedmirageError(f"the run ended as {status!r} without a summary; see {self.logs / 'superlink.log'}")
+
+    def stop(self) -> None:
+        """End every process group: politely first, then for good."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for process in reversed(self.processes.values()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+            deadline = time.monotonic() + GRACE
+            while time.monotonic() < deadline and any(_group_alive(process) for process in self.processes.values()):
+                time.sleep(0.1)
+
+
+def _group_alive(process: "subprocess.Popen[bytes]") -> bool:
+    process.poll()
+    try:
+        os.killpg(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def free_addresses(count: int) -> list[str]:
+    """Loopback addresses that nobody uses right now."""
+    with contextlib.ExitStack() as stack:
+        return [f"127.0.0.1:{port}" for port in _bound(stack, count)]
+
+
+def _bound(stack: contextlib.ExitStack, count: int) -> Iterator[int]:
+    for _ in range(count):
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        yield listener.getsockname()[1]

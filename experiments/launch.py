@@ -1,0 +1,40 @@
+"""One run in one of the runtimes, watched."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from common.config import RunConfig
+from common.errors import ConfigurationError
+from experiments.progress import Watch, summary_table
+from experiments.simulation import plan, simulate
+from server.results import FILE, Results, read
+
+RUNTIMES = ("simulation", "grpc")
+
+
+def launch(config: RunConfig, runtime: str, folder: Path, console: Console, actors: int = 0, verbose: bool = False) -> dict[str, Any]:
+    """Run, show progress, and return the summary line; a run that failed raises the reason."""
+    if runtime not in RUNTIMES:
+        raise ConfigurationError([f"runtime={runtime!r} is not known; write {' or '.join(RUNTIMES)}"])
+    if not config.resume and (folder / FILE).exists():
+        raise ConfigurationError([f"out={str(folder)!r} holds the results of another run; choose another directory, or continue it with --resume"])
+    console.print(f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients, {config.model}, seed {config.seed}", highlight=False)
+    try:
+        with Watch(console, folder, config.rounds):
+            if runtime == "simulation":
+                console.print(f"simulation: {plan(config, actors)}", highlight=False)
+                simulate(config, verbose, actors)
+            else:
+                from experiments.deployment import deploy
+
+                deploy(config, console, verbose)
+    except KeyboardInterrupt:
+        Results(folder).finish("interrupted")
+        console.print(f"interrupted; continue with: fedmirage run --resume {folder}", highlight=False)
+        os._exit(130)  # the server's thread may still wait for replies that nobody will send
+    summary = read(folder / FILE)[-1]
+    console.print(summary_table(summary, folder))
+    return summary

@@ -1,0 +1,84 @@
+"""Watching a run: results.jsonl is what every runtime writes, so one watcher serves them all."""
+
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from server.results import FILE, read
+
+POLL = 0.2
+
+
+class Watch:
+    """Shows the rounds of a run while it goes on: a bar in a terminal, a line a round elsewhere."""
+
+    def __init__(self, console: Console, folder: Path, rounds: int) -> None:
+        self.console, self.path, self.rounds = console, folder / FILE, rounds
+        self.seen = 0
+        self.stopped = threading.Event()
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn())
+        self.progress = Progress(TextColumn("rounds"), *columns, console=console, disable=not console.is_terminal)
+        self.task = self.progress.add_task("starting", total=rounds)
+        self.thread = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> "Watch":
+        self.progress.start()
+        self.thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stopped.set()
+        self.thread.join()
+        self.progress.stop()
+
+    def _follow(self) -> None:
+        while not self.stopped.wait(POLL):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        lines = read(self.path)
+        for line in lines[self.seen :]:
+            self._show(line)
+        self.seen = len(lines)
+
+    def _show(self, line: dict[str, Any]) -> None:
+        for entry in line.get("refused", []):
+            self.console.print(f"[yellow]round {line['round']}: client {entry['partition']} is left out: {entry['reason']}", highlight=False)
+        if line["kind"] == "retry":
+            self.console.print(f"[yellow]{line['reason']} Trying again.", highlight=False)
+        elif line["kind"] == "config":
+            self.progress.update(self.task, description="waiting for the clients")
+        elif line["kind"] == "round":
+            self.progress.update(self.task, completed=line["round"], description=scores(line))
+            if not self.console.is_terminal:
+                self.console.print(f"round {line['round']}/{self.rounds}: {scores(line)}", highlight=False)
+
+
+def scores(line: dict[str, Any]) -> str:
+    """The figures of a round in one line."""
+    shown = {"accuracy": line.get("accuracy"), "loss": line.get("loss"), "validation loss": line.get("validation", {}).get("loss")}
+    shown["train"] = line["train"].get("task")
+    return ", ".join(f"{name} {value:.4f}" for name, value in shown.items() if value is not None)
+
+
+def summary_table(summary: dict[str, Any], folder: Path) -> Table:
+    """How a run ended."""
+    table = Table(show_header=False, title=f"{summary['status']} after round {summary['rounds']}", title_justify="left")
+    for name in ("final_accuracy", "best_accuracy", "last5_accuracy"):
+        if summary.get(name) is not None:
+            table.add_row(name.replace("_", " ").replace("last5", "mean of the last five"), f"{100 * summary[name]:.2f} %")
+    if "best_round" in summary:
+        table.add_row("best by validation", f"round {summary['best_round']}, loss {summary['best_validation_loss']:.4f}")
+    table.add_row("sent up / down", f"{summary['bytes_up'] / 1e6:.2f} MB / {summary['bytes_down'] / 1e6:.2f} MB")
+    if "seconds" in summary:
+        table.add_row("seconds", f"{summary['seconds']:.1f}")
+    if "reason" in summary:
+        table.add_row("reason", str(summary["reason"]))
+    table.add_row("results", str(folder))
+    return table

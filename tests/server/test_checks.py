@@ -1,0 +1,54 @@
+"""Replies that must not be used, each with its sentence."""
+
+import io
+
+import numpy as np
+import pytest
+from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters
+
+from server.checks import ReplyCheck
+
+REFERENCE = [np.zeros((2, 3), np.float32), np.zeros(3, np.float32)]
+CHECK = ReplyCheck(REFERENCE, ["features.weight", "classifier.bias"], ["control"])
+
+
+def answer(arrays: list[np.ndarray], layout: str = "shared:2", examples: int = 5, **metrics: object) -> FitRes:
+    return FitRes(Status(Code.OK, ""), ndarrays_to_parameters(arrays), examples, {"layout": layout, **metrics})
+
+
+def test_a_good_reply_passes() -> None:
+    assert CHECK.problem(answer(REFERENCE)) is None
+    assert CHECK.problem(answer([*REFERENCE, np.ones(7)], "shared:2 control:1")) is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (answer([np.full((2, 3), np.nan, np.float32), REFERENCE[1]]), "'features.weight' holds values that are not finite"),
+        (answer([REFERENCE[0], np.full(3, np.inf, np.float32)]), "'classifier.bias' holds values that are not finite"),
+        (answer([np.zeros((3, 2), np.float32), REFERENCE[1]]), "float32(3, 2), the model's float32(2, 3)"),
+        (answer([REFERENCE[0].astype(np.float16), REFERENCE[1]]), "float16(2, 3)"),
+        (answer(REFERENCE[:1], "shared:1"), "sent 1 arrays of the model, which has 2"),
+        (answer([np.zeros((2, 3000), np.float32), REFERENCE[1]]), "bytes"),
+        (answer([*REFERENCE, np.ones(7)], "shared:2 odd:1"), "'shared:2 odd:1'"),
+        (answer(REFERENCE, "control:2"), "'control:2'"),
+        (answer(REFERENCE, "shared:1"), "layout"),
+        (answer([*REFERENCE, np.array([np.nan])], "shared:2 control:1"), "'control' holds values"),
+        (answer(REFERENCE, examples=-1), "-1 examples"),
+        (answer([], "", error="training diverged"), "training diverged"),
+        (FitRes(Status(Code.OK, ""), Parameters([b"junk", b"junk"], "numpy.ndarray"), 1, {"layout": "shared:2"}), "cannot be read"),
+        (FitRes(Status(Code.OK, ""), ndarrays_to_parameters(REFERENCE), 1, {}), "layout"),
+    ],
+)
+def test_a_bad_reply_gets_its_sentence(reply: FitRes, words: str) -> None:
+    problem = CHECK.problem(reply)
+    assert problem is not None
+    assert words in problem
+
+
+def test_objects_do_not_get_through() -> None:
+    stream = io.BytesIO()
+    np.save(stream, np.array([None], dtype=object), allow_pickle=True)
+    good = ndarrays_to_parameters(REFERENCE).tensors
+    reply = FitRes(Status(Code.OK, ""), Parameters([stream.getvalue(), good[1]], "numpy.ndarray"), 1, {"layout": "shared:2"})
+    assert "cannot be read" in str(CHECK.problem(reply))
