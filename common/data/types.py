@@ -1,4 +1,4 @@
-"""What a data set is once it is loaded: bytes in memory (or mapped from the cache), labels, and what the run must know of them."""
+"""What a data set is once it is loaded: bytes in memory (or mapped from the cache), labels, and what a run must know of them."""
 
 from dataclasses import dataclass, field
 from typing import Literal

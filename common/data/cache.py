@@ -1,0 +1,124 @@
+"""Decoded sets on disk, mapped into memory: a process that Flower starts for one message has its data in milliseconds.
+
+An entry is a folder with one .npy file an array and description.json. It appears under its name in one step, so that two
+processes may decode the same set at once: the first one to finish wins, the other one takes what is there. Nothing is ever
+removed; the whole cache can be deleted at any time.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common.data.raw import RawSplit
+from common.data.types import DataSet, Split
+
+VERSION = 1  # of what decoding does: raise it when the same files would give other bytes
+DESCRIPTION = "description.json"
+log = logging.getLogger("fedmirage")
+
+
+def cache_folder() -> Path:
+    """FEDMIRAGE_CACHE, or a folder in the home directory."""
+    return Path(os.environ.get("FEDMIRAGE_CACHE") or "~/.cache/fedmirage/cache").expanduser()
+
+
+def watched(files: Iterable[Path]) -> list[tuple[str, int, int]]:
+    """Name, size and time of change of each file: cheap, and different as soon as a file is replaced."""
+    seen = [(file, file.stat()) for file in files]
+    return [(str(file.absolute()), status.st_size, status.st_mtime_ns) for file, status in seen]
+
+
+def cached(name: str, key: Any, build: Callable[[], DataSet]) -> DataSet:
+    """The set stored under this key (anything that JSON can write), built and stored first where there is none."""
+    digest = hashlib.sha256(json.dumps([VERSION, name, key], sort_keys=True).encode()).hexdigest()
+    entry = cache_folder() / f"{name}-{digest[:24]}"
+    stored = _load(entry)
+    if stored is not None:
+        return stored
+    built = build()
+    try:
+        _store(entry, built)
+    except OSError as error:
+        log.warning(
+            "the decoded data cannot be kept in %s (%s); every process decodes them again: set FEDMIRAGE_CACHE", entry, error
+        )
+        return built
+    return _load(entry) or built
+
+
+def content_fingerprint(train: Split | RawSplit, test: Split | RawSplit) -> str:
+    """SHA-256 over shapes, pictures, labels and columns of both splits."""
+    digest = hashlib.sha256()
+    for split in (train, test):
+        for name, values in (("images", split.images), ("labels", split.labels), *sorted(split.columns.items())):
+            digest.update(f"{name} {values.dtype.str} {values.shape}".encode())
+            digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
+
+
+def _store(entry: Path, dataset: DataSet) -> None:
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{entry.name}.", dir=entry.parent))
+    try:
+        arrays = _arrays(dataset)
+        for number, values in enumerate(arrays.values()):
+            np.save(temporary / f"{number}.npy", np.ascontiguousarray(values), allow_pickle=False)
+        facts: dict[str, Any] = {item.name: getattr(dataset, item.name) for item in fields(dataset)}
+        del facts["train"], facts["test"]
+        facts["arrays"] = {name: [list(values.shape), values.dtype.str] for name, values in arrays.items()}
+        (temporary / DESCRIPTION).write_text(json.dumps(facts))
+        temporary.chmod(0o755)
+        if entry.exists() and _load(entry) is None:  # damaged: move it out of the way, whoever has it mapped keeps it
+            damaged = Path(tempfile.mkdtemp(prefix=f".{entry.name}.damaged.", dir=entry.parent))
+            os.replace(entry, damaged / "entry")
+            shutil.rmtree(damaged, ignore_errors=True)
+        try:
+            os.rename(temporary, entry)
+        except OSError:
+            if not entry.is_dir():  # otherwise another process was faster, and stored the same
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _load(entry: Path) -> DataSet | None:
+    """The entry, or None where it is absent or damaged."""
+    try:
+        facts = json.loads((entry / DESCRIPTION).read_text())
+        arrays = {}
+        for number, (name, (shape, dtype)) in enumerate(facts.pop("arrays").items()):
+            mode: Any = "r" if 0 not in shape else None  # nothing cannot be mapped
+            values = np.asarray(np.load(entry / f"{number}.npy", mmap_mode=mode, allow_pickle=False))
+            if list(values.shape) != shape or values.dtype.str != dtype:
+                raise ValueError(f"{name} is {values.dtype} {values.shape}")
+            arrays[name] = values
+        facts = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()}
+        return DataSet(train=_split(arrays, "train"), test=_split(arrays, "test"), **facts)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
+        log.warning("the cache entry %s is damaged (%s) and is made again", entry, error)
+        return None
+
+
+def _arrays(dataset: DataSet) -> dict[str, Any]:
+    arrays: dict[str, Any] = {}
+    for name, split in (("train", dataset.train), ("test", dataset.test)):
+        arrays |= {f"{name} images": split.images, f"{name} labels": split.labels}
+        arrays |= {f"{name} column {column}": values for column, values in split.columns.items()}
+    return arrays
+
+
+def _split(arrays: dict[str, Any], name: str) -> Split:
+    prefix = f"{name} column "
+    columns = {key.removeprefix(prefix): values for key, values in arrays.items() if key.startswith(prefix)}
+    return Split(arrays[f"{name} images"], arrays[f"{name} labels"], columns)
