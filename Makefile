@@ -15,7 +15,7 @@ PYTHON ?= $(shell for name in python3.11 python3; do \
 
 # -qq: errors only. A local copy of an index makes -q print a warning for every package it lacks.
 PIP := .venv/bin/python -m pip --disable-pip-version-check --no-input -qq
-PYTEST := .venv/bin/python -m pytest -n 2 --dist loadgroup
+PYTEST := .venv/bin/python -m pytest
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
@@ -58,11 +58,14 @@ demo: setup  ## FedAvg on skewed digits: 5 clients, 10 rounds, simulated on this
 	@.venv/bin/fedmirage run --methods "fedavg" --dataset digits --partition "classes(per_client=2)" \
 		--clients 5 --rounds 10 --seed 0 --runtime simulation --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
 
+# tests/e2e starts Ray and Flower's processes, which want the machine for themselves: one test at a time.
 test: lint  ## linters, types and the fast tests: what CI runs
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -n 2 -m "not slow" --ignore tests/e2e
+	$(PYTEST) -m "not slow" tests/e2e
 
 test-all: lint  ## the same with the slow tests; what this machine lacks is skipped with its reason
-	$(PYTEST)
+	$(PYTEST) -n 2 --ignore tests/e2e
+	$(PYTEST) tests/e2e
 
 lint: setup  ## check format, lint rules and types
 	.venv/bin/ruff format --check
