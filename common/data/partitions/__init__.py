@@ -1,0 +1,72 @@
+"""Partitions: who holds which training samples.
+
+`split` is a pure function of its arguments. Every part is an ascending array of positions in the training split, no sample is in
+two parts, and no part is empty. All samples are used, except by `classes` where it says so.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from common.data.partitions import dirichlet, groups, labels
+from common.data.partitions.check import check
+from common.data.partitions.deal import Indices
+from common.data.partitions.params import (
+    PARTITIONS,
+    Classes,
+    Dirichlet,
+    DirichletClient,
+    DirichletEqual,
+    Domains,
+    Dominant,
+    Iid,
+    Natural,
+    PartitionParams,
+    read,
+)
+from common.data.types import Split
+from common.errors import ConfigurationError
+from common.language import write
+
+__all__ = ["PARTITIONS", "Indices", "PartitionParams", "check", "read", "split"]
+
+
+def split(partition: str | PartitionParams, train: Split, classes: int, clients: int, seed: int) -> list[Indices]:
+    """The training samples of every client, one array each; `partition` is a line ("dirichlet(alpha=0.1)") or its params."""
+    from common.seeds import numpy_generator  # here, because it loads torch, which the params of a partition must not
+
+    params = read(partition) if isinstance(partition, str) else partition
+    problems = check(params, clients, classes, len(train), "multi-label" if train.labels.ndim == 2 else "single-label")
+    if problems:
+        raise ConfigurationError(problems)
+    parts = _parts(params, train, classes, clients, numpy_generator(seed, "partition", params.name))
+    empty = [client for client, part in enumerate(parts) if len(part) == 0]
+    if empty:
+        raise ConfigurationError(
+            [
+                f"partition: {write(params)}: client {empty[0]} gets none of the {len(train)} samples ({len(empty)} of "
+                f"clients={clients} are empty); take fewer clients or less skew"
+            ]
+        )
+    return parts
+
+
+def _parts(params: PartitionParams, train: Split, classes: int, clients: int, generator: np.random.Generator) -> list[Indices]:
+    classed: npt.NDArray[np.int64] = np.asarray(train.labels, dtype=np.int64)  # multi-label sets never reach what reads it
+    match params:
+        case Iid():
+            return groups.iid(len(train), clients, generator)
+        case Dirichlet():
+            return dirichlet.dirichlet(params, classed, classes, clients, generator)
+        case DirichletEqual():
+            return dirichlet.dirichlet_equal(params, classed, classes, clients, generator)
+        case DirichletClient():
+            return dirichlet.dirichlet_client(params, classed, classes, clients, generator)
+        case Classes():
+            return labels.by_classes(params, classed, classes, clients)
+        case Dominant():
+            return labels.dominant(params, classed, classes, clients, generator)
+        case Natural():
+            return groups.natural(params, train, clients, generator)
+        case Domains():
+            return groups.domains(params, train, clients, generator)
+    raise ConfigurationError([f"partition: {params.name!r} has params but no way to deal; see common/data/partitions"])

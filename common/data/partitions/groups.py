@@ -1,0 +1,108 @@
+"""The partitions that do not skew labels by design: dealt evenly, or by a column of the data."""
+
+import numpy as np
+import numpy.typing as npt
+
+from common.data.partitions.deal import Indices, apportion, deal
+from common.data.partitions.params import Domains, Natural
+from common.data.types import Split
+from common.errors import ConfigurationError
+from common.language import write
+
+ATTEMPTS = 1000  # draws before the minimum of `domains` is given up
+
+Labels = npt.NDArray[np.int64]
+
+
+def iid(samples: int, clients: int, generator: np.random.Generator) -> list[Indices]:
+    """Shuffled, then cut into equal pieces."""
+    return [np.sort(piece) for piece in np.array_split(generator.permutation(np.arange(samples, dtype=np.int64)), clients)]
+
+
+def natural(params: Natural, train: Split, clients: int, generator: np.random.Generator) -> list[Indices]:
+    """One group a client in the order of the group numbers, or, with more groups, shuffled and dealt like cards."""
+    column = _column(train, params.by, "natural")
+    groups = np.unique(column)
+    if len(groups) < clients:
+        raise ConfigurationError(
+            [
+                f"partition: {write(params)}: column {params.by!r} has {len(groups)} groups for clients={clients}; "
+                f"set clients to {len(groups)} or fewer"
+            ]
+        )
+    if len(groups) > clients:
+        groups = generator.permutation(groups)
+    return [np.flatnonzero(np.isin(column, groups[client::clients])) for client in range(clients)]
+
+
+def domains(params: Domains, train: Split, clients: int, generator: np.random.Generator) -> list[Indices]:
+    """Domain after domain, each cut into its shards."""
+    column = _column(train, "domain", "domains")
+    names = np.unique(column)
+    if len(names) * params.shards != clients:
+        raise ConfigurationError(
+            [
+                f"partition: {write(params)}: {len(names)} domains times shards={params.shards} are {len(names) * params.shards} "
+                f"clients, not clients={clients}; set clients={len(names) * params.shards} or another number of shards"
+            ]
+        )
+    labels = np.asarray(train.labels, dtype=np.int64)
+    parts = []
+    for name in names:
+        members = np.flatnonzero(column == name)
+        parts += [members[shard] for shard in _shards(params, int(name), labels[members], generator)]
+    return parts
+
+
+def _column(train: Split, name: str, partition: str) -> npt.NDArray[np.int64]:
+    if name in train.columns:
+        return train.columns[name]
+    there = f"it has {', '.join(sorted(train.columns))}" if train.columns else "it has no columns at all"
+    raise ConfigurationError(
+        [f"partition: {partition} needs the column {name!r} of the data, but {there}; take another column, data or partition"]
+    )
+
+
+def _shards(params: Domains, domain: int, labels: Labels, generator: np.random.Generator) -> list[Indices]:
+    """One domain's shards, as positions within the domain."""
+    if params.minimum == 0 and params.alpha is None:
+        return iid(len(labels), params.shards, generator)
+    sizes = np.bincount(labels)
+    present = np.flatnonzero(sizes)
+    for label in present:
+        if sizes[label] < params.minimum * params.shards:
+            raise _unreachable(params, domain, int(label), int(sizes[label]))
+    if params.alpha is None:
+        return _even_shards(params, domain, labels, generator)
+    counts = np.zeros((params.shards, len(sizes)), dtype=np.int64)
+    for label in present:
+        # Drawing one class anew until its minimum holds is the same distribution as drawing all anew, and ends sooner.
+        for _ in range(ATTEMPTS):
+            counts[:, label] = apportion(int(sizes[label]), generator.dirichlet(np.full(params.shards, params.alpha)))
+            if counts[:, label].min() >= params.minimum:
+                break
+        else:
+            raise _unreachable(params, domain, int(label), int(sizes[label]))
+    return deal(labels, counts, generator)
+
+
+def _even_shards(params: Domains, domain: int, labels: Labels, generator: np.random.Generator) -> list[Indices]:
+    """Dealt evenly, anew until every shard has its minimum of every class."""
+    sizes = np.bincount(labels)
+    for _ in range(ATTEMPTS):
+        shards = iid(len(labels), params.shards, generator)
+        least = np.min([np.bincount(labels[shard], minlength=len(sizes)) for shard in shards], axis=0)
+        short = np.flatnonzero((sizes > 0) & (least < params.minimum))
+        if len(short) == 0:
+            return shards
+    raise _unreachable(params, domain, int(short[0]), int(sizes[short[0]]))
+
+
+def _unreachable(params: Domains, domain: int, label: int, size: int) -> ConfigurationError:
+    return ConfigurationError(
+        [
+            f"partition: {write(params)}: domain {domain} has {size} samples of class {label}, and up to {ATTEMPTS} draws with "
+            f"alpha={params.alpha} never gave minimum={params.minimum} of them to each of shards={params.shards}; take a smaller "
+            "minimum, a larger alpha or fewer shards"
+        ]
+    )
