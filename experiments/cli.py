@@ -12,6 +12,7 @@ from rich.console import Console
 
 from common.config import RunConfig, configure, defaults, key_of
 from common.errors import ConfigurationError, FedmirageError
+from common.language import nearest
 
 EPILOG = """Examples:
 
@@ -131,6 +132,43 @@ def _run_command() -> Any:
 
 
 app.command("run", epilog=EPILOG)(_run_command())
+
+
+@app.command()
+def methods(name: Annotated[str | None, typer.Argument(help="One method, with everything that can be set.")] = None) -> None:
+    """What can stand in --methods: every method, its paper, its parameters."""
+    from common.methods import METHODS
+    from experiments.catalogue import show_method, show_methods
+
+    show_methods(out) if name is None else show_method(out, find(METHODS, name, "method"))
+
+
+@app.command()
+def models(name: Annotated[str | None, typer.Argument(help="One model, with everything that can be set.")] = None) -> None:
+    """What can stand in --model: every network, its parameters, its size on the usual data."""
+    from common.models import MODELS
+    from experiments.catalogue import show_entry, show_models
+
+    show_models(out) if name is None else show_entry(out, find(MODELS, name, "model"))
+
+
+@app.command()
+def datasets(
+    name: Annotated[str | None, typer.Argument(help="One data set, with everything that can be set.")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Where to look for files.")] = None,
+) -> None:
+    """What can stand in --dataset: every data set, its parameters, and whether its files are here."""
+    from common.data import DATASETS
+    from experiments.catalogue import show_datasets, show_entry
+
+    show_datasets(out, data_dir) if name is None else show_entry(out, find(DATASETS, name, "dataset"))
+
+
+def find(known: dict[str, Any], name: str, what: str) -> Any:
+    """An entry by name, or the nearest names."""
+    if name not in known:
+        raise ConfigurationError([f"no {what} is called {name!r}{nearest(name, known)}"])
+    return known[name]
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ ENVIRONMENT = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "PYTHONUNBUFFERED": "1",
 }
+PROGRAMS = Path(sys.executable).parent
 FAILED = ("finished:failed", "finished:stopped")
 STATUS_EVERY = 10.0  # seconds between two questions for the run's status
 GRACE = 10.0  # seconds that a process has to end by itself
@@ -48,7 +49,8 @@ class Federation:
 
     def __init__(self, home: Path, logs: Path, verbose: bool) -> None:
         self.home, self.logs, self.verbose = home, logs, verbose
-        self.environment = {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(home)}
+        path = os.pathsep.join([str(PROGRAMS), os.environ.get("PATH", "")])  # Flower's programs call each other by name
+        self.environment = {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(home), "PATH": path}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.fleet = self.control = ""
 
@@ -76,7 +78,7 @@ class Federation:
 
     def spawn(self, name: str, program: str, *arguments: str) -> None:
         """Start a process in a group of its own, so that its children can be ended with it; what it says goes to its log."""
-        command = [str(Path(sys.executable).parent / program), *arguments]
+        command = [str(PROGRAMS / program), *arguments]
         with (self.logs / f"{name}.log").open("ab") as log:
             output = None if self.verbose else log
             self.processes[name] = subprocess.Popen(
@@ -119,7 +121,7 @@ class Federation:
 
     def flwr(self, *arguments: str) -> dict[str, object] | dict[str, list[dict[str, object]]]:  # type: ignore[return]
         """Ask Flower's own command line, which answers in JSON."""
-        command = [str(Path(sys.executable).parent / "flwr"), *arguments]
+        command = [str(PROGRAMS / "flwr"), *arguments]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120, check=False)
         for start in (position for position, character in enumerate(done.stdout) if character == "{"):
             with contextlib.suppress(json.JSONDecodeError):
