@@ -32,7 +32,7 @@ def make_app(config: RunConfig | None = None, memory: Path | None = None) -> Cli
         place = device.prepare(settings, settings.threads)
         seen = view_of(settings, context)
         model, initial = model_of(settings, seen.dataset.shape, len(seen.dataset.classes))
-        model.to(place, memory_format=device.memory_format(settings))
+        device.place(model, place, settings)
         folder = memory or Path(str(context.node_config.get("memory") or flower_home() / "fedmirage"))
         own = "data" in context.node_config
         return FederatedClient(settings, seen, model, initial, task_of(settings, seen.dataset), place, folder, own).to_client()
@@ -44,7 +44,9 @@ def view_of(config: RunConfig, context: Context) -> ClientView:
     """This node's share of the common data set, or, with --node-config 'data="..."', all of its own."""
     partition = context.node_config.get("partition-id")
     if partition is None:
-        raise FedmirageError("this node has no partition-id; start it with flower-supernode --node-config 'partition-id=N', N from 0")
+        raise FedmirageError(
+            "this node has no partition-id; start it with flower-supernode --node-config 'partition-id=N', N from 0"
+        )
     own = context.node_config.get("data")
     if own is not None:
         return own_view(config, int(partition), str(own))

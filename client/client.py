@@ -11,7 +11,6 @@ from flwr.client import NumPyClient
 from flwr.common import NDArrays, Scalar
 
 from client.data import LocalData
-from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
 from client.objective import LocalRound, Objective
 from client.train import train
 from common.config import RunConfig
@@ -19,6 +18,7 @@ from common.data.resident import Resident
 from common.data.view import ClientView
 from common.device import memory_format
 from common.errors import FedmirageError
+from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
 from common.methods import Method, half
 from common.models import Model
 from common.payload import LAYOUT, SHARED, Arrays, Sections, pack, unpack
@@ -29,7 +29,7 @@ from common.weights import from_arrays, names, to_arrays
 
 
 @dataclass
-class FederatedClient(NumPyClient):  # type: ignore[misc]
+class FederatedClient(NumPyClient):
     """One client of one run; made anew for every message, so that nothing lives here that must outlive a round."""
 
     config: RunConfig
@@ -59,12 +59,12 @@ class FederatedClient(NumPyClient):  # type: ignore[misc]
         objectives = self.objectives()
         for objective in objectives:
             objective.begin(local)
-        steps, terms = train(local, objectives)
+        local.steps, terms = train(local, objectives)
         self.model.eval()
         sections: Sections = {}
         for objective in objectives:
             sections |= objective.end(local)
-        return self.close(local, sections, steps, terms, started)
+        return self.close(local, objectives, sections, terms, started)
 
     def open(self, received: Sections, config: dict[str, Scalar]) -> LocalRound:
         """Load what came over what is remembered, and gather the data."""
@@ -90,24 +90,28 @@ class FederatedClient(NumPyClient):  # type: ignore[misc]
         )
 
     def close(
-        self, local: LocalRound, sections: Sections, steps: int, terms: dict[str, float], started: float
+        self, local: LocalRound, objectives: list[Objective[Method]], sections: Sections, terms: dict[str, float], started: float
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         """Check, remember, pack."""
-        arrays = to_arrays(self.model)
-        bad = [name for name, array in zip(names(self.model), arrays, strict=True) if not np.isfinite(array).all()]
+        arrays, every = to_arrays(self.model), names(self.model)
+        bad = [name for name, array in zip(every, arrays, strict=True) if not np.isfinite(array).all()]
         if bad:
-            raise FedmirageError(f"training diverged in round {local.number}: {bad[0]!r} is not finite; lower lr (now {local.lr:g})")
-        examples = len(self.view.train) if steps else 0
+            raise FedmirageError(
+                f"training diverged in round {local.number}: {bad[0]!r} is not finite; lower lr (now {local.lr:g})"
+            )
+        examples = len(self.view.train) if local.steps else 0
         local.memory.put(LOCAL_MODEL, arrays)
         local.memory.put(LOCAL_EXAMPLES, [np.array([examples], dtype=np.int64)])
         metrics: dict[str, Scalar] = {f"term.{name}": value for name, value in terms.items()}
-        metrics |= {**local.report, "steps": steps, "samples": min(steps * self.config.batch_size, steps * len(local.data))}
+        metrics |= {**local.report, "steps": local.steps}
         if self.config.local_evaluation and len(self.view.test_shard):
             scores = self.score(self.view.dataset.test, self.view.test_shard)
             metrics |= {f"local_model.on_test_shard.by_examples.{name}": value for name, value in scores.items()}
         local.memory.close()
-        sections[SHARED] = [arrays[position] for position in self.shared]
-        flat, layout = pack(sections)
+        shared = {every[position]: arrays[position] for position in self.shared}
+        for objective in objectives:
+            shared = objective.share(local, shared)
+        flat, layout = pack({**sections, SHARED: list(shared.values())})
         return flat, examples, {**metrics, LAYOUT: layout, "seconds": time.perf_counter() - started}
 
     def evaluate(self, parameters: NDArrays, config: dict[str, Scalar]) -> tuple[float, int, dict[str, Scalar]]:
@@ -128,7 +132,9 @@ class FederatedClient(NumPyClient):  # type: ignore[misc]
         folder = f"client-{self.view.partition:05d}"
         token, _, after = str(config.get("parent", "")).partition("@")
         parent = self.memory_folder / token / folder if token else None
-        return Memory(self.memory_folder / str(config["token"]) / folder, number, self.config.keep_models == "all", parent, int(after or 0))
+        return Memory(
+            self.memory_folder / str(config["token"]) / folder, number, self.config.keep_models == "all", parent, int(after or 0)
+        )
 
     @property
     def shared(self) -> list[int]:
@@ -139,7 +145,9 @@ class FederatedClient(NumPyClient):  # type: ignore[misc]
         """The received weights; those that are not shared come from this client's last local model, at first from the seed."""
         positions = self.shared
         if len(shared) != len(positions):
-            raise FedmirageError(f"the server sent {len(shared)} arrays, this client's model shares {len(positions)}; do both run the same version?")
+            raise FedmirageError(
+                f"the server sent {len(shared)} arrays, this model shares {len(positions)}; do both run the same version?"
+            )
         arrays = list(self.initial)
         if len(positions) < len(arrays):
             arrays = memory.get(LOCAL_MODEL) or arrays
@@ -152,4 +160,6 @@ class FederatedClient(NumPyClient):  # type: ignore[misc]
         samples = Resident.load(split, indices, self.device, memory_format(self.config))
         data = self.view.dataset
         layout = memory_format(self.config)
-        return evaluate(self.model, samples.images, samples.labels, data.mean, data.std, self.task, memory_format=layout, device=self.device)
+        return evaluate(
+            self.model, samples.images, samples.labels, data.mean, data.std, self.task, memory_format=layout, device=self.device
+        )

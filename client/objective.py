@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from common.memory import Memory
 from common.config import RunConfig
+from common.memory import Memory
 from common.methods import Method
 from common.models import Model
-from common.payload import Sections
+from common.payload import Array, Sections
 from common.seeds import torch_generator
 from common.task import Task
 
@@ -39,6 +39,7 @@ class LocalRound:
     classes: int
     device: torch.device
     lr: float
+    steps: int = 0  # made in this round, once training is over
     report: dict[str, float] = field(default_factory=dict)  # named figures for results.jsonl
 
     def generator(self, purpose: str) -> torch.Generator:
@@ -103,3 +104,7 @@ class Objective(Generic[M]):
     def end(self, local: LocalRound) -> Sections:
         """After the last batch: remember, and hand over what is sent beside `shared`."""
         return {}
+
+    def share(self, local: LocalRound, shared: dict[str, Array]) -> dict[str, Array]:
+        """What is sent as `shared`, by name, where that is not simply the trained weights."""
+        return shared

@@ -27,14 +27,21 @@ Seconds = Annotated[float, Field(gt=0)]
 
 
 def key_of(field: str) -> str:
-    """`local_steps` in Python is `local-steps` in TOML, in Flower's run config and, with dashes before it, on the command line."""
+    """`local_steps` in Python is `local-steps` in TOML, in Flower's run config and on the command line."""
     return field.replace("_", "-")
 
 
 class RunConfig(BaseModel):
     """Everything that decides the numbers of a run, and where they go."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=key_of, populate_by_name=True, use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=key_of,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+    )
 
     methods: str
     """What runs: names joined by commas, left to right is inside out, e.g. "scaffold, vhl(lam=0.5)". See `fedmirage methods`."""
@@ -87,7 +94,7 @@ class RunConfig(BaseModel):
     eval_every: Positive
     """The global model meets the test set every so many rounds, and in the last one."""
     validation: Annotated[float, Field(ge=0, lt=1)]
-    """The share of each client's data that training never sees; the best model and early stopping go by it, never by the test set."""
+    """The share of each client's data that training never sees; the best model and early stopping go by it, never by the test."""
     patience: Count
     """Stop when this many evaluations in a row brought no better validation loss; 0 never stops early."""
     local_evaluation: bool
@@ -191,7 +198,9 @@ def validate(settings: Mapping[str, Any]) -> RunConfig:
         problems = [_complaint(detail) for detail in error.errors()]
         known = {key: value for key, value in settings.items() if key.replace("-", "_") in RunConfig.model_fields}
         bad = {str(detail["loc"][0]) for detail in error.errors() if detail["loc"]}
-        config = RunConfig.model_construct(**{key.replace("-", "_"): value for key, value in (defaults() | known).items() if key not in bad} )
+        config = RunConfig.model_construct(
+            **{key.replace("-", "_"): value for key, value in (defaults() | known).items() if key not in bad}
+        )
     problems += _line_problems(config) + _contradictions(config)
     if problems:
         raise ConfigurationError(problems)
@@ -234,7 +243,9 @@ def _contradictions(config: RunConfig) -> list[str]:
     if has("clients", "participation", "min_replies"):
         drawn = max(1, round(config.clients * config.participation))
         if config.min_replies > drawn:
-            problems.append(f"min-replies={config.min_replies} is more than the {drawn} clients of a round; lower it or raise participation")
+            problems.append(
+                f"min-replies={config.min_replies} is more than the {drawn} clients of a round; lower it or raise participation"
+            )
     if has("patience", "validation") and config.patience and not config.validation:
         problems.append(f"patience={config.patience} needs validation data; set validation=0.1 or patience=0")
     if has("warm_start", "resume") and config.warm_start and config.resume:

@@ -1,11 +1,15 @@
 """Where a process computes, and what makes its numbers repeatable there."""
 
 import os
+from typing import TypeVar
 
 import torch
+from torch import nn
 
 from common.config import RunConfig
 from common.errors import ConfigurationError
+
+M = TypeVar("M", bound=nn.Module)
 
 
 def pick(name: str) -> torch.device:
@@ -28,11 +32,16 @@ def prepare(config: RunConfig, threads: int) -> torch.device:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         # Some CUDA kernels have no deterministic twin (adaptive pooling backwards): they warn there, and never run on the CPU.
         torch.use_deterministic_algorithms(True, warn_only=device.type != "cpu")
-        torch.utils.deterministic.fill_uninitialized_memory = False  # a debugging aid that costs a pass over every new tensor
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a debugging aid that costs a pass over every new tensor
         torch.backends.cudnn.benchmark = False
     else:
         torch.use_deterministic_algorithms(False)
     return device
+
+
+def place(model: M, device: torch.device, config: RunConfig) -> M:
+    """A model on its device, in the configured memory format."""
+    return model.to(device, memory_format=memory_format(config))  # type: ignore[call-overload,no-any-return]
 
 
 def cores() -> int:

@@ -109,7 +109,9 @@ def resolve(call: Call, known: Mapping[str, type[P]], key: str) -> P:
     try:
         return model(**call.arguments)
     except ValidationError as error:
-        raise ConfigurationError([sentence(detail, f"{key}: {call.name}", model.model_fields) for detail in error.errors()]) from None
+        raise ConfigurationError(
+            [sentence(detail, f"{key}: {call.name}", model.model_fields) for detail in error.errors()]
+        ) from None
 
 
 def resolve_line(text: str, known: Mapping[str, type[P]], key: str) -> list[P]:

@@ -24,7 +24,9 @@ VERSION = re.compile(r"round-(\d+)\.safetensors")
 class Memory:
     """One client's memory, opened for one round. `keep_all` keeps the files of all rounds instead of the last two."""
 
-    def __init__(self, folder: Path, round_number: int, keep_all: bool = False, parent: Path | None = None, parent_round: int = 0) -> None:
+    def __init__(
+        self, folder: Path, round_number: int, keep_all: bool = False, parent: Path | None = None, parent_round: int = 0
+    ) -> None:
         self.folder, self.round, self.keep_all = folder, round_number, keep_all
         self.source = newest(folder, before=round_number)
         if self.source is None and parent is not None:  # a warm start: the memory of the run that this one began from

@@ -5,14 +5,15 @@ object an array, so that a section can be taken out of a message, or put into it
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from flwr.common import Parameters, ndarrays_to_parameters, parameters_to_ndarrays
 
 from common.errors import WireError
 
-Arrays = list[npt.NDArray[np.generic]]
+Array = npt.NDArray[Any]
+Arrays = list[Array]
 Sections = dict[str, Arrays]
 SHARED = "shared"
 LAYOUT = "layout"  # the key of the layout in FitIns.config and FitRes.metrics

@@ -19,7 +19,9 @@ def task_of(config: RunConfig, dataset: DataSet) -> Task:
     name = dataset.task if config.task == "auto" else config.task
     problems = []
     if name != dataset.task:
-        problems.append(f"task={name!r}, but the labels of {dataset.name} are {dataset.task}; write task='auto' or choose other data")
+        problems.append(
+            f"task={name!r}, but the labels of {dataset.name} are {dataset.task}; write task='auto' or choose other data"
+        )
     if name == "multi-label":
         single = [method.name for method in config.method_list if method.single_label_only]
         problems += [f"methods: {method} is not defined for multi-label tasks such as {dataset.name}" for method in single]

@@ -16,5 +16,5 @@ PREFIXES: dict[Shares, tuple[str, ...]] = {
 
 def shared_positions(names: Sequence[str], methods: Sequence[Method]) -> list[int]:
     """Positions of the shared weights among all weights of the model, in their order."""
-    share = next((method.shares for method in methods if method.shares != "model"), "model")
+    share: Shares = next((method.shares for method in methods if method.shares != "model"), "model")
     return [position for position, name in enumerate(names) if name.startswith(PREFIXES[share])]

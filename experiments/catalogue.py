@@ -25,7 +25,9 @@ def show_methods(console: Console) -> None:
     for method in METHODS.values():
         made.add_row(method.name, method.authors, method.shares, secure(method), keys(method))
     console.print(made)
-    console.print("fedmirage methods NAME explains one; several are joined by commas, left to right is inside out.", highlight=False)
+    console.print(
+        "fedmirage methods NAME explains one; several are joined by commas, left to right is inside out.", highlight=False
+    )
 
 
 def secure(method: type[Method]) -> str:
@@ -66,7 +68,9 @@ def show_models(console: Console) -> None:
     """One line a model, with its number of weights for the two usual shapes and ten classes."""
     made = table("models", "name", "28x28 grey", "32x32 colour", "parameters", "what it is")
     for name, params in MODELS.items():
-        sizes = [f"{sum(weight.numel() for weight in build(name, shape, 10).parameters()):,}" for shape in ((1, 28, 28), (3, 32, 32))]
+        sizes = [
+            f"{sum(weight.numel() for weight in build(name, shape, 10).parameters()):,}" for shape in ((1, 28, 28), (3, 32, 32))
+        ]
         made.add_row(name, *sizes, keys(params), first_line(params))
     console.print(made)
 
@@ -91,4 +95,3 @@ def keys(params: type[Params]) -> str:
 def first_line(params: type[Params]) -> str:
     """The first sentence or so of a docstring."""
     return next(iter(inspect.cleandoc(params.__doc__ or "").splitlines()), "")
-

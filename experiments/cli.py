@@ -56,16 +56,25 @@ def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
 
         lines = read(Path(flags["resume"]) / FILE)
         if not lines or lines[0].get("kind") != "config":
-            raise ConfigurationError([f"resume={flags['resume']!r}: there is no {FILE} with a configuration in it; give the directory of a run"])
+            raise ConfigurationError(
+                [f"resume={flags['resume']!r}: there is no {FILE} with a configuration in it; give the directory of a run"]
+            )
         known = {key: value for key, value in lines[0].items() if key in defaults()}
         allowed = {"resume", "rounds", "node_timeout", "round_timeout", "retries", "device", "data_dir"}
         changed = [key_of(key) for key in flags if key not in allowed and str(known.get(key_of(key))) != str(flags[key])]
         if changed or layers:
             what = ", ".join(changed) or "preset or config file"
-            raise ConfigurationError([f"resume continues a run as it was, so {what} cannot change; use warm-start to begin a new run from it"])
-        return configure({**known, "warm-start": "", "out": str(Path(flags["resume"]).absolute())}, {key: flags[key] for key in flags})
+            raise ConfigurationError(
+                [f"resume continues a run as it was, so {what} cannot change; use warm-start to begin a new run from it"]
+            )
+        return configure(
+            {**known, "warm-start": "", "out": str(Path(flags["resume"]).absolute())}, {key: flags[key] for key in flags}
+        )
     config = configure(*layers, flags)
-    place = Path(config.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.dataset_list[0].name}-{config.method_list[-1].name}")
+    place = Path(
+        config.out
+        or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.dataset_list[0].name}-{config.method_list[-1].name}"
+    )
     absolute = {key: str(Path(getattr(config, key)).absolute()) for key in ("warm_start", "data_dir") if getattr(config, key)}
     return configure(config.flat(), {**absolute, "out": str(place.absolute())})
 
@@ -95,15 +104,20 @@ PANELS = {
 
 
 def _run_command() -> Any:
-    """`run` with a flag for each field of RunConfig, all of them optional texts: the configuration itself judges them, all at once."""
+    """`run` with a flag for each field of RunConfig; all are texts, since the configuration itself judges them, all at once."""
     fixed = {
-        "runtime": Annotated[str, typer.Option(help="simulation (Ray, one host) or grpc (a SuperLink and SuperNodes, real processes).", metavar="simulation|grpc")],
+        "runtime": Annotated[
+            str,
+            typer.Option(
+                help="simulation (Ray, one host) or grpc (a SuperLink and SuperNodes, real processes).", metavar="simulation|grpc"
+            ),
+        ],
         "preset": Annotated[str | None, typer.Option(help="A published setting by name, e.g. fedcog-fmnist-niid2.")],
         "config": Annotated[list[Path], typer.Option(help="A TOML file of settings; may be given several times.")],
         "actors": Annotated[int, typer.Option(help="Simulated clients at a time; 0 takes one a core.")],
         "verbose": Annotated[bool, typer.Option("--verbose", help="Show what Flower and Ray have to say.")],
     }
-    values = {"runtime": "simulation", "preset": None, "config": [], "actors": 0, "verbose": False}
+    values: dict[str, Any] = {"runtime": "simulation", "preset": None, "config": [], "actors": 0, "verbose": False}
     parameters = {name: (kind, values[name]) for name, kind in fixed.items()}
     usual, panel = defaults(), ""
     for name, info in RunConfig.model_fields.items():

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import tomli_w
 from rich.console import Console
@@ -119,13 +120,14 @@ class Federation:
         runs = self.flwr("list", "local", "--run-id", run_id, "--format", "json").get("runs", [])
         return str(runs[0]["status"]) if runs else "unknown"
 
-    def flwr(self, *arguments: str) -> dict[str, object] | dict[str, list[dict[str, object]]]:  # type: ignore[return]
+    def flwr(self, *arguments: str) -> dict[str, Any]:
         """Ask Flower's own command line, which answers in JSON."""
         command = [str(PROGRAMS / "flwr"), *arguments]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120, check=False)
         for start in (position for position, character in enumerate(done.stdout) if character == "{"):
             with contextlib.suppress(json.JSONDecodeError):
-                return json.loads(done.stdout[start:])
+                answer: dict[str, Any] = json.loads(done.stdout[start:])
+                return answer
         raise FedmirageError(f"flwr {arguments[0]} failed: {(done.stderr or done.stdout).strip()}")
 
     def wait(self, run_id: str, folder: Path) -> None:

@@ -15,13 +15,20 @@ from server.results import FILE, Results, read
 RUNTIMES = ("simulation", "grpc")
 
 
-def launch(config: RunConfig, runtime: str, folder: Path, console: Console, actors: int = 0, verbose: bool = False) -> dict[str, Any]:
+def launch(
+    config: RunConfig, runtime: str, folder: Path, console: Console, actors: int = 0, verbose: bool = False
+) -> dict[str, Any]:
     """Run, show progress, and return the summary line; a run that failed raises the reason."""
     if runtime not in RUNTIMES:
         raise ConfigurationError([f"runtime={runtime!r} is not known; write {' or '.join(RUNTIMES)}"])
     if not config.resume and (folder / FILE).exists():
-        raise ConfigurationError([f"out={str(folder)!r} holds the results of another run; choose another directory, or continue it with --resume"])
-    console.print(f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients, {config.model}, seed {config.seed}", highlight=False)
+        raise ConfigurationError(
+            [f"out={str(folder)!r} holds the results of another run; choose another directory, or continue it with --resume"]
+        )
+    console.print(
+        f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients, {config.model}, seed {config.seed}",
+        highlight=False,
+    )
     try:
         with Watch(console, folder, config.rounds):
             if runtime == "simulation":

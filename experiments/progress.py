@@ -21,7 +21,13 @@ class Watch:
         self.console, self.path, self.rounds = console, folder / FILE, rounds
         self.seen = 0
         self.stopped = threading.Event()
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn())
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
         self.progress = Progress(TextColumn("rounds"), *columns, console=console, disable=not console.is_terminal)
         self.task = self.progress.add_task("starting", total=rounds)
         self.thread = threading.Thread(target=self._follow, daemon=True)
@@ -49,7 +55,9 @@ class Watch:
 
     def _show(self, line: dict[str, Any]) -> None:
         for entry in line.get("refused", []):
-            self.console.print(f"[yellow]round {line['round']}: client {entry['partition']} is left out: {entry['reason']}", highlight=False)
+            self.console.print(
+                f"[yellow]round {line['round']}: client {entry['partition']} is left out: {entry['reason']}", highlight=False
+            )
         if line["kind"] == "retry":
             self.console.print(f"[yellow]{line['reason']} Trying again.", highlight=False)
         elif line["kind"] == "config":
@@ -62,7 +70,11 @@ class Watch:
 
 def scores(line: dict[str, Any]) -> str:
     """The figures of a round in one line."""
-    shown = {"accuracy": line.get("accuracy"), "loss": line.get("loss"), "validation loss": line.get("validation", {}).get("loss")}
+    shown = {
+        "accuracy": line.get("accuracy"),
+        "loss": line.get("loss"),
+        "validation loss": line.get("validation", {}).get("loss"),
+    }
     shown["train"] = line["train"].get("task")
     return ", ".join(f"{name} {value:.4f}" for name, value in shown.items() if value is not None)
 

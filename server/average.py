@@ -10,6 +10,7 @@ from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import FedAvg
 
 from common.errors import WireError
+from common.methods.page import Weighting
 from common.payload import LAYOUT, SHARED, Arrays, decode, slices
 
 Results = list[tuple[ClientProxy, FitRes]]
@@ -25,7 +26,7 @@ class Average(FedAvg):
         self,
         initial: Arrays,
         participation: float = 1.0,
-        weighting: str = "examples",
+        weighting: Weighting = "examples",
         evaluate: Evaluate | None = None,
         fit_config: Callable[[int], dict[str, Scalar]] | None = None,
         evaluate_clients: bool = False,
@@ -53,13 +54,17 @@ class Average(FedAvg):
         """The nearest whole number of clients (Flower's FedAvg rounds down, so that 0.29 of 100 would be 28)."""
         return max(1, round(num_available_clients * self.participation)), 1
 
-    def configure_fit(self, server_round: int, parameters: Parameters, client_manager: ClientManager) -> list[tuple[ClientProxy, FitIns]]:
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> list[tuple[ClientProxy, FitIns]]:
         """FedAvg's instructions, with the layout of the message written into each."""
         layout = f"{SHARED}:{len(parameters.tensors)}"
         drawn = super().configure_fit(server_round, parameters, client_manager)
         return [(proxy, FitIns(ins.parameters, {**ins.config, LAYOUT: layout})) for proxy, ins in drawn]
 
-    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(
+        self, server_round: int, results: Results, failures: Failures
+    ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """The weighted mean of `shared`; None if nobody sent anything that counts."""
         ordered = in_partition_order(results)
         weights = shares_of([result.num_examples for _, result in ordered], self.weighting)
@@ -76,7 +81,7 @@ def in_partition_order(results: Results) -> Results:
     return sorted(results, key=lambda pair: int(pair[0].cid))
 
 
-def shares_of(examples: list[int], weighting: str) -> list[float] | None:
+def shares_of(examples: list[int], weighting: Weighting) -> list[float] | None:
     """p_i of each client, summing to 1; a client that trained on nothing weighs nothing. None if nobody trained."""
     counts = [float(count > 0) if weighting == "uniform" else float(count) for count in examples]
     total = sum(counts)

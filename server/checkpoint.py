@@ -50,7 +50,9 @@ def read(path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework="numpy") as file:
             header = json.loads(file.metadata()["header"])
-            return Checkpoint(**{name: _fill(value, file) if name in ("shared", "strategy") else value for name, value in header.items()})
+            return Checkpoint(
+                **{name: _fill(value, file) if name in ("shared", "strategy") else value for name, value in header.items()}
+            )
     except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise FedmirageError(f"the checkpoint {path} cannot be read: {error}") from None
 

@@ -10,13 +10,13 @@ from flwr.common import Scalar
 from common.config import RunConfig
 from common.data.resident import Resident
 from common.data.types import DataSet
-from common.device import memory_format
+from common.device import memory_format, place
+from common.memory import local_models
 from common.models import Model
 from common.payload import Arrays
 from common.task import Task, evaluate
 from common.weights import from_arrays, names, save, to_arrays
 from server.average import shares_of, weighted_mean
-from common.memory import local_models
 
 
 @dataclass
@@ -34,12 +34,12 @@ class Evaluator:
 
     def __post_init__(self) -> None:
         self.initial = to_arrays(self.model)
-        self.model.to(self.device, memory_format=memory_format(self.config))
+        place(self.model, self.device, self.config)
         everything = np.arange(len(self.dataset.test))
         self.test = Resident.load(self.dataset.test, everything, self.device, memory_format(self.config))
 
     def __call__(self, round_number: int, shared: Arrays, config: dict[str, Scalar]) -> tuple[float, dict[str, Scalar]] | None:
-        """Flower's `evaluate_fn`: the global model on the whole test set. A model that is only shared in part has no such score."""
+        """Flower's `evaluate_fn`: the global model on the whole test set; one that is only shared in part has no score."""
         if len(self.positions) < len(self.initial):
             return None
         scores = self.score(shared)
@@ -50,7 +50,14 @@ class Evaluator:
         from_arrays(self.model, arrays)
         data, layout = self.dataset, memory_format(self.config)
         return evaluate(
-            self.model, self.test.images, self.test.labels, data.mean, data.std, self.task, memory_format=layout, device=self.device
+            self.model,
+            self.test.images,
+            self.test.labels,
+            data.mean,
+            data.std,
+            self.task,
+            memory_format=layout,
+            device=self.device,
         )
 
     def average_of_local_models(self, folder: Path, round_number: int) -> dict[str, float]:

@@ -58,7 +58,8 @@ class PlainFit:
         started = time.perf_counter()
         asked = self.strategy.configure_fit(round_number, parameters, self.roster)
         messages = [
-            Message(compat.fitins_to_recorddict(ins, True), proxy.node_id, MessageType.TRAIN, group_id=str(round_number)) for proxy, ins in asked
+            Message(compat.fitins_to_recorddict(ins, True), proxy.node_id, MessageType.TRAIN, group_id=str(round_number))
+            for proxy, ins in asked
         ]
         bytes_down = sum(size(ins.parameters) for _, ins in asked)
         replies = self.send(messages, self.timeout)
@@ -66,8 +67,13 @@ class PlainFit:
 
         results, refused = self._sort(asked, replies)
         if len(results) < self.min_replies:
-            why = "; ".join(f"client {entry['partition']}: {entry['reason']}" for entry in refused) or "nobody was there to be asked"
-            raise RoundFailed(f"round {round_number}: {len(results)} usable replies, {self.min_replies} needed (min-replies). {why}")
+            why = (
+                "; ".join(f"client {entry['partition']}: {entry['reason']}" for entry in refused)
+                or "nobody was there to be asked"
+            )
+            raise RoundFailed(
+                f"round {round_number}: {len(results)} usable replies, {self.min_replies} needed (min-replies). {why}"
+            )
         bytes_up = sum(size(result.parameters) for _, result in results)
         aggregated, metrics = self.strategy.aggregate_fit(round_number, results, [])
         seconds = {"clients": answered - started, "aggregate": time.perf_counter() - answered}
@@ -91,7 +97,10 @@ class PlainFit:
                     results.append((proxy, result))
             if reason is not None:
                 refused.append({"partition": proxy.partition, "reason": reason})
-        refused += [{"partition": proxy.partition, "reason": f"no answer within {self.timeout:.0f} s (round-timeout)"} for proxy in silent.values()]
+        refused += [
+            {"partition": proxy.partition, "reason": f"no answer within {self.timeout:.0f} s (round-timeout)"}
+            for proxy in silent.values()
+        ]
         for entry in refused:
             log(WARNING, "client %s is left out of this round: %s", entry["partition"], entry["reason"])
         return in_partition_order(results), sorted(refused, key=lambda entry: int(entry["partition"]))

@@ -82,7 +82,9 @@ class Rounds:
                 self.results.append({"kind": "retry", "round": number, "attempt": attempt + 1, "reason": str(error)})
                 log(WARNING, "%s", error)
                 if attempt == self.config.retries:
-                    raise FedmirageError(f"{error} The round was tried {attempt + 1} times (retries={self.config.retries}).") from None
+                    raise FedmirageError(
+                        f"{error} The round was tried {attempt + 1} times (retries={self.config.retries})."
+                    ) from None
         raise AssertionError("unreachable")
 
     def evaluate(self, number: int, shared: Arrays) -> dict[str, Any]:
@@ -96,16 +98,25 @@ class Rounds:
         if self.config.validation:
             line["validation"] = self.validate(number, parameters)
         if self.config.local_evaluation:
-            line.setdefault("evaluation", {}).update(self.evaluator.average_of_local_models(self.folder / "memory" / self.checkpoint.token, number))
+            line.setdefault("evaluation", {}).update(
+                self.evaluator.average_of_local_models(self.folder / "memory" / self.checkpoint.token, number)
+            )
         return line
 
     def validate(self, number: int, parameters: Parameters) -> dict[str, Scalar]:
         """The global model on every client's validation share, averaged by their validation examples."""
         asked = self.strategy.configure_evaluate(number, parameters, self.roster)
-        messages = [Message(compat.evaluateins_to_recorddict(ins, True), proxy.node_id, MessageType.EVALUATE, group_id=str(number)) for proxy, ins in asked]
+        messages = [
+            Message(compat.evaluateins_to_recorddict(ins, True), proxy.node_id, MessageType.EVALUATE, group_id=str(number))
+            for proxy, ins in asked
+        ]
         proxies = {proxy.node_id: proxy for proxy, _ in asked}
         replies = exchange(self.roster.grid, messages, self.config.round_timeout)
-        answers = [(proxies[reply.metadata.src_node_id], compat.recorddict_to_evaluateres(reply.content)) for reply in replies if not reply.has_error()]
+        answers = [
+            (proxies[reply.metadata.src_node_id], compat.recorddict_to_evaluateres(reply.content))
+            for reply in replies
+            if not reply.has_error()
+        ]
         answers.sort(key=lambda pair: int(pair[0].cid))
         loss, metrics = self.strategy.aggregate_evaluate(number, answers, [])
         return {"loss": loss, **metrics} if loss is not None else {}
@@ -117,7 +128,12 @@ class Rounds:
             return False
         progress = self.checkpoint.progress
         if loss < progress.get("best_validation_loss", float("inf")):
-            progress |= {"best_validation_loss": loss, "best_round": line["round"], "best_round_accuracy": line["accuracy"], "waited": 0}
+            progress |= {
+                "best_validation_loss": loss,
+                "best_round": line["round"],
+                "best_round_accuracy": line["accuracy"],
+                "waited": 0,
+            }
             self.evaluator.save(shared, self.folder / "best.safetensors")
         else:
             progress["waited"] += 1

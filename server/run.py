@@ -22,7 +22,7 @@ from common.payload import Arrays
 from common.run import appearance, blueprint, task_of
 from common.sharing import shared_positions
 from common.weights import load as load_weights
-from common.weights import names
+from common.weights import names, parameter_mask
 from server import checkpoint as checkpoints
 from server.average import Average
 from server.checkpoint import Checkpoint
@@ -33,7 +33,7 @@ from server.fit import PlainFit
 from server.results import Results
 from server.rounds import Rounds
 from server.sampling import Roster
-from server.wrapper import StrategyWrapper, load_state
+from server.wrapper import ServerContext, StrategyWrapper, load_state
 
 
 def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
@@ -61,7 +61,9 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     model = blueprint(config, dataset.shape, len(dataset.classes))
     positions = shared_positions(names(model), config.method_list)
     evaluator = Evaluator(config, dataset, model, task, place, positions)
-    state = starting_point(config, folder, [evaluator.initial[position] for position in positions], [names(model)[p] for p in positions])
+    state = starting_point(
+        config, folder, [evaluator.initial[position] for position in positions], [names(model)[p] for p in positions]
+    )
     strategy = make_strategy(config, state, evaluator)
     load_state(strategy, state.strategy)
 
@@ -70,7 +72,12 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     else:
         resolved = {"device": str(place), "threads": config.threads, "server_threads": threads, "task": task.name}
         resolved |= {"parameters": sum(array.size for array in evaluator.initial), "classes": len(dataset.classes)}
-        resolved |= {"shape": list(dataset.shape), "fingerprint": dataset.fingerprint, "token": state.token, "start_round": state.round}
+        resolved |= {
+            "shape": list(dataset.shape),
+            "fingerprint": dataset.fingerprint,
+            "token": state.token,
+            "start_round": state.round,
+        }
         results.begin(config, resolved)
     send = partial(exchange, grid)
     roster = Roster(grid, config.clients, config.seed, send, appearance(dataset))
@@ -87,10 +94,14 @@ def make_strategy(config: RunConfig, state: Checkpoint, evaluator: Evaluator) ->
         return {"round": round_number, "token": state.token, "parent": state.parent}
 
     strategy: Strategy = Average(state.shared, config.participation, config.weighting, evaluator, message, config.validation > 0)
+    every, mask = names(evaluator.model), parameter_mask(evaluator.model)
+    shared_names = tuple(every[position] for position in evaluator.positions)
+    trainable = tuple(mask[position] for position in evaluator.positions)
+    context = ServerContext(config.clients, config.weighting, shared_names, trainable, config, evaluator)
     for method in config.method_list:
         kind = half("server", method, StrategyWrapper)
         if kind is not None:
-            strategy = kind(strategy, method)
+            strategy = kind(strategy, method, context)
     return strategy
 
 
@@ -111,7 +122,9 @@ def starting_point(config: RunConfig, folder: Path, initial: Arrays, shared_name
     shared = parent.shared if start == parent.round else kept_model(Path(source), start, shared_names)
     require_same_model(shared, initial, config.warm_start)
     if start >= config.rounds:
-        raise ConfigurationError([f"rounds={config.rounds}, but warm-start={config.warm_start!r} begins after round {start}; raise rounds"])
+        raise ConfigurationError(
+            [f"rounds={config.rounds}, but warm-start={config.warm_start!r} begins after round {start}; raise rounds"]
+        )
     link_memories(Path(source) / "memory", folder / "memory")
     return Checkpoint(start, shared, token, parent=f"{parent.token}@{start}")
 
@@ -120,7 +133,9 @@ def kept_model(source: Path, number: int, shared_names: list[str]) -> Arrays:
     """A round's global model that was kept by keep-models=all."""
     path = source / "models" / f"round-{number:05d}.safetensors"
     if not path.exists():
-        raise FedmirageError(f"{source} keeps no model of round {number}; run it with keep-models='all', or start from its last round")
+        raise FedmirageError(
+            f"{source} keeps no model of round {number}; run it with keep-models='all', or start from its last round"
+        )
     named, _ = load_weights(path)
     return [named[name] for name in shared_names if name in named]
 
@@ -128,11 +143,13 @@ def kept_model(source: Path, number: int, shared_names: list[str]) -> Arrays:
 def require_same_model(found: Arrays, expected: Arrays, where: str) -> None:
     """Refuse weights of another model."""
     if [array.shape for array in found] != [array.shape for array in expected]:
-        raise FedmirageError(f"the weights in {where} belong to another model than this run's; use the model, data set and methods that it had")
+        raise FedmirageError(
+            f"the weights in {where} belong to another model than this run's; use the model, data set and methods that it had"
+        )
 
 
 def link_memories(source: Path, target: Path) -> None:
-    """The clients' memories of the run that this one begins from, where they are on this host; the files never change, so links do."""
+    """The clients' memories of the run that this one begins from, where this host has them; files never change, so links do."""
     for path in source.glob("*/client-*/round-*.safetensors"):
         place = target / path.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ which node serves that partition is asked once, and again for every node that ap
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from logging import WARNING
 
 from flwr.app import Message
@@ -35,7 +35,7 @@ class PartitionProxy(GridClientProxy):
 class Roster(ClientManager):
     """The nodes that have told their partition, drawn from by (seed, round)."""
 
-    def __init__(self, grid: Grid, clients: int, seed: int, exchange: Send, expected: dict[str, Scalar]) -> None:
+    def __init__(self, grid: Grid, clients: int, seed: int, exchange: Send, expected: Mapping[str, str | int]) -> None:
         self.grid, self.clients, self.seed, self.exchange = grid, clients, seed, exchange
         self.expected = expected  # what the nodes' data must look like: shape, classes, and for a common set its fingerprint
         self.round = 0  # set by the rounds' loop before each draw
@@ -48,7 +48,10 @@ class Roster(ClientManager):
         self.proxies = {partition: proxy for partition, proxy in self.proxies.items() if proxy.node_id in present}
         known = {proxy.node_id for proxy in self.proxies.values()} | set(self.refused)
         new = sorted(present - known)
-        asked = [Message(compat.getpropertiesins_to_recorddict(GetPropertiesIns({})), node, MessageTypeLegacy.GET_PROPERTIES) for node in new]
+        asked = [
+            Message(compat.getpropertiesins_to_recorddict(GetPropertiesIns({})), node, MessageTypeLegacy.GET_PROPERTIES)
+            for node in new
+        ]
         for reply in self.exchange(asked, timeout) if asked else []:
             node = reply.metadata.src_node_id
             if reply.has_error():
@@ -68,7 +71,8 @@ class Roster(ClientManager):
                 shown = ", ".join(map(str, missing[:8])) + (" and more" if len(missing) > 8 else "")
                 why = "".join(f" Node {node} was refused: {reason}." for node, reason in self.refused.items())
                 raise FedmirageError(
-                    f"after {timeout:.0f} s (node-timeout) {len(missing)} of {self.clients} clients have not appeared: partition {shown}. "
+                    f"after {timeout:.0f} s (node-timeout) {len(missing)} of {self.clients} clients have not appeared: "
+                    f"partition {shown}. "
                     f"Start their SuperNodes with --node-config 'partition-id=N', raise node-timeout, or lower clients.{why}"
                 )
             time.sleep(0.2)
@@ -78,12 +82,17 @@ class Roster(ClientManager):
             return self._refuse(node, str(properties["error"]))
         partition = int(properties.get("partition", -1))
         if not 0 <= partition < self.clients:
-            return self._refuse(node, f"its partition-id is {partition}, but there are {self.clients} clients (0 to {self.clients - 1})")
+            return self._refuse(
+                node, f"its partition-id is {partition}, but there are {self.clients} clients (0 to {self.clients - 1})"
+            )
         if partition in self.proxies:
             return self._refuse(node, f"another node has partition-id={partition} already; give every SuperNode its own")
         for key, value in self.expected.items():
             if properties.get(key) != value and not (key == "fingerprint" and properties.get("own")):
-                return self._refuse(node, f"the {key} of its data is {properties.get(key)}, the server's is {value}; give both the same data set")
+                return self._refuse(
+                    node,
+                    f"the {key} of its data is {properties.get(key)!r}, the server's {value!r}; give both the same data set",
+                )
         self.proxies[partition] = PartitionProxy(partition, node, self.grid, properties)
         return None
 
@@ -91,7 +100,9 @@ class Roster(ClientManager):
         self.refused[node] = reason
         log(WARNING, "node %s is not used: %s", node, reason)
 
-    def sample(self, num_clients: int, min_num_clients: int | None = None, criterion: Criterion | None = None) -> list[ClientProxy]:
+    def sample(
+        self, num_clients: int, min_num_clients: int | None = None, criterion: Criterion | None = None
+    ) -> list[ClientProxy]:
         """Draw for the current round: the first of a seeded order of all partitions who are there, in partition order.
 
         The order does not depend on who is there, so that a lost node changes nothing for the others.

@@ -5,7 +5,7 @@ inner strategy may be any Flower strategy, so that `DynaFed(FedAvg(...))` works 
 """
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from flwr.common import EvaluateIns, EvaluateRes, FitIns, Parameters, Scalar
@@ -13,21 +13,41 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
+from common.config import RunConfig
 from common.methods import Method
+from common.methods.page import Weighting
 from common.payload import LAYOUT, SHARED, Arrays, put, take
-from server.average import Failures, Results
+from server.average import Failures, Results, shares_of, weighted_mean
+from server.evaluate import Evaluator
 
 M = TypeVar("M", bound=Method)
 Instructions = list[tuple[ClientProxy, FitIns]]
 
 
+@dataclass(frozen=True)
+class ServerContext:
+    """What a server half may know of the run that it is part of."""
+
+    clients: int  # all of them, not only those of a round
+    weighting: Weighting  # how `shared` is averaged
+    names: tuple[str, ...]  # of the arrays in `shared`
+    trainable: tuple[
+        bool, ...
+    ]  # of the arrays in `shared`: False for BatchNorm's running statistics, which are only ever averaged
+    config: RunConfig
+    evaluator: Evaluator
+
+
 class StrategyWrapper(Strategy, Generic[M]):
-    """Forwards everything to the inner strategy. `state` is what outlives a round, and what a checkpoint saves."""
+    """Forwards everything to the inner strategy. `state` is what outlives a round, and what a checkpoint saves.
+
+    `context` is None in somebody else's Flower app: then every array is trainable and clients weigh by examples.
+    """
 
     state: Any = None  # a dataclass of arrays, lists of arrays and scalars, with a line per field
 
-    def __init__(self, inner: Strategy, params: M) -> None:
-        self.inner, self.params = inner, params
+    def __init__(self, inner: Strategy, params: M, context: ServerContext | None = None) -> None:
+        self.inner, self.params, self.context = inner, params, context
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
@@ -40,16 +60,23 @@ class StrategyWrapper(Strategy, Generic[M]):
         """Who trains in this round, and what each of them gets. May run twice for a round that is tried again."""
         return self.inner.configure_fit(server_round, parameters, client_manager)
 
-    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(
+        self, server_round: int, results: Results, failures: Failures
+    ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """The next global model."""
         return self.inner.aggregate_fit(server_round, results, failures)
 
-    def configure_evaluate(self, server_round: int, parameters: Parameters, client_manager: ClientManager) -> list[tuple[ClientProxy, EvaluateIns]]:
+    def configure_evaluate(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> list[tuple[ClientProxy, EvaluateIns]]:
         """Who evaluates."""
         return self.inner.configure_evaluate(server_round, parameters, client_manager)
 
     def aggregate_evaluate(
-        self, server_round: int, results: list[tuple[ClientProxy, EvaluateRes]], failures: list[tuple[ClientProxy, EvaluateRes] | BaseException]
+        self,
+        server_round: int,
+        results: list[tuple[ClientProxy, EvaluateRes]],
+        failures: list[tuple[ClientProxy, EvaluateRes] | BaseException],
     ) -> tuple[float | None, dict[str, Scalar]]:
         """What the clients' evaluations amount to."""
         return self.inner.aggregate_evaluate(server_round, results, failures)
@@ -80,6 +107,16 @@ def detach(results: Results, name: str) -> tuple[Results, list[tuple[ClientProxy
     return rest, taken
 
 
+def mean_section(results: Results, name: str, weighting: Weighting) -> tuple[Results, Arrays]:
+    """Take a section out of every reply and average it over the clients, in double precision and partition order."""
+    rest, taken = detach(results, name)
+    weights = shares_of([examples for _, examples, _ in taken], weighting)
+    if weights is None:
+        return rest, []
+    arrays = [arrays for _, _, arrays in taken]
+    return rest, weighted_mean(arrays, weights, [array.dtype for array in arrays[0]])
+
+
 def chain(strategy: Strategy) -> Iterator[Strategy]:
     """The strategies from the outermost to the innermost."""
     while isinstance(strategy, StrategyWrapper):
@@ -106,4 +143,3 @@ def load_state(strategy: Strategy, saved: dict[str, Any]) -> None:
                 key = f"{half.params.name}.{field.name}"
                 if key in saved:
                     setattr(half.state, field.name, saved[key])
-

@@ -20,7 +20,9 @@ class InProcessGrid(Grid):
     def __init__(self, app: ClientApp, nodes: int, intercept: Callable[[int, Message], Message | None] | None = None) -> None:
         self.app, self.intercept = app, intercept
         self.contexts = {
-            node_id(partition): Context(1, node_id(partition), {"partition-id": partition, "num-partitions": nodes}, RecordDict(), {})
+            node_id(partition): Context(
+                1, node_id(partition), {"partition-id": partition, "num-partitions": nodes}, RecordDict(), {}
+            )
             for partition in range(nodes)
         }
         self.replies: dict[str, Message] = {}
@@ -32,7 +34,9 @@ class InProcessGrid(Grid):
     def set_run(self, run: Any) -> None:
         pass
 
-    def create_message(self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None) -> Message:
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:

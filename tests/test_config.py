@@ -77,5 +77,7 @@ def test_refusals(settings: dict[str, object], words: list[str]) -> None:
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
-    found = complaints(clients=0, methods="fedagv", partition="classes", model="zzz", odd=1, patience=2, warm_start="a", resume="b")
+    found = complaints(
+        clients=0, methods="fedagv", partition="classes", model="zzz", odd=1, patience=2, warm_start="a", resume="b"
+    )
     assert len(found) == 7

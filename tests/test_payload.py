@@ -24,7 +24,9 @@ def test_an_empty_section_survives() -> None:
     assert unpack(arrays, layout)["shared"] == []
 
 
-@pytest.mark.parametrize("layout", ["shared:2", "shared:4", "shared", "shared:x 1", "shared:2 shared:1", ":3", "shared:-1 a:4", ""])
+@pytest.mark.parametrize(
+    "layout", ["shared:2", "shared:4", "shared", "shared:x 1", "shared:2 shared:1", ":3", "shared:-1 a:4", ""]
+)
 def test_a_layout_must_describe_every_array(layout: str) -> None:
     with pytest.raises(WireError, match="layout"):
         unpack([*SHARED, *CONTROL], layout)

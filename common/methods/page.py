@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from common.language import Params
 
 Shares = Literal["model", "extractor", "classifier", "generator and classifier", "nothing"]
+Weighting = Literal["examples", "uniform"]
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,12 @@ class Section:
     """A named part of a message, beside `shared`."""
 
     name: str
-    summable: bool = True  # may be added up over clients, and so survives secure aggregation
+    weighting: Weighting | None = "examples"  # how it is averaged over clients; None: it must be seen one by one
+
+    @property
+    def summable(self) -> bool:
+        """Only its sum matters, and so it survives secure aggregation."""
+        return self.weighting is not None
 
 
 class Method(Params):

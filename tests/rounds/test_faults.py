@@ -91,7 +91,7 @@ def test_a_round_that_fails_once_is_repeated_as_if_nothing_had_been(tmp_path: Pa
 
 
 def test_divergence_is_reported_by_the_client_itself(tmp_path: Path) -> None:
-    with pytest.raises(FedmirageError, match="training diverged in round 1.*lower lr"):
+    with pytest.raises(FedmirageError, match=r"training diverged in round 1.*lower lr"):
         run_in_process(tmp_path, **SMALL, lr=1e20, retries=0)
 
 

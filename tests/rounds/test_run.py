@@ -72,7 +72,7 @@ def test_it_learns(tmp_path: Path) -> None:
     assert lines(tmp_path)[-1]["accuracy"] > 0.8
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """Stands for a process that is gone."""
 
 
@@ -85,7 +85,7 @@ def kill_in_round(number: int) -> Any:
         if group == str(number):
             seen.append(node)
             if len(seen) > 1:
-                raise Killed
+                raise KilledError
         return reply
 
     return intercept
@@ -95,7 +95,7 @@ def kill_in_round(number: int) -> Any:
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, methods: str) -> None:
     settings = {**SMALL, "rounds": 4, "participation": 0.75, "methods": methods}
     run_in_process(tmp_path / "whole", **settings)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         run_in_process(tmp_path / "cut", kill_in_round(3), **settings)
     assert [line["round"] for line in lines(tmp_path / "cut")] == [1, 2]
     run_in_process(tmp_path / "cut", **settings, resume=str(tmp_path / "cut"))

@@ -36,7 +36,10 @@ def test_a_good_reply_passes() -> None:
         (answer([*REFERENCE, np.array([np.nan])], "shared:2 control:1"), "'control' holds values"),
         (answer(REFERENCE, examples=-1), "-1 examples"),
         (answer([], "", error="training diverged"), "training diverged"),
-        (FitRes(Status(Code.OK, ""), Parameters([b"junk", b"junk"], "numpy.ndarray"), 1, {"layout": "shared:2"}), "cannot be read"),
+        (
+            FitRes(Status(Code.OK, ""), Parameters([b"junk", b"junk"], "numpy.ndarray"), 1, {"layout": "shared:2"}),
+            "cannot be read",
+        ),
         (FitRes(Status(Code.OK, ""), ndarrays_to_parameters(REFERENCE), 1, {}), "layout"),
     ],
 )
