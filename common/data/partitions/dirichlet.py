@@ -100,7 +100,7 @@ def dirichlet_client(
         shares = np.maximum(generator.dirichlet(np.full(classes, params.alpha)), SMALLEST)
         ranks = np.log(generator.standard_exponential(len(left))) - np.log(shares)[labels[left]]
         chosen = np.zeros(len(left), dtype=bool)
-        chosen[np.argsort(ranks, kind="stable")[:size]] = True
+        chosen[np.argpartition(ranks, size - 1)[:size]] = True
         parts.append(left[chosen])
         left = left[~chosen]
     return parts

@@ -22,7 +22,7 @@ def iid(samples: int, clients: int, generator: np.random.Generator) -> list[Indi
 def natural(params: Natural, train: Split, clients: int, generator: np.random.Generator) -> list[Indices]:
     """One group a client in the order of the group numbers, or, with more groups, shuffled and dealt like cards."""
     column = _column(train, params.by, "natural")
-    groups = np.unique(column)
+    groups, group_of = np.unique(column, return_inverse=True)
     if len(groups) < clients:
         raise ConfigurationError(
             [
@@ -30,9 +30,12 @@ def natural(params: Natural, train: Split, clients: int, generator: np.random.Ge
                 f"set clients to {len(groups)} or fewer"
             ]
         )
-    if len(groups) > clients:
-        groups = generator.permutation(groups)
-    return [np.flatnonzero(np.isin(column, groups[client::clients])) for client in range(clients)]
+    order = np.arange(len(groups)) if len(groups) == clients else generator.permutation(len(groups))
+    client_of = np.empty(len(groups), dtype=np.int64)
+    client_of[order] = np.arange(len(groups)) % clients
+    owners = client_of[group_of]
+    by_client = np.argsort(owners, kind="stable").astype(np.int64)
+    return np.split(by_client, np.cumsum(np.bincount(owners, minlength=clients))[:-1])
 
 
 def domains(params: Domains, train: Split, clients: int, generator: np.random.Generator) -> list[Indices]:
