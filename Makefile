@@ -73,7 +73,7 @@ lint: setup  ## check format, lint rules and types
 	.venv/bin/mypy
 
 format: setup  ## rewrite the sources in the project's format and apply safe lint fixes
-	.venv/bin/ruff check --fix
+	.venv/bin/ruff check --fix --exit-zero --quiet
 	.venv/bin/ruff format
 
 # Names and versions only, so that one file serves every index and both kinds of torch: the CUDA packages, which torch itself
