@@ -1,13 +1,16 @@
 """The data sets by name, and what may stand between their parentheses. Imports neither torch nor any reader."""
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from common.data import cards
 from common.data.cards import Card
 from common.language import Params
+
+# ("user") is a text, not a tuple: take it for the tuple that was meant.
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 
 
 class DatasetParams(Params):
@@ -25,6 +28,14 @@ class DatasetParams(Params):
     """Pixels are divided by it after the subtraction, one positive number or one a channel; None takes the set's usual value."""
     limit: int | None = Field(None, ge=1)
     """Keeps this many training samples and a fifth as many test samples (at least 200), in an order that the content fixes."""
+
+    @field_validator("mean", "std", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> Any:
+        numbers = value if isinstance(value, tuple | list) else () if value is None else (value,)
+        if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
+            raise ValueError("write a number, or a tuple with one number a channel")
+        return value
 
     @field_validator("std")
     @classmethod
@@ -149,6 +160,14 @@ class OwnParams(DatasetParams):
     classes: int | tuple[str, ...] | None = None
     """Number or names of the classes; needed where a node may lack some of them, so that all nodes count alike."""
 
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _count_or_names(cls, value: Any) -> Any:
+        names = isinstance(value, tuple | list) and all(isinstance(name, str) for name in value)
+        if value is not None and not names and (isinstance(value, bool) or not isinstance(value, int)):
+            raise ValueError("write the number of classes, or a tuple of their names")
+        return value
+
     @field_validator("classes")
     @classmethod
     def _two_or_more(cls, value: int | tuple[str, ...] | None) -> int | tuple[str, ...] | None:
@@ -177,7 +196,7 @@ class Npz(OwnParams):
     name = "npz"
     card = cards.NPZ
 
-    columns: tuple[str, ...] = ()
+    columns: Names = ()
     """Further arrays with one value a sample, such as "user" (train_user, test_user), for partitions that go by them."""
 
 
@@ -191,7 +210,7 @@ class Parquet(OwnParams):
     """Column of the pictures; None takes image or img."""
     label: str | None = None
     """Column of the labels: numbers, names, or lists of them for several labels a picture; None takes label or labels."""
-    columns: tuple[str, ...] = ()
+    columns: Names = ()
     """Further columns with one value a sample, such as "user", for partitions that go by them."""
 
     def about(self) -> Card:

@@ -57,6 +57,9 @@ def test_a_line_comes_back_as_it_was_written() -> None:
         ("npz(path='a', test_share=1)", "test_share=1"),
         ("npz(path='a', classes=1)", "two classes or more"),
         ("npz(path='a', classes=('a', 'a'))", "named twice"),
+        ("cifar10(mean='grey')", "cifar10(mean='grey'): write a number, or a tuple"),
+        ("cifar10(std=(1, None, 1))", "write a number, or a tuple"),
+        ("npz(path='a', classes='cat')", "npz(classes='cat'): write the number of classes, or a tuple"),
         ("mnist(split='digits')", "no key 'split'"),
     ],
 )
@@ -64,6 +67,10 @@ def test_bad_lines_get_a_sentence(line: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^dataset: ") as caught:
         resolve(line)
     assert words in str(caught.value)
+
+
+def test_one_column_needs_no_comma() -> None:
+    assert resolve("npz(path='a', columns='user')") == resolve("npz(path='a', columns=('user',))")
 
 
 def test_importing_the_package_loads_neither_torch_nor_a_reader() -> None:
