@@ -45,12 +45,13 @@ setup:  ## prepare .venv (does nothing when it is up to date); TORCH_INDEX=... f
 		|| [ "$$index" != "$$(cat .venv/.torch-index 2>/dev/null)" ]; then \
 		echo "Making .venv with $$python"; rm -rf .venv; "$$python" -m venv .venv; fi; \
 	echo "Installing the locked packages into .venv (minutes the first time, and gigabytes if torch comes with CUDA)"; \
+	install() { $(PIP) install -c requirements.lock "$$@" || { \
+		echo "pip failed; to see all it says: .venv/bin/python -m pip install -c requirements.lock $$*" >&2; exit 1; }; }; \
 	if [ -n "$$index" ]; then \
-		$(PIP) install -c requirements.lock --no-deps --index-url "$$index" torch torchvision; \
-		$(PIP) install -c requirements.lock --extra-index-url "$$index" -e '.[dev]'; \
+		install --no-deps --index-url "$$index" torch torchvision; \
 		echo "$$index" > .venv/.torch-index; \
-	else \
-		$(PIP) install -c requirements.lock -e '.[dev]'; fi; \
+		install --extra-index-url "$$index" -e '.[dev]'; \
+	else install -e '.[dev]'; fi; \
 	echo "$$want" > .venv/.stamp; \
 	echo ".venv is ready"
 
