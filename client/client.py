@@ -103,7 +103,7 @@ class FederatedClient(NumPyClient):
         local.memory.put(LOCAL_MODEL, arrays)
         local.memory.put(LOCAL_EXAMPLES, [np.array([examples], dtype=np.int64)])
         metrics: dict[str, Scalar] = {f"term.{name}": value for name, value in terms.items()}
-        metrics |= {**local.report, "steps": local.steps}
+        metrics |= {**local.report, "steps": local.steps, "samples": local.samples}
         if self.config.local_evaluation and len(self.view.test_shard):
             scores = self.score(self.view.dataset.test, self.view.test_shard)
             metrics |= {f"local_model.on_test_shard.by_examples.{name}": value for name, value in scores.items()}

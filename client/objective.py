@@ -15,7 +15,9 @@ from common.methods import Method
 from common.models import Model
 from common.payload import Array, Sections
 from common.seeds import torch_generator
+from common.sharing import shared_positions
 from common.task import Task
+from common.weights import names
 
 if TYPE_CHECKING:
     from client.data import LocalData
@@ -40,6 +42,7 @@ class LocalRound:
     device: torch.device
     lr: float
     steps: int = 0  # made in this round, once training is over
+    samples: int = 0  # of its data that those steps looked at, repeats counted
     report: dict[str, float] = field(default_factory=dict)  # named figures for results.jsonl
 
     def generator(self, purpose: str) -> torch.Generator:
@@ -49,6 +52,12 @@ class LocalRound:
     def trainable(self) -> list[Tensor]:
         """The parameters that the optimiser moves."""
         return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
+    def shared_reference(self) -> dict[str, Tensor]:
+        """Of `reference`, the weights that cross the wire: all of them unless a method shares a part."""
+        every = names(self.model)
+        shared = {every[position] for position in shared_positions(every, self.config.method_list)}
+        return {name: value for name, value in self.reference.items() if name in shared}
 
 
 class Step:

@@ -31,6 +31,7 @@ def train(local: LocalRound, objectives: Objectives) -> tuple[int, dict[str, flo
         compute()
         optimizer.step()
         steps += 1
+        local.samples += len(labels)
         for objective in objectives:
             objective.at(step)
     return steps, means.values()

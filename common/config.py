@@ -254,6 +254,8 @@ def _contradictions(config: RunConfig) -> list[str]:
         problems.append(f"device={config.device!r} is not known; write auto, cpu, cuda or cuda:N")
     if "method_list" in values:
         problems += clashes(config.method_list)
+        if has(*RunConfig.model_fields):  # otherwise a setting that a method looks at may be missing
+            problems += [problem for method in config.method_list for problem in method.check(config)]
     return problems
 
 

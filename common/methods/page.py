@@ -1,10 +1,15 @@
 """What a method's page declares, and which combinations are sound because of it."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from common.language import Params
+
+if TYPE_CHECKING:
+    from common.config import RunConfig
 
 Shares = Literal["model", "extractor", "classifier", "generator and classifier", "nothing"]
 Weighting = Literal["examples", "uniform"]
@@ -15,7 +20,8 @@ class Section:
     """A named part of a message, beside `shared`."""
 
     name: str
-    weighting: Weighting | None = "examples"  # how it is averaged over clients; None: it must be seen one by one
+    weighting: Weighting | Literal["run"] | None = "examples"
+    # how it is averaged over clients; "run": as the run weighs `shared`; None: it must be seen one by one
 
     @property
     def summable(self) -> bool:
@@ -42,6 +48,10 @@ class Method(Params):
         """How many outputs this method adds to the head of a model for `classes` classes."""
         return 0
 
+    def check(self, config: RunConfig) -> list[str]:
+        """Why this method cannot run with these settings, as sentences; none if it can."""
+        return []
+
     @property
     def needs_each_client(self) -> bool:
         """The server must see every client's message, not only the sum."""
@@ -61,8 +71,17 @@ def clashes(methods: Sequence[Method]) -> list[str]:
     if len(parts) > 1:
         what = " and ".join(f"{name} ({share})" for name, share in parts.items())
         problems.append(f"methods: {what} each decide what is shared; keep one")
-    for method in methods:
-        if method.needs_whole_model and parts:
-            name, share = next(iter(parts.items()))
-            problems.append(f"methods: {method.name} needs the whole model, but {name} shares only: {share}; drop one of them")
+    for name, share in list(parts.items())[:1]:
+        for method in methods:
+            if method.needs_whole_model:
+                problems.append(
+                    f"methods: {method.name} needs the whole model, but {name} shares only: {share}; drop one of them"
+                )
+            elif share == "nothing" and method.server_rule:
+                problems.append(
+                    f"methods: {method.name} changes the server's update, but {name} sends it nothing; drop one of them"
+                )
+            elif share == "nothing" and (method.up or method.down):
+                what = " and ".join(section.name for section in (*method.down, *method.up))
+                problems.append(f"methods: {method.name} exchanges {what}, but {name} exchanges nothing; drop one of them")
     return problems
