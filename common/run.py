@@ -1,6 +1,7 @@
 """What follows from a configuration once the data are known, the same on both sides."""
 
 from common.config import RunConfig
+from common.data.partitions import check
 from common.data.types import DataSet
 from common.errors import ConfigurationError
 from common.models import Model, build
@@ -12,6 +13,19 @@ def blueprint(config: RunConfig, shape: tuple[int, int, int], classes: int) -> M
     """The run's model with the weights that its seed gives, widened by what the methods add to the head."""
     extra = sum(method.extra_outputs(classes) for method in config.method_list)
     return build(config.model_params, shape, classes, extra, derive(config.seed, "model"))
+
+
+def check_with_data(config: RunConfig, dataset: DataSet) -> Task:
+    """All that can be wrong once the data are known, said at once; returns the task."""
+    problems = check(config.partition_params, config.clients, len(dataset.classes), len(dataset.train), dataset.task)
+    for attempt in (lambda: task_of(config, dataset), lambda: blueprint(config, dataset.shape, len(dataset.classes))):
+        try:
+            attempt()
+        except ConfigurationError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigurationError(problems)
+    return task_of(config, dataset)
 
 
 def task_of(config: RunConfig, dataset: DataSet) -> Task:

@@ -178,6 +178,46 @@ def datasets(
     show_datasets(out, data_dir) if name is None else show_entry(out, find(DATASETS, name, "dataset"))
 
 
+@app.command()
+def partition(
+    dataset: Annotated[str, typer.Option(help="The data set.")] = defaults()["dataset"],
+    partition: Annotated[str, typer.Option(help="How it is dealt.")] = defaults()["partition"],
+    clients: Annotated[int, typer.Option(help="To how many clients.", min=1)] = defaults()["clients"],
+    seed: Annotated[int, typer.Option(help="The seed of the run.", min=0)] = defaults()["seed"],
+    data_dir: Annotated[str, typer.Option(help="Where to look for files.")] = "",
+    download: Annotated[bool, typer.Option(help="Fetch a missing set from the hub.")] = False,
+    out_dir: Annotated[Path, typer.Option("--out", help="Where the pictures go.")] = Path("runs/partition"),
+) -> None:
+    """Who holds what: the clients-by-classes table, how skewed it is, and pictures of it."""
+    from common.data import load
+    from common.data.partitions import split
+    from experiments.partition_report import figures, report, show_classes, show_figures
+
+    settings = {
+        "dataset": dataset,
+        "partition": partition,
+        "clients": clients,
+        "seed": seed,
+        "data_dir": data_dir,
+        "download": download,
+    }
+    config = configure(settings)
+    loaded = load(config.dataset, config.data_dir or None, config.download)
+    parts = split(config.partition_params, loaded.train, len(loaded.classes), config.clients, config.seed)
+    out.print(show_classes(loaded, parts))
+    out.print(show_figures(figures(loaded, parts)))
+    for path in report(loaded, parts, out_dir):
+        out.print(f"picture: {path}", highlight=False)
+
+
+@app.command()
+def doctor(data_dir: Annotated[str | None, typer.Option(help="Where to look for data sets.")] = None) -> None:
+    """What this machine can do: device, threads, versions, ports, free memory, data sets found."""
+    from experiments.doctor import doctor as examine
+
+    examine(out, data_dir)
+
+
 def find(known: dict[str, Any], name: str, what: str) -> Any:
     """An entry by name, or the nearest names."""
     if name not in known:

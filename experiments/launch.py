@@ -7,7 +7,9 @@ from typing import Any
 from rich.console import Console
 
 from common.config import RunConfig
+from common.data import load
 from common.errors import ConfigurationError
+from common.run import check_with_data
 from experiments.progress import Watch, summary_table
 from experiments.simulation import plan, simulate
 from server.results import FILE, Results, read
@@ -25,6 +27,7 @@ def launch(
         raise ConfigurationError(
             [f"out={str(folder)!r} holds the results of another run; choose another directory, or continue it with --resume"]
         )
+    check_with_data(config, load(config.dataset, config.data_dir or None, config.download))
     console.print(
         f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients, {config.model}, seed {config.seed}",
         highlight=False,

@@ -15,11 +15,10 @@ from flwr.serverapp import Grid
 from common import device
 from common.config import RunConfig
 from common.data import load
-from common.data.partitions import check
 from common.errors import ConfigurationError, FedmirageError
 from common.methods import half
 from common.payload import Arrays
-from common.run import appearance, blueprint, task_of
+from common.run import appearance, blueprint, check_with_data
 from common.sharing import shared_positions
 from common.weights import load as load_weights
 from common.weights import names, parameter_mask
@@ -54,10 +53,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     threads = config.server_threads or device.cores()
     place = device.prepare(config, threads)
     dataset = load(config.dataset, config.data_dir or None, config.download)
-    task = task_of(config, dataset)
-    problems = check(config.partition_params, config.clients, len(dataset.classes), len(dataset.train), dataset.task)
-    if problems:
-        raise ConfigurationError(problems)
+    task = check_with_data(config, dataset)
     model = blueprint(config, dataset.shape, len(dataset.classes))
     positions = shared_positions(names(model), config.method_list)
     evaluator = Evaluator(config, dataset, model, task, place, positions)
