@@ -31,9 +31,9 @@ def decorrelation(features: Tensor, eps: float = 1e-8) -> Tensor:
     """FedDecorr's mean squared off-diagonal correlation of the features, at the scale of its code: zero for a batch of one."""
     samples, width = features.shape
     if samples < 2 or width < 2:
-        return features.sum() * 0
+        return features.new_zeros(())
     centred = features - features.mean(dim=0)  # (samples, width)
     standard = centred / torch.sqrt(centred.var(dim=0) + eps)  # (samples, width)
     correlation = standard.T @ standard  # (width, width), samples - 1 times the correlations
-    off_diagonal = correlation.square().sum() - correlation.diagonal().square().sum()
-    return off_diagonal / (width * (width - 1)) / samples
+    off_diagonal = correlation - correlation.diagonal().diag()
+    return off_diagonal.square().sum() / (width * (width - 1)) / samples

@@ -29,8 +29,10 @@ class Memory:
     ) -> None:
         self.folder, self.round, self.keep_all = folder, round_number, keep_all
         self.source = newest(folder, before=round_number)
+        self.inherited = False  # whether what is read here was written by another run
         if self.source is None and parent is not None:  # a warm start: the memory of the run that this one began from
             self.source = newest(parent, before=parent_round + 1)
+            self.inherited = self.source is not None
         self._changes: dict[str, Arrays | None] = {}
 
     def __contains__(self, key: str) -> bool:

@@ -34,7 +34,7 @@ def parameter_mask(module: nn.Module) -> list[bool]:
 
 def to_arrays(module: nn.Module) -> list[Array]:
     """Copies of all entries, contiguous whatever the module's memory format; further training does not change them."""
-    return [np.array(tensor.detach().cpu().numpy(), order="C") for _, tensor in _entries(module)]
+    return arrays_of([tensor for _, tensor in _entries(module)])
 
 
 @torch.no_grad()
@@ -49,6 +49,16 @@ def from_arrays(module: nn.Module, arrays: Sequence[Array]) -> None:
         _check(name, tensor, array)
     for (_, tensor), array in zip(entries, arrays, strict=True):
         tensor.copy_(torch.tensor(array))  # a copy first: arrays from the wire or a file may be read-only
+
+
+def tensors_like(arrays: Sequence[Array], like: Sequence[Tensor]) -> list[Tensor]:
+    """Arrays as tensors, each on the device and in the memory format of its counterpart."""
+    return [torch.empty_like(model).copy_(torch.tensor(array)) for array, model in zip(arrays, like, strict=True)]
+
+
+def arrays_of(tensors: Sequence[Tensor]) -> list[Array]:
+    """Copies of tensors as arrays, contiguous whatever their memory format."""
+    return [np.array(tensor.detach().cpu().numpy(), order="C") for tensor in tensors]
 
 
 def save(content: nn.Module | Mapping[str, Array], path: str | Path, metadata: Mapping[str, str] | None = None) -> None:
