@@ -1,0 +1,180 @@
+"""Benchmarks: figures that depend on the machine, so always a ratio of two things measured in one run."""
+
+import multiprocessing
+import os
+import statistics
+import tempfile
+import threading
+import time
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from common import device
+from common.config import RunConfig, configure
+from experiments.simulation import simulate
+from server.results import FILE, read
+
+app = typer.Typer(
+    help="Benchmarks of fedmirage. Times on a busy machine are noisy; the ratios are what counts.", no_args_is_help=True
+)
+out = Console()
+
+
+@app.callback()
+def main() -> None:
+    """Keeps the names of the benchmarks even while there are few."""
+
+
+@app.command()
+def simulation(
+    dataset: Annotated[str, typer.Option(help="28x28 or larger; Fashion-MNIST is the reference.")] = "fashion-mnist",
+    data_dir: Annotated[str, typer.Option(help="Where to look for it.")] = "",
+    clients: Annotated[int, typer.Option(help="Clients a round.")] = 10,
+    steps: Annotated[int, typer.Option(help="Steps a client.")] = 100,
+    rounds: Annotated[int, typer.Option(help="Rounds whose median counts; the first one, which warms up, does not.")] = 4,
+) -> None:
+    """A simulated FedAvg round against the same steps in bare torch processes without a framework.
+
+    The bare processes run a plain eager loop: as many processes as cores, one thread each, default memory format, unfused SGD.
+    """
+    settings = {"dataset": dataset, "data_dir": data_dir, "clients": clients, "local_steps": steps, "batch_size": 64}
+    settings |= {
+        "model": "simple-cnn",
+        "augment": "crop-flip",
+        "lr": 0.01,
+        "momentum": 0.9,
+        "partition": "iid",
+        "rounds": rounds + 1,
+    }
+    table = Table(
+        "what", "seconds a round", "ratio to bare", title=f"{clients} clients x {steps} steps of batch 64, {device.cores()} cores"
+    )
+    before = bare(configure(settings), rounds)
+    timed = {
+        layout: simulated(configure({**settings, "memory_format": layout, "eval_every": rounds + 1}), rounds)
+        for layout in LAYOUTS
+    }
+    reference = statistics.median(before + bare(configure(settings), rounds))
+    table.add_row("bare torch processes", f"{reference:.2f}", "1.00")
+    for layout, seconds in timed.items():
+        table.add_row(f"simulated round, {layout}", f"{seconds:.2f}", f"{seconds / reference:.2f}")
+    out.print(table)
+
+
+LAYOUTS = ("channels_last", "contiguous")
+
+
+def simulated(config: RunConfig, rounds: int) -> float:
+    """The median round of a simulation: everything from the draw of the clients to the checkpoint, save evaluation."""
+    with tempfile.TemporaryDirectory() as folder:
+        simulate(configure(config.flat(), {"out": folder}))
+        lines = [line for line in read(Path(folder) / FILE) if line["kind"] == "round"]
+    return float(statistics.median(line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines[-rounds:]))
+
+
+def bare(config: RunConfig, rounds: int) -> list[float]:
+    """Seconds of each round: all clients' steps, dealt to one process a core, begun together and ended together."""
+    workers = min(device.cores(), config.clients)
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(workers + 1)
+    processes = [
+        context.Process(target=bare_worker, args=(config, barrier, worker, workers, rounds)) for worker in range(workers)
+    ]
+    for process in processes:
+        process.start()
+    seconds = []
+    for _ in range(rounds + 1):
+        barrier.wait()
+        started = time.perf_counter()
+        barrier.wait()
+        seconds.append(time.perf_counter() - started)
+    for process in processes:
+        process.join()
+    return seconds[1:]
+
+
+def bare_worker(config: RunConfig, barrier: Barrier, worker: int, workers: int, rounds: int) -> None:
+    """A plain training loop, as one would write it without a framework."""
+    import torch
+    import torch.nn.functional as F
+
+    from common.augment import AUGMENTATIONS, augment
+    from common.data import load
+    from common.models import build
+
+    torch.set_num_threads(1)
+    data = load(config.dataset, config.data_dir or None)
+    count = len(data.train) // config.clients
+    mean, std = (torch.tensor(values).view(1, -1, 1, 1) for values in (data.mean, data.std))
+    generator = torch.Generator().manual_seed(worker)
+    shares = [
+        (torch.from_numpy(data.train.images[k * count : (k + 1) * count].copy()), k)
+        for k in range(worker, config.clients, workers)
+    ]
+    labels = torch.from_numpy(data.train.labels.copy())
+    for _ in range(rounds + 1):
+        barrier.wait()
+        for images, k in shares:
+            model = build(config.model, data.shape, len(data.classes))
+            optimizer = torch.optim.SGD(model.parameters(), lr=config.lr, momentum=config.momentum)
+            order = torch.randperm(count, generator=generator)
+            for step in range(config.local_steps):
+                index = order[torch.arange(step * config.batch_size, (step + 1) * config.batch_size) % count]
+                batch = (augment(images[index], AUGMENTATIONS[config.augment], generator).float() / 255 - mean) / std
+                optimizer.zero_grad()
+                F.cross_entropy(model(batch.contiguous()), labels[k * count + index]).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+        barrier.wait()
+
+
+@app.command()
+def memory(
+    rounds: Annotated[int, typer.Option(help="The last round; compared with the fifth.")] = 30,
+    dataset: Annotated[str, typer.Option(help="The data set.")] = "digits",
+) -> None:
+    """Resident memory of the simulation, server and actors, after round 5 and at the end."""
+    seen: dict[int, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        done = threading.Event()
+        watcher = threading.Thread(target=follow, args=(Path(folder), seen, done))
+        watcher.start()
+        simulate(configure({"dataset": dataset, "rounds": rounds, "clients": 10, "local_epochs": 1, "out": folder}))
+        done.set()
+        watcher.join()
+    first, last = seen[5], seen[max(seen)]
+    table = Table("after round", "resident MB (server and actors)")
+    table.add_row("5", f"{first:.0f}")
+    table.add_row(str(max(seen)), f"{last:.0f}")
+    table.add_row("growth", f"{100 * (last / first - 1):+.1f} %")
+    out.print(table)
+
+
+def follow(folder: Path, seen: dict[int, float], done: threading.Event) -> None:
+    """Note the resident memory when a round's line appears."""
+    while not done.wait(0.1):
+        rounds = [line["round"] for line in read(folder / FILE) if line["kind"] == "round"]
+        if rounds and rounds[-1] not in seen:
+            seen[rounds[-1]] = resident(os.getpid())
+
+
+def resident(parent: int) -> float:
+    """Megabytes of this process and of the Ray actors below it (Ray's own daemons do not belong to the simulation)."""
+    total = 0.0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                title = (entry / "cmdline").read_bytes()
+                if int(entry.name) == parent or b"ray::ClientAppActor" in title:
+                    total += int((entry / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+            except OSError:
+                continue
+    return total
+
+
+if __name__ == "__main__":
+    app()
