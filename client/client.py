@@ -11,6 +11,7 @@ from flwr.client import NumPyClient
 from flwr.common import NDArrays, Scalar
 
 from client.data import LocalData
+from client.diagnostics import local_model_scores
 from client.objective import LocalRound, Objective
 from client.train import train
 from common.config import RunConfig
@@ -104,9 +105,11 @@ class FederatedClient(NumPyClient):
         local.memory.put(LOCAL_EXAMPLES, [np.array([examples], dtype=np.int64)])
         metrics: dict[str, Scalar] = {f"term.{name}": value for name, value in terms.items()}
         metrics |= {**local.report, "steps": local.steps, "samples": local.samples}
-        if self.config.local_evaluation and len(self.view.test_shard):
+        if self.config.scores_local_models and len(self.view.test_shard):
             scores = self.score(self.view.dataset.test, self.view.test_shard)
             metrics |= {f"local_model.on_test_shard.by_examples.{name}": value for name, value in scores.items()}
+        if self.config.diagnostics and self.config.evaluates(local.number):
+            metrics |= local_model_scores(self.model, self.view, self.task, self.config, self.device)
         local.memory.close()
         shared = {every[position]: arrays[position] for position in self.shared}
         for objective in objectives:

@@ -98,9 +98,13 @@ class RunConfig(BaseModel):
     patience: Count
     """Stop when this many evaluations in a row brought no better validation loss; 0 never stops early."""
     local_evaluation: bool
-    """Score every local model on its own IID shard of the test set and, in a simulation, the average of all local models."""
+    """Score every local model on its own IID shard of the test set and, in a simulation, the average of all local models.
+    Always on where a method shares only a part of the model: nothing else can be scored then."""
+    target: Annotated[float, Field(ge=0, le=1)]
+    """An accuracy on the test set; the summary names the first round that reached it. 0 asks for none."""
     diagnostics: bool
-    """Add the costlier figures of the methods to results.jsonl."""
+    """Add costlier figures to results.jsonl: how far clients drift apart, how good the local models are on the test set and on
+    their own mix of labels, how many samples were processed."""
     save_images: bool
     """Write the virtual images that a method makes."""
     keep_models: Literal["last", "all"]
@@ -143,6 +147,20 @@ class RunConfig(BaseModel):
     def model_params(self) -> ModelParams:
         """The model, resolved."""
         return only(self.model, MODELS, "model")
+
+    @property
+    def shares_all(self) -> bool:
+        """Whether the clients share the whole model; if not, there is no global one to be scored."""
+        return all(method.shares == "model" for method in self.method_list)
+
+    @property
+    def scores_local_models(self) -> bool:
+        """Asked for, or the only thing that can be scored."""
+        return self.local_evaluation or not self.shares_all
+
+    def evaluates(self, round_number: int) -> bool:
+        """Whether models meet the test set in this round."""
+        return round_number % self.eval_every == 0 or round_number == self.rounds
 
     def flat(self) -> dict[str, str | int | float | bool]:
         """As Flower's run config and a TOML file have it."""

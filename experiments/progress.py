@@ -75,8 +75,21 @@ def scores(line: dict[str, Any]) -> str:
         "loss": line.get("loss"),
         "validation loss": line.get("validation", {}).get("loss"),
     }
+    shown |= {} if line.get("accuracy") is not None else local_scores(line.get("evaluation", {}))
     shown["train"] = line["train"].get("task")
     return ", ".join(f"{name} {value:.4f}" for name, value in shown.items() if value is not None)
+
+
+def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """What stands in for `accuracy` where no global model exists, under names that say what it is."""
+    return {
+        name.replace("_", " ").replace(".", " "): evaluation[name]
+        for name in (
+            "local_model.on_test_shard.by_examples.accuracy",
+            "average_of_local_models.on_test.by_examples.accuracy",
+        )
+        if name in evaluation
+    }
 
 
 def summary_table(summary: dict[str, Any], folder: Path) -> Table:
@@ -85,6 +98,12 @@ def summary_table(summary: dict[str, Any], folder: Path) -> Table:
     for name in ("final_accuracy", "best_accuracy", "last5_accuracy"):
         if summary.get(name) is not None:
             table.add_row(name.replace("_", " ").replace("last5", "mean of the last five"), f"{100 * summary[name]:.2f} %")
+    if summary.get("final_accuracy") is None:
+        for name, value in local_scores(summary.get("final_evaluation", {})).items():
+            table.add_row(name, f"{100 * value:.2f} %")
+    if "target_accuracy" in summary:
+        reached = summary["rounds_to_target"]
+        table.add_row(f"rounds to {100 * summary['target_accuracy']:.2f} %", "not reached" if reached is None else str(reached))
     if "best_round" in summary:
         table.add_row("best by validation", f"round {summary['best_round']}, loss {summary['best_validation_loss']:.4f}")
     table.add_row("sent up / down", f"{summary['bytes_up'] / 1e6:.2f} MB / {summary['bytes_down'] / 1e6:.2f} MB")

@@ -57,12 +57,22 @@ class Results:
             "final_accuracy": scores[-1] if scores else None,
             "best_accuracy": max(scores) if scores else None,
             "last5_accuracy": statistics.fmean(scores[-5:]) if scores else None,
+            "final_evaluation": next((line["evaluation"] for line in reversed(rounds) if line.get("evaluation")), {}),
+            **self._target(rounds),
             "bytes_up": sum(line["bytes_up"] for line in rounds),
             "bytes_down": sum(line["bytes_down"] for line in rounds),
             **more,
         }
         self.append(summary)
         return summary
+
+    def _target(self, rounds: list[dict[str, Any]]) -> dict[str, Any]:
+        """The first round whose global model reached the accuracy that the run asked for; null if none did."""
+        target = next((line.get("target") for line in self.lines("config")), None)
+        if not target:
+            return {}
+        reached = (line["round"] for line in rounds if line.get("accuracy") is not None and line["accuracy"] >= target)
+        return {"target_accuracy": target, "rounds_to_target": next(reached, None)}
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from common.payload import Arrays
 from server.average import TERM
 from server.checkpoint import FILE as CHECKPOINT
 from server.checkpoint import Checkpoint
+from server.diagnostics import diagnose
 from server.evaluate import Evaluator
 from server.exchange import exchange
 from server.fit import FitOutcome, FitRound, RoundFailed
@@ -58,11 +59,15 @@ class Rounds:
         shared = self.checkpoint.shared if outcome.parameters is None else parameters_to_ndarrays(outcome.parameters)
         line: dict[str, Any] = {"kind": "round", "round": number, "accuracy": None, "loss": None}
         fitted = time.perf_counter()
-        if number % self.config.eval_every == 0 or number == self.config.rounds:
+        if self.config.evaluates(number):
             line |= self.evaluate(number, shared)
         train = {name.removeprefix(TERM): value for name, value in outcome.metrics.items() if name.startswith(TERM)}
         evaluation = {name: value for name, value in outcome.metrics.items() if name.startswith("local_model")}
         line |= {"train": train, "clients": outcome.clients, "refused": outcome.refused}
+        if methods := method_figures(outcome.metrics, self.config):
+            line["methods"] = methods
+        if self.config.diagnostics:
+            line["diagnostics"] = diagnose(outcome, self.checkpoint.progress)
         line |= {"bytes_up": outcome.bytes_up, "bytes_down": outcome.bytes_down}
         line["evaluation"] = {**evaluation, **line.get("evaluation", {})}
         now = time.perf_counter()
@@ -97,7 +102,7 @@ class Rounds:
             line = {"accuracy": metrics.pop("accuracy", None), "loss": loss, "evaluation": metrics}
         if self.config.validation:
             line["validation"] = self.validate(number, parameters)
-        if self.config.local_evaluation:
+        if self.config.scores_local_models:
             line.setdefault("evaluation", {}).update(
                 self.evaluator.average_of_local_models(self.folder / "memory" / self.checkpoint.token, number)
             )
@@ -148,3 +153,9 @@ class Rounds:
             self.evaluator.save(shared, self.folder / "models" / f"round-{number:05d}.safetensors")
         self.evaluator.save(shared, self.folder / "model.safetensors")
         self.checkpoint.write(self.folder / CHECKPOINT)
+
+
+def method_figures(metrics: dict[str, Scalar], config: RunConfig) -> dict[str, Scalar]:
+    """What the methods of this run report about a round, each under its own name: "fedexp.step"."""
+    known = {method.name for method in config.method_list}
+    return {name: value for name, value in metrics.items() if "." in name and name.split(".")[0] in known}

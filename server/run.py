@@ -17,6 +17,7 @@ from common.config import RunConfig
 from common.data import load
 from common.errors import ConfigurationError, FedmirageError
 from common.methods import half
+from common.methods.fedavg import FedAvg
 from common.payload import Arrays
 from common.run import appearance, blueprint, check_with_data
 from common.sharing import shared_positions
@@ -26,6 +27,7 @@ from server import checkpoint as checkpoints
 from server.average import Average
 from server.checkpoint import Checkpoint
 from server.checks import ReplyCheck
+from server.diagnostics import Drift
 from server.evaluate import Evaluator
 from server.exchange import exchange
 from server.fit import PlainFit
@@ -94,6 +96,8 @@ def make_strategy(config: RunConfig, state: Checkpoint, evaluator: Evaluator) ->
     shared_names = tuple(every[position] for position in evaluator.positions)
     trainable = tuple(mask[position] for position in evaluator.positions)
     context = ServerContext(config.clients, config.weighting, shared_names, trainable, config, evaluator)
+    if config.diagnostics:
+        strategy = Drift(strategy, FedAvg(), context)
     for method in config.method_list:
         kind = half("server", method, StrategyWrapper)
         if kind is not None:

@@ -1,0 +1,67 @@
+"""What --diagnostics measures on a client: how good its own model is, right after training and before any averaging.
+
+The papers' "fine-tuning" rows are the second of these figures: a client's model on data that look like its own.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from common.config import RunConfig
+from common.data.resident import Resident
+from common.data.view import ClientView
+from common.device import memory_format
+from common.models import Model
+from common.task import Meter, SingleLabel, SingleLabelMeter, Task, evaluate
+
+LOCAL = "diagnostics.local_model"  # the prefix of these figures in FitRes.metrics
+OWN = "own_labels"
+
+
+def local_model_scores(model: Model, view: ClientView, task: Task, config: RunConfig, device: torch.device) -> dict[str, float]:
+    """Accuracy on the whole test set and, where a sample has one label, on the test set weighted to the client's own labels."""
+    data, layout = view.dataset, memory_format(config)
+    samples = Resident.load(data.test, np.arange(len(data.test)), device, layout)
+    if task.name == SingleLabel.name:
+        task = OwnLabels(torch.from_numpy(view.class_counts).to(device))
+    scores = evaluate(
+        model, samples.images, samples.labels, data.mean, data.std, task,
+        memory_format=layout, device=device, classes=len(data.classes),
+    )  # fmt: skip
+    found = {f"{LOCAL}.on_test.accuracy": scores["accuracy"]}
+    if OWN in scores:
+        found[f"{LOCAL}.on_own_labels.accuracy"] = scores[OWN]
+    return found
+
+
+@dataclass
+class OwnLabels(SingleLabel):
+    """The single-label task, with one figure more."""
+
+    counts: Tensor  # (classes,) of the client's training samples: d in the formula, up to a factor that cancels
+
+    def meter(self) -> Meter:
+        """A new meter at zero."""
+        return OwnLabelsMeter(self.counts.double())
+
+
+class OwnLabelsMeter(SingleLabelMeter):
+    """sum_c right_c d_c / sum_c total_c d_c: the accuracy on test samples that count as often as the client has their label."""
+
+    def __init__(self, counts: Tensor) -> None:
+        super().__init__()
+        self.counts = counts
+        self.right, self.total = torch.zeros_like(counts), torch.zeros_like(counts)  # (classes,)
+
+    def add(self, logits: Tensor, labels: Tensor) -> None:
+        """Count one batch in."""
+        super().add(logits, labels)
+        self.total += torch.bincount(labels, minlength=len(self.counts))
+        self.right += torch.bincount(labels[logits.argmax(1) == labels], minlength=len(self.counts))
+
+    def result(self) -> dict[str, float]:
+        """Without the figure where the test set has none of the client's labels."""
+        weight = float(self.total @ self.counts)
+        return super().result() | ({OWN: float(self.right @ self.counts) / weight} if weight else {})
