@@ -1,0 +1,19 @@
+"""FedExP, client half: the squared norm of its update."""
+
+import numpy as np
+
+from client.objective import LocalRound, Objective
+from common.methods.fedexp import SQUARED_NORM, FedExP
+from common.payload import Sections
+
+
+class FedExPObjective(Objective[FedExP]):
+    """Trains as FedAvg does, and measures how far it went."""
+
+    def end(self, local: LocalRound) -> Sections:
+        """||w_i - w||^2 over the trainable weights that are shared, in double precision."""
+        trained = dict(local.model.named_parameters())
+        squares = [
+            float((trained[name].detach() - sent).double().square().sum()) for name, sent in local.shared_reference().items()
+        ]
+        return {SQUARED_NORM: [np.array([sum(squares)])]}

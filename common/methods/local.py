@@ -1,0 +1,27 @@
+"""Local training: every client trains alone. The lower bound that any federation has to beat.
+
+Among the five papers it is a row of FedMD-CG's tables.
+
+One round
+    server -> client   nothing (0 arrays)
+    client             goes on training its own model; the first time it starts at the common initial model
+    client -> server   nothing (0 arrays); figures about its own model, where they are asked for
+    server             nothing
+
+There is no global model, so results have no `accuracy`. In its place stand, by name, the local models on IID shards of the test
+set (FedMD-CG's L.acc) and, on a host that has all clients, the average of all local models on the test set (its G.acc).
+"""
+
+from typing import ClassVar
+
+from common.methods.page import Method, Shares
+
+
+class Local(Method):
+    """Nothing to set."""
+
+    name: ClassVar[str] = "local"
+    title: ClassVar[str] = "Local training, without any exchange"
+    authors: ClassVar[str] = "the usual lower bound"
+    link: ClassVar[str] = ""
+    shares: ClassVar[Shares] = "nothing"

@@ -1,0 +1,13 @@
+"""FedAdagrad, server half: the second moment is the sum of squares."""
+
+from common.methods.fedadagrad import FedAdagrad
+from common.payload import Array
+from server.adaptive import AdaptiveRule
+
+
+class FedAdagradRule(AdaptiveRule[FedAdagrad]):
+    """v <- v + D^2."""
+
+    def second_moment(self, before: Array, squared: Array) -> Array:
+        """Adagrad's."""
+        return before + squared

@@ -1,0 +1,13 @@
+"""FedAdam, server half: the second moment is a running mean of squares."""
+
+from common.methods.fedadam import FedAdam
+from common.payload import Array
+from server.adaptive import AdaptiveRule
+
+
+class FedAdamRule(AdaptiveRule[FedAdam]):
+    """v <- beta2 v + (1 - beta2) D^2."""
+
+    def second_moment(self, before: Array, squared: Array) -> Array:
+        """Adam's."""
+        return self.params.beta2 * before + (1 - self.params.beta2) * squared

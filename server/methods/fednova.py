@@ -1,0 +1,38 @@
+"""FedNova, server half: back from updates for one step to models that can be averaged."""
+
+from dataclasses import replace
+
+from flwr.common import FitRes, Parameters, Scalar
+
+from common.methods.fednova import EFFECTIVE_STEPS, FedNova
+from common.payload import LAYOUT, SHARED, put, take
+from server.average import Failures, Results
+from server.rule import ServerRule
+from server.wrapper import mean_section
+
+
+class FedNovaRule(ServerRule[FedNova]):
+    """Gives every reply the shape w + (sum_j p_j a_j) d_i before the inner strategy averages: the same by linearity.
+
+    What is inside then sees models, as it would under FedAvg, and what a secure sum delivers (the mean of all d_i, as if every
+    client had sent it) gives the same result.
+    """
+
+    def aggregate_fit(
+        self, server_round: int, results: Results, failures: Failures
+    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+        """w + (sum_i p_i a_i) sum_i p_i d_i."""
+        rest, mean = mean_section(results, EFFECTIVE_STEPS, self.weighting)
+        effective = float(mean[0][0]) if mean else 0.0  # tau_eff in the paper
+        models = [(proxy, self.restored(result, effective)) for proxy, result in rest]
+        aggregated, metrics = self.inner.aggregate_fit(server_round, models, failures)
+        return aggregated, {**metrics, "fednova.effective_steps": effective}
+
+    def restored(self, result: FitRes, effective: float) -> FitRes:
+        """A reply with w + effective d_i in place of d_i."""
+        arrays, parameters, layout = take(result.parameters, str(result.metrics[LAYOUT]), SHARED)
+        for position, trainable in enumerate(self.trainable(len(arrays))):
+            if trainable:
+                arrays[position] = self.broadcast[position] + effective * arrays[position]
+        parameters, layout = put(parameters, layout, SHARED, arrays)
+        return replace(result, parameters=parameters, metrics={**result.metrics, LAYOUT: layout})

@@ -1,0 +1,16 @@
+"""FedYogi, server half: the second moment moves towards the squares by a fixed share of them."""
+
+import numpy as np
+
+from common.methods.fedyogi import FedYogi
+from common.payload import Array
+from server.adaptive import AdaptiveRule
+
+
+class FedYogiRule(AdaptiveRule[FedYogi]):
+    """v <- v - (1 - beta2) D^2 sign(v - D^2)."""
+
+    def second_moment(self, before: Array, squared: Array) -> Array:
+        """Yogi's; it stays positive, since it only shrinks where v > D^2."""
+        direction: Array = np.sign(before - squared)
+        return before - (1 - self.params.beta2) * squared * direction
