@@ -20,11 +20,11 @@ def inner_product(weights: Sequence[Tensor], direction: Sequence[Tensor]) -> Ten
 def contrast(features: Tensor, positive: Tensor, negative: Tensor, temperature: float) -> Tensor:
     """MOON's -log(e^{cos(z, z+)/T} / (e^{cos(z, z+)/T} + e^{cos(z, z-)/T})), mean over the batch.
 
-    Written as softplus of the difference: where both references are one, its gradient is exactly zero.
+    As softplus of (cos(z, z-) - cos(z, z+)) / T, one product for both: where both references are one, its gradient is exactly 0.
     """
-    towards = F.cosine_similarity(features, positive, dim=1)  # (batch,)
-    away = F.cosine_similarity(features, negative, dim=1)  # (batch,)
-    return F.softplus((away - towards) / temperature).mean()
+    away = F.normalize(negative, eps=1e-8) - F.normalize(positive, eps=1e-8)  # (batch, features)
+    difference = (F.normalize(features, eps=1e-8) * away).sum(dim=1)  # (batch,)
+    return F.softplus(difference / temperature).mean()
 
 
 def decorrelation(features: Tensor, eps: float = 1e-8) -> Tensor:

@@ -1,0 +1,15 @@
+"""FedDecorr on the client: the decorrelation term. Page: common/methods/feddecorr.py."""
+
+from torch import Tensor
+
+from client.objective import Objective, Step
+from common.losses import decorrelation
+from common.methods.feddecorr import FedDecorr
+
+
+class Decorrelation(Objective[FedDecorr]):
+    """Looks at the penultimate features of the real batch."""
+
+    def terms(self, step: Step) -> dict[str, Tensor]:
+        """beta * L_FedDecorr."""
+        return {"decorrelation": self.params.beta * decorrelation(step.features)}

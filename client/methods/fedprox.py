@@ -1,0 +1,16 @@
+"""FedProx on the client: the proximal term. Page: common/methods/fedprox.py."""
+
+from torch import Tensor
+
+from client.objective import Objective, Step
+from common.losses import squared_distance
+from common.methods.fedprox import FedProx
+
+
+class Proximal(Objective[FedProx]):
+    """Pulls every trainable weight back to where the round began."""
+
+    def terms(self, step: Step) -> dict[str, Tensor]:
+        """(mu/2) ||w_i - w||^2 (eq. 2): the norm is squared, and summed over all tensors."""
+        distance = squared_distance(step.local.trainable(), list(step.local.reference.values()))
+        return {"proximal": self.params.mu / 2 * distance}

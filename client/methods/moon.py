@@ -1,0 +1,40 @@
+"""MOON on the client: the contrast between two reference models. Page: common/methods/moon.py."""
+
+import copy
+
+import torch
+from torch import Tensor
+
+from client.objective import LocalRound, Objective, Step
+from common.losses import contrast
+from common.memory import LOCAL_MODEL
+from common.methods.moon import Moon
+from common.models import Model
+from common.weights import from_arrays
+
+
+class Contrast(Objective[Moon]):
+    """Holds the received and the previous model for the length of a round."""
+
+    received: Model  # w
+    previous: Model  # w_i of the last round that this client took part in; w on a first visit
+
+    def begin(self, local: LocalRound) -> None:
+        """Freeze both references before training moves the model."""
+        self.received = self.previous = frozen(local.model)
+        remembered = local.memory.get(LOCAL_MODEL)
+        if remembered is not None:
+            self.previous = frozen(local.model)
+            from_arrays(self.previous, remembered)
+
+    def terms(self, step: Step) -> dict[str, Tensor]:
+        """mu * l_con, on the penultimate features of the real batch."""
+        with torch.no_grad():
+            towards = self.received.features(step.images)  # (batch, features)
+            away = towards if self.previous is self.received else self.previous.features(step.images)
+        return {"contrast": self.params.mu * contrast(step.features, towards, away, self.params.temperature)}
+
+
+def frozen(model: Model) -> Model:
+    """A copy in evaluation mode, so that BatchNorm uses its running statistics and leaves them as they are."""
+    return copy.deepcopy(model).eval().requires_grad_(False)

@@ -1,0 +1,31 @@
+"""FedProx: a proximal term keeps local models near the one they came from.
+
+Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated Optimization in Heterogeneous Networks, MLSys 2020.
+
+One round
+    server -> client   the global model w
+    client             trains on the task loss + (mu/2) ||w_i - w||^2, over the trainable weights
+    client -> server   its model w_i
+    server             averages
+
+Sections: none beside `shared`.
+Differs from the paper: every client makes all its steps; dropping stragglers half-way is not simulated.
+"""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from common.methods.page import Method
+
+
+class FedProx(Method):
+    """Nothing is remembered, nothing extra is sent."""
+
+    name: ClassVar[str] = "fedprox"
+    title: ClassVar[str] = "Federated Optimization in Heterogeneous Networks"
+    authors: ClassVar[str] = "Li et al., MLSys 2020"
+    link: ClassVar[str] = "https://arxiv.org/abs/1812.06127"
+
+    mu: Annotated[float, Field(ge=0)] = 0.01
+    """mu: the weight of the proximal term; the paper tunes 0.001 to 1, FedCOG uses 0.01. 0 gives FedAvg."""
