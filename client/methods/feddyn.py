@@ -1,0 +1,42 @@
+"""FedDyn on the client: both halves of the penalty, and the client's gradient estimate. Page: common/methods/feddyn.py."""
+
+import torch
+from torch import Tensor
+
+from client.objective import LocalRound, Objective, Step
+from common.losses import inner_product, squared_distance
+from common.methods.feddyn import MOVED, FedDyn
+from common.payload import Sections
+from common.weights import arrays_of, tensors_like
+
+REMEMBERED = "feddyn.gradient"  # h_i
+
+
+class DynamicPenalty(Objective[FedDyn]):
+    """Holds the client's gradient estimate for the length of a round."""
+
+    gradient: list[Tensor]  # h_i: once local training has converged, the gradient of the client's own loss at w_i
+
+    def begin(self, local: LocalRound) -> None:
+        """h_i of the last visit; zero on the first one of a run."""
+        weights = local.trainable()
+        remembered = None if local.memory.inherited else local.memory.get(REMEMBERED)
+        self.gradient = (
+            [torch.zeros_like(weight) for weight in weights] if remembered is None else tensors_like(remembered, weights)
+        )
+
+    def terms(self, step: Step) -> dict[str, Tensor]:
+        """-<h_i, w_i> and (alpha/2) ||w_i - w||^2."""
+        weights, reference = step.local.trainable(), list(step.local.reference.values())
+        return {
+            "linear": -inner_product(weights, self.gradient),
+            "quadratic": self.params.alpha / 2 * squared_distance(weights, reference),
+        }
+
+    @torch.no_grad()
+    def end(self, local: LocalRound) -> Sections:
+        """h_i <- h_i - alpha (w_i - w)."""
+        moved = [weight - start for weight, start in zip(local.trainable(), local.reference.values(), strict=True)]
+        new = [before - self.params.alpha * step for before, step in zip(self.gradient, moved, strict=True)]
+        local.memory.put(REMEMBERED, arrays_of(new))
+        return {MOVED: arrays_of(moved)}

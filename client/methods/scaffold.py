@@ -1,0 +1,43 @@
+"""SCAFFOLD on the client: the linear term, and the new control variate. Page: common/methods/scaffold.py."""
+
+import torch
+from torch import Tensor
+
+from client.objective import LocalRound, Objective, Step
+from common.accumulation import effective_steps
+from common.losses import inner_product
+from common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
+from common.payload import Sections
+from common.weights import arrays_of, tensors_like
+
+REMEMBERED = "scaffold.control"  # c_i
+
+
+class LocalControl(Objective[Scaffold]):
+    """Holds the client's control variate and the correction for the length of a round."""
+
+    own: list[Tensor]  # c_i
+    correction: list[Tensor]  # c - c_i
+
+    def begin(self, local: LocalRound) -> None:
+        """Option II keeps c_i between visits; on the first one of a run it is zero."""
+        weights = local.trainable()
+        remembered = None if local.memory.inherited else local.memory.get(REMEMBERED)
+        self.own = [torch.zeros_like(weight) for weight in weights] if remembered is None else tensors_like(remembered, weights)
+        common = tensors_like(local.received[CONTROL], weights)  # c
+        self.correction = [shared - own for shared, own in zip(common, self.own, strict=True)]
+
+    def terms(self, step: Step) -> dict[str, Tensor]:
+        """<c - c_i, w_i>, whose gradient is c - c_i; its value means nothing."""
+        return {"control": inner_product(step.local.trainable(), self.correction)}
+
+    @torch.no_grad()
+    def end(self, local: LocalRound) -> Sections:
+        """c_i+ = (w - w_i) / (a eta) - (c - c_i); who made no step keeps c_i."""
+        new = self.own
+        if local.steps:
+            scale = local.lr * effective_steps(local.steps, local.config.momentum)
+            pairs = zip(local.reference.values(), local.trainable(), self.correction, strict=True)
+            new = [(start - weight) / scale - correction for start, weight, correction in pairs]
+        local.memory.put(REMEMBERED, arrays_of(new))
+        return {CONTROL_DELTA: arrays_of([after - before for after, before in zip(new, self.own, strict=True)])}

@@ -1,0 +1,54 @@
+"""FedDyn on the server: the mean of the clients' gradient estimates, and the step against it. Page: common/methods/feddyn.py."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from flwr.common import Parameters, Scalar
+from flwr.server.client_manager import ClientManager
+from flwr.server.strategy import Strategy
+
+from common.methods.feddyn import MOVED, FedDyn
+from common.payload import Arrays
+from server.average import Failures, Results
+from server.rule import ServerRule
+from server.wrapper import Instructions, ServerContext, mean_section
+
+
+@dataclass
+class State:
+    """What outlives a round."""
+
+    gradient: Arrays = field(
+        default_factory=list
+    )  # h, the mean of all h_i, an array a trainable one; empty before the first round
+
+
+class DynamicStep(ServerRule[FedDyn]):
+    """w <- average - h / alpha; what is not trainable stays the average."""
+
+    state: State
+
+    def __init__(self, inner: Strategy, params: FedDyn, context: ServerContext | None = None) -> None:
+        super().__init__(inner, params, context)
+        self.state = State()
+        self.clients = 0  # N, asked for in every round
+
+    def configure_fit(self, server_round: int, parameters: Parameters, client_manager: ClientManager) -> Instructions:
+        """Clients keep their own h_i: nothing is sent beside the model."""
+        self.clients = client_manager.num_available()
+        return super().configure_fit(server_round, parameters, client_manager)
+
+    def aggregate_fit(
+        self, server_round: int, results: Results, failures: Failures
+    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+        """h <- h - alpha (|S|/N) mean_S (w_i - w), over those who made a step; then the step."""
+        share = sum(result.num_examples > 0 for _, result in results) / self.clients
+        rest, moved = mean_section(results, MOVED, "uniform")
+        if moved:
+            before = self.state.gradient or [np.zeros_like(array) for array in moved]
+            self.state.gradient = [h - self.params.alpha * share * delta for h, delta in zip(before, moved, strict=True)]
+        return super().aggregate_fit(server_round, rest, failures)
+
+    def step(self, broadcast: Arrays, average: Arrays) -> Arrays:
+        """average - h / alpha."""
+        return [array - h / self.params.alpha for array, h in zip(average, self.state.gradient, strict=True)]
