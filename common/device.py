@@ -30,12 +30,11 @@ def prepare(config: RunConfig, threads: int) -> torch.device:
     torch.set_num_threads(threads)
     if config.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        # Some CUDA kernels have no deterministic twin (adaptive pooling backwards): they warn there, and never run on the CPU.
-        torch.use_deterministic_algorithms(True, warn_only=device.type != "cpu")
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a debugging aid that costs a pass over every new tensor
         torch.backends.cudnn.benchmark = False
-    else:
-        torch.use_deterministic_algorithms(False)
+    # Some CUDA kernels have no deterministic twin (adaptive pooling backwards): they warn there, and never run on the CPU.
+    # The debug mode is the same switch as use_deterministic_algorithms, which would import the compiler: 1.4 s a process.
+    torch.set_deterministic_debug_mode(("error" if device.type == "cpu" else "warn") if config.deterministic else "default")
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs a pass over new tensors
     return device
 
 
