@@ -33,6 +33,8 @@ def show_methods(console: Console) -> None:
 def secure(method: type[Method]) -> str:
     """Whether the server needs no more than the sum over clients; it may depend on the parameters."""
     try:
+        if method.shares == "nothing":
+            return "nothing sent"
         return "no" if method().needs_each_client else "yes"
     except ValueError:  # it has parameters without a default
         return "yes" if all(section.summable for section in method.up) else "no"

@@ -70,6 +70,8 @@ class Evaluator:
         return {f"average_of_local_models.on_test.by_examples.{name}": value for name, value in self.score(mean).items()}
 
     def save(self, shared: Arrays, path: Path) -> None:
-        """Weights by name; where only a part is shared, that part."""
+        """Weights by name; where only a part is shared, that part; where nothing is, no file (an empty one could not be read)."""
+        if not self.positions:
+            return
         every = names(self.model)
         save({every[position]: array for position, array in zip(self.positions, shared, strict=True)}, path)

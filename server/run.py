@@ -130,7 +130,9 @@ def starting_point(config: RunConfig, folder: Path, initial: Arrays, shared_name
 
 
 def kept_model(source: Path, number: int, shared_names: list[str]) -> Arrays:
-    """A round's global model that was kept by keep-models=all."""
+    """A round's global model that was kept by keep-models=all; where nothing is shared, nothing had to be."""
+    if not shared_names:
+        return []
     path = source / "models" / f"round-{number:05d}.safetensors"
     if not path.exists():
         raise FedmirageError(
