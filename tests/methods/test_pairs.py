@@ -1,0 +1,164 @@
+"""Every method alone, and every pair of methods: sound ones run two rounds, the others are refused with the reason.
+
+Methods are found in METHODS, so that a new page is tried without an edit here. One whose defaults would take long, or do nothing
+in two rounds, says in its own test module how it is tried: TINY = "name(steps=1, start=1)" in tests/methods/test_name.py.
+"""
+
+import importlib
+import importlib.util
+import itertools
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from client.objective import Objective
+from common.config import configure
+from common.errors import ConfigurationError
+from common.language import resolve_line, write
+from common.memory import local_models
+from common.methods import METHODS, clashes, half
+from server.checkpoint import read
+from server.wrapper import StrategyWrapper
+from tests.inprocess import run_in_process
+from tests.rounds.test_run import KilledError, kill_in_round
+
+# Three clients of unlike size and classes that make 2, 1 and 3 steps: FedNova and FedExP have something to do.
+BASE: dict[str, Any] = {"dataset": "digits(limit=60, size=8)", "partition": "classes(per_client=2)", "clients": 3, "rounds": 2}
+BASE |= {"model": "mlp(hidden=8, layers=1)", "local_epochs": 1, "batch_size": 6, "lr": 0.1, "eval_every": 2, "server_threads": 1}
+BATCH_NORM = "convnet(width=2, depth=1, norm='batch')"
+GUESSES = (1, 2, 0.5, "a", True)  # for a parameter without a default
+
+
+@cache
+def line(name: str) -> str:
+    """How a method is written to be tried."""
+    module = f"tests.methods.test_{name.replace('-', '_')}"
+    if importlib.util.find_spec(module) is not None:
+        tiny = getattr(importlib.import_module(module), "TINY", None)
+        if tiny is not None:
+            return str(tiny)
+    page = METHODS[name]
+    required = {key: info.annotation for key, info in page.model_fields.items() if info.is_required()}
+    choices = [get_args(kind) if get_origin(kind) is Literal else GUESSES for kind in required.values()]
+    for values in itertools.product(*choices):
+        try:
+            return write(page(**dict(zip(required, values, strict=True))))
+        except ValidationError:
+            continue
+    raise AssertionError(f"{name} needs {', '.join(required)}; write TINY in {module}")
+
+
+def problems(names: tuple[str, ...]) -> list[str]:
+    return clashes([method for name in names for method in resolve_line(line(name), METHODS, "methods")])
+
+
+def meet(one: str, other: str) -> bool:
+    """Whether two methods have halves on the same side; where they have not, their order cannot matter."""
+    sides = {"client": Objective, "server": StrategyWrapper}
+    (first,), (second,) = (resolve_line(line(name), METHODS, "methods") for name in (one, other))
+    return any(half(side, first, base) and half(side, second, base) for side, base in sides.items())
+
+
+PAIRS = [(one, other) for one in METHODS for other in METHODS if one != other]
+SOUND = [pair for pair in PAIRS if not problems(pair) and (meet(*pair) or pair[0] < pair[1])]
+UNSOUND = [pair for pair in PAIRS if problems(pair)]
+
+
+@cache
+def outcome(names: tuple[str, ...], model: str = BASE["model"]) -> list[np.ndarray]:
+    """What two rounds lead to: the shared weights, and every client's own model."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        run_in_process(folder, **{**BASE, "model": model}, methods=", ".join(map(line, names)))
+        return arrays(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def arrays(folder: Path) -> list[np.ndarray]:
+    state = read(folder / "checkpoint.safetensors")
+    own = local_models(folder / "memory" / state.token, state.round)
+    return [*state.shared, *(array for _, model in own for array in model)]
+
+
+def finite(result: list[np.ndarray]) -> bool:
+    return bool(result) and all(np.isfinite(array).all() for array in result)
+
+
+def differ(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+    if [array.shape for array in one] != [array.shape for array in other]:
+        return True
+    return any(np.abs(a - b).max() > 1e-6 for a, b in zip(one, other, strict=True))
+
+
+def same_bits(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
+    return [array.tobytes() for array in one] == [array.tobytes() for array in other]
+
+
+@pytest.mark.parametrize("model", [BASE["model"], BATCH_NORM])
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_runs_and_does_something(name: str, model: str) -> None:
+    assert finite(outcome((name,), model))
+    assert differ(outcome((name,), model), outcome(("fedavg",), model)) == (name != "fedavg")
+
+
+@pytest.mark.parametrize("pair", SOUND, ids=", ".join)
+def test_every_sound_pair_runs_and_both_count(pair: tuple[str, str]) -> None:
+    """`fedavg` is a legal no-op: beside it, a method is what it is alone."""
+    result = outcome.__wrapped__(pair)  # not kept: no other test asks for it
+    assert finite(result)
+    for name, other in (pair, reversed(pair)):
+        if other == "fedavg":
+            assert same_bits(result, outcome((name,)))
+        elif name != "fedavg":
+            assert differ(result, outcome((name,)))
+
+
+@pytest.mark.parametrize("pair", UNSOUND, ids=", ".join)
+def test_every_unsound_pair_is_refused_with_the_reason(pair: tuple[str, str]) -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        configure({**BASE, "methods": ", ".join(map(line, pair))})
+    assert set(problems(pair)) <= set(refusal.value.problems)
+    for name in pair:
+        assert name in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("methods", "reason"),
+    [
+        ("fedavgm, feddyn", "fedavgm and feddyn each change the server's update"),
+        ("fednova, fedexp", "fednova and fedexp each change the server's update"),
+        ("fedper, lg-fedavg", r"fedper \(extractor\) and lg-fedavg \(classifier\) each decide what is shared"),
+        ("fedper, scaffold", "scaffold needs the whole model, but fedper shares only: extractor"),
+        ("moon, lg-fedavg", "moon needs the whole model, but lg-fedavg shares only: classifier"),
+        ("local, feddyn", "feddyn needs the whole model, but local shares only: nothing"),
+        ("scaffold, scaffold", "'scaffold' stands 2 times"),
+    ],
+)
+def test_reasons(methods: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        configure({"methods": methods})
+
+
+def test_sound_pairs_are_those_that_the_papers_report() -> None:
+    """FedCOG and VHL stand on these; a rule that refused one of them would be wrong."""
+    for pair in itertools.combinations(["fedprox", "moon", "scaffold", "fedavgm", "feddecorr", "fedsam"], 2):
+        assert not problems(pair)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_resumes_with_the_same_bits(tmp_path: Path, name: str) -> None:
+    """Killed half-way through round 3, two of three clients a round: what a method keeps, on either side, is found again."""
+    settings = {**BASE, "participation": 0.67, "rounds": 4, "methods": line(name)}
+    run_in_process(tmp_path / "whole", **settings)
+    with pytest.raises(KilledError):
+        run_in_process(tmp_path / "cut", kill_in_round(3), **settings)
+    run_in_process(tmp_path / "cut", **settings, resume=str(tmp_path / "cut"))
+    assert finite(arrays(tmp_path / "whole"))
+    assert same_bits(arrays(tmp_path / "whole"), arrays(tmp_path / "cut"))
