@@ -1,5 +1,6 @@
 """Losses as pure functions of tensors: no model, no state, no randomness. A method's page says where in its paper each stands."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -37,3 +38,44 @@ def decorrelation(features: Tensor, eps: float = 1e-8) -> Tensor:
     correlation = standard.T @ standard  # (width, width), samples - 1 times the correlations
     off_diagonal = correlation - correlation.diagonal().diag()
     return off_diagonal.square().sum() / (width * (width - 1)) / samples
+
+
+def bernoulli(logits: Tensor) -> Tensor:
+    """Every yes or no of a multi-label task as a distribution over two: (batch, classes) to (batch * classes, 2).
+
+    The softmax of (z, 0) is (sigmoid(z), 1 - sigmoid(z)), so that what compares softmax outputs compares these, too.
+    """
+    flat = logits.flatten()
+    return torch.stack((flat, torch.zeros_like(flat)), dim=1)
+
+
+def jensen_shannon(one: Tensor, other: Tensor, temperature: float = 1.0) -> Tensor:
+    """FedCOG's eq. 2 without its "1 -": KL(p || m) / 2 + KL(q || m) / 2 for softmax outputs p, q and m = (p + q) / 2.
+
+    Between 0 and ln 2; mean over the batch.
+    """
+    p, q = (F.log_softmax(logits / temperature, dim=1) for logits in (one, other))  # (batch, classes)
+    m = torch.logaddexp(p, q) - math.log(2)
+    return (p.exp() * (p - m) + q.exp() * (q - m)).sum(dim=1).mean() / 2
+
+
+def jensen_shannon_clamped(one: Tensor, other: Tensor, temperature: float = 1.0) -> Tensor:
+    """The same in FedCOG's code: KL(m || p) / 2 + KL(m || q) / 2 of clamped outputs, and the batch's mean clamped, too."""
+    p, q = (F.softmax(logits / temperature, dim=1) for logits in (one, other))  # (batch, classes)
+    p, q, m = (probabilities.clamp(0.01, 0.99) for probabilities in (p, q, (p + q) / 2))
+    divergence = (m * (2 * m.log() - p.log() - q.log())).sum(dim=1).mean() / 2
+    return divergence.clamp(0, 1)
+
+
+def distillation(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
+    """T^2 KL(softmax(t / T) || softmax(s / T)): summed over classes, mean over the batch, the teacher first."""
+    learned, taught = (F.log_softmax(logits / temperature, dim=1) for logits in (student, teacher))  # (batch, classes)
+    return F.kl_div(learned, taught, reduction="batchmean", log_target=True) * temperature**2
+
+
+def statistics_distance(values: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """||mean - E[x]|| + ||variance - Var[x]|| over the channels of one BatchNorm layer's input, (batch, channels, ...)."""
+    over = [0, *range(2, values.ndim)]
+    found_variance, found_mean = torch.var_mean(values, dim=over, correction=0)  # (channels,)
+    distances = [(found - kept).norm() for found, kept in ((found_mean, mean), (found_variance, variance))]
+    return torch.stack(distances).sum()

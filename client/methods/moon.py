@@ -1,7 +1,5 @@
 """MOON on the client: the contrast between two reference models. Page: common/methods/moon.py."""
 
-import copy
-
 import torch
 from torch import Tensor
 
@@ -9,7 +7,7 @@ from client.objective import LocalRound, Objective, Step
 from common.losses import contrast
 from common.memory import LOCAL_MODEL
 from common.methods.moon import Moon
-from common.models import Model
+from common.models.base import Model, frozen
 from common.weights import from_arrays
 
 
@@ -33,8 +31,3 @@ class Contrast(Objective[Moon]):
             towards = self.received.features(step.images)  # (batch, features)
             away = towards if self.previous is self.received else self.previous.features(step.images)
         return {"contrast": self.params.mu * contrast(step.features, towards, away, self.params.temperature)}
-
-
-def frozen(model: Model) -> Model:
-    """A copy in evaluation mode, so that BatchNorm uses its running statistics and leaves them as they are."""
-    return copy.deepcopy(model).eval().requires_grad_(False)

@@ -1,5 +1,6 @@
 """What all networks share: the two halves, the names of their stages, and the parts they are made of."""
 
+import copy
 import math
 from collections import OrderedDict
 
@@ -45,6 +46,11 @@ class Model(nn.Module):
             if name.startswith("stage"):
                 maps[name] = value
         return maps | {LAST: value}
+
+
+def frozen(model: Model) -> Model:
+    """A copy in evaluation mode without gradients, so that BatchNorm uses its running statistics and leaves them as they are."""
+    return copy.deepcopy(model).eval().requires_grad_(False)
 
 
 def chain(**parts: nn.Module) -> nn.Sequential:

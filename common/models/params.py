@@ -29,6 +29,7 @@ class LenetBn(ModelParams):
     """Two strided convolutions with batch norm (128 features at 28 and 32 pixels), then two linear layers: FedMD-CG's network."""
 
     name: ClassVar[str] = "lenet-bn"
+    norm: ClassVar[str] = "batch"
     hidden: Width = 64
     """Width of the first linear layer of the classifier; FedMD-CG has 64 for Fashion-MNIST, 128 for CIFAR-10 and EMNIST."""
 
