@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-all lint format lock clean
+.PHONY: help setup demo docker-demo test test-all lint format lock clean
 
 # torch and torchvision from another index (CPU-only, another CUDA): make setup TORCH_INDEX=https://...
 # It is remembered in .venv; `make setup TORCH_INDEX=` goes back to your own index.
@@ -19,7 +19,7 @@ PYTEST := .venv/bin/python -m pytest
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
-		printf '  make %-10s %s\n' "$$name" "$$text"; done
+		printf '  make %-12s %s\n' "$$name" "$$text"; done
 
 # .venv is made anew when it is broken, was moved (its scripts hold its path) or is to have a torch from another index.
 # What it is made of stands in its stamp. Other tables of pyproject.toml (run defaults, linters) do not call for another installation.
@@ -58,6 +58,17 @@ setup:  ## prepare .venv (does nothing when it is up to date); TORCH_INDEX=... f
 demo: setup  ## FedAvg on skewed digits: 5 clients, 10 rounds, simulated on this machine (results in runs/demo-TIME)
 	@.venv/bin/fedmirage run --methods "fedavg" --dataset digits --partition "classes(per_client=2)" \
 		--clients 5 --rounds 10 --seed 0 --runtime simulation --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
+
+# Containers run as you, so that what they leave in runs/ is yours. Node memories stay in volumes: `docker compose down --volumes`.
+COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
+CLIENTS ?= 3
+docker-demo:  ## FedAvg over gRPC in containers, results in runs/docker-TIME; CLIENTS=1..10, TLS=1, RUN_CONFIG='rounds=20 seed=1'
+	@mkdir -p runs; \
+	export CLIENTS="$(CLIENTS)" TORCH_INDEX="$(TORCH_INDEX)" FEDMIRAGE_UID="$$(id -u)" FEDMIRAGE_GID="$$(id -g)"; \
+	compose="$(COMPOSE)"; nodes=$$(seq -f 'supernode-%g' 0 $$(($(CLIENTS) - 1))); [ -t 0 ] && tty= || tty=-T; \
+	if [ -n "$(TLS)" ]; then deploy/make-certificates "$(CLIENTS)" && compose="$$compose -f docker-compose.yml -f docker-compose.tls.yml"; fi; \
+	trap '$$compose down' EXIT; trap 'exit 130' INT TERM; \
+	$$compose up --detach --build superlink $$nodes && { $$compose run --rm $$tty submit || { $$compose logs --tail 40 superlink; exit 1; }; }
 
 # tests/e2e starts Ray and Flower's processes, which want the machine for themselves: one test at a time.
 test: lint  ## linters, types and the fast tests: what CI runs

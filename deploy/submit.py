@@ -1,0 +1,101 @@
+"""Hand a run to a SuperLink, show its rounds, and exit with its true status.
+
+`flwr run` is content when a run was submitted, and exits with 0 even if it watched the run fail; the summary line of results.jsonl
+and the SuperLink's own word count here. Settings come from RUN_CONFIG, as `flwr run --run-config` takes them.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from flwr.common.config import parse_config_args
+from rich.console import Console
+
+from common.config import PROJECT_FILE, RunConfig, configure
+from common.errors import FedmirageError
+from experiments.progress import Watch, summary_table
+from server.results import FILE, read
+
+RUNS = Path("/runs")
+CONNECTION = "compose"  # the SuperLink's name in Flower's config.toml
+STATUS_EVERY = 10.0  # seconds between two questions for the run's status
+
+
+def main(console: Console) -> int:
+    """0 if the run finished, 1 if it failed, 130 if it was interrupted."""
+    name = os.environ.get("RUN_NAME") or time.strftime("docker-%Y%m%d-%H%M%S")
+    clients = int(os.environ.get("CLIENTS") or 3)
+    layers = {"clients": clients, "out": str(RUNS / name)}, parse_config_args([os.environ.get("RUN_CONFIG", "")])
+    config = configure(*layers)
+    folder = Path(config.resume or config.out)
+    if not config.resume and (folder / FILE).exists():
+        raise FedmirageError(f"{folder} holds the results of another run; choose another RUN_NAME")
+    run_id = submit(config)
+    console.print(f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients, run {run_id}", highlight=False)
+    try:
+        with Watch(console, folder, config.rounds):
+            summary = wait(run_id, folder)
+    except KeyboardInterrupt:
+        flwr("stop", run_id, CONNECTION)
+        return 130
+    console.print(summary_table(summary, folder))
+    return 0 if summary["status"] == "finished" else 1
+
+
+def submit(config: RunConfig) -> str:
+    """Flower's number of the run."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Path(folder) / "run.toml"
+        settings.write_text(tomli_w.dumps(config.flat()))
+        answer = flwr("run", str(PROJECT_FILE.parent), CONNECTION, "--run-config", str(settings))
+    if not answer.get("success"):
+        raise FedmirageError(f"Flower did not start the run: {answer.get('error-message', answer)}")
+    return str(answer["run-id"])
+
+
+def wait(run_id: str, folder: Path) -> dict[str, Any]:
+    """The run's summary; a run that ends without one has failed."""
+    asked = time.monotonic()
+    while True:
+        time.sleep(0.3)
+        summary = next((line for line in read(folder / FILE)[-1:] if line["kind"] == "summary"), None)
+        if summary is not None:
+            return summary
+        if time.monotonic() - asked > STATUS_EVERY:
+            asked = time.monotonic()
+            (run,) = flwr("list", CONNECTION, "--run-id", run_id)["runs"]
+            if run["status"].startswith("finished") and not read(folder / FILE)[-1:]:
+                raise FedmirageError(f"the run ended as {run['status']!r} and left no results; see the log of the SuperLink")
+            if run["status"] in ("finished:failed", "finished:stopped"):
+                raise FedmirageError(f"the run ended as {run['status']!r}; see the log of the SuperLink")
+
+
+def flwr(*arguments: str) -> dict[str, Any]:
+    """Ask Flower's own command line, which answers in JSON."""
+    done = subprocess.run(["flwr", *arguments, "--format", "json"], capture_output=True, text=True, timeout=120, check=False)
+    start = done.stdout.find("{")
+    if start < 0:
+        raise FedmirageError(f"flwr {arguments[0]} failed: {(done.stderr or done.stdout).strip()}")
+    answer: dict[str, Any] = json.loads(done.stdout[start:])
+    return answer
+
+
+def interrupt(*_: object) -> None:
+    """A container is stopped by SIGTERM."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        sys.exit(main(Console()))
+    except FedmirageError as error:
+        Console(stderr=True).print(f"[red]{error}", highlight=False)
+        sys.exit(1)
