@@ -38,7 +38,7 @@ def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
     folder = Path(config.resume or config.out)
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="fedmirage-") as home, Federation(Path(home), logs, verbose) as federation:
+    with tempfile.TemporaryDirectory(prefix=".flower-", dir=folder) as home, Federation(Path(home), logs, verbose) as federation:
         federation.start(config, folder / "memory")
         console.print(f"grpc: SuperLink at {federation.fleet}, {config.clients} SuperNodes, logs in {logs}", highlight=False)
         run_id = federation.submit(config)
@@ -148,23 +148,34 @@ class Federation:
                     raise FedmirageError(f"the run ended as {status!r} without a summary; see {self.logs / 'superlink.log'}")
 
     def stop(self) -> None:
-        """End every process group: politely first, then for good."""
+        """End every process of this federation: politely first, then for good.
+
+        Flower's SuperExec detaches itself from the SuperLink that starts it, so groups are not enough: a process belongs here
+        if its environment names this FLWR_HOME.
+        """
         for number in (signal.SIGTERM, signal.SIGKILL):
-            for process in reversed(self.processes.values()):
+            for identifier in self.members():
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, number)
+                    os.kill(identifier, number)
             deadline = time.monotonic() + GRACE
-            while time.monotonic() < deadline and any(_group_alive(process) for process in self.processes.values()):
+            while self.members() and time.monotonic() < deadline:
                 time.sleep(0.1)
 
+    def members(self) -> set[int]:
+        """Ids of all living processes of this federation."""
+        own = {process.pid for process in self.processes.values() if process.poll() is None}
+        return own | processes_with(f"FLWR_HOME={self.home}")
 
-def _group_alive(process: "subprocess.Popen[bytes]") -> bool:
-    process.poll()
-    try:
-        os.killpg(process.pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+
+def processes_with(variable: str) -> set[int]:
+    """Ids of the processes that have this variable in their environment; where there is no /proc, none are found."""
+    found = set()
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            alive = place.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            if alive and variable.encode() in place.joinpath("environ").read_bytes().split(b"\0"):
+                found.add(int(place.name))
+    return found
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

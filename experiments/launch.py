@@ -12,6 +12,7 @@ from common.errors import ConfigurationError
 from common.run import check_with_data
 from experiments.progress import Watch, summary_table
 from experiments.simulation import plan, simulate
+from server import checkpoint
 from server.results import FILE, Results, read
 
 RUNTIMES = ("simulation", "grpc")
@@ -27,6 +28,8 @@ def launch(
         raise ConfigurationError(
             [f"out={str(folder)!r} holds the results of another run; choose another directory, or continue it with --resume"]
         )
+    if config.resume:  # an older summary would look like the end of this run
+        Results(folder).forget_after(checkpoint.read(folder / checkpoint.FILE).round)
     check_with_data(config, load(config.dataset, config.data_dir or None, config.download))
     console.print(
         f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients, {config.model}, seed {config.seed}",

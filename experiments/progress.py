@@ -49,6 +49,7 @@ class Watch:
 
     def _look(self) -> None:
         lines = read(self.path)
+        self.seen = min(self.seen, len(lines))  # a resumed run may take lines back
         for line in lines[self.seen :]:
             self._show(line)
         self.seen = len(lines)
