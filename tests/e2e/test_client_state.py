@@ -1,0 +1,29 @@
+"""What clients remember between rounds is the same in every runtime: control variates, gradient estimates, previous models."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.commands import TINY, fedmirage
+from tests.e2e.test_same_numbers import SETTINGS
+from tests.inprocess import run_in_process
+from tests.rounds.test_run import assert_same_bits, lines, without_times
+
+METHODS = "scaffold, moon(mu=1.0), feddyn"
+
+
+@pytest.mark.parametrize("runtime", ["simulation", pytest.param("grpc", marks=pytest.mark.slow)])
+def test_client_state_survives_rounds_and_absence(tmp_path: Path, runtime: str) -> None:
+    """Half of the clients a round, four rounds: some come back after a round without them."""
+    run_in_process(tmp_path / "plain", **{**SETTINGS, "rounds": 4}, clients=4, methods=METHODS)
+    more = ("--clients", "4", "--rounds", "4", "--methods", METHODS, "--runtime", runtime)
+    done = fedmirage("run", *TINY, *more, "--out", str(tmp_path / runtime))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_same_bits(tmp_path / "plain", tmp_path / runtime)
+    assert without_times(tmp_path / "plain") == without_times(tmp_path / runtime)
+    seen = [{client["partition"] for client in line["clients"]} for line in lines(tmp_path / runtime)]
+    assert any(
+        client in earlier and client not in between
+        for earlier, between, later in zip(seen, seen[1:], seen[2:], strict=False)
+        for client in later
+    )
