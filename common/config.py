@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from common.data.params import DATASETS, DatasetParams
 from common.data.partitions.params import PARTITIONS, PartitionParams
 from common.errors import ConfigurationError
-from common.language import P, Params, nearest, resolve_line, sentence
+from common.language import Params, nearest, resolve_line, resolve_one, sentence
 from common.methods import METHODS, Method, clashes
 from common.models.params import MODELS, ModelParams
 
@@ -141,12 +141,12 @@ class RunConfig(BaseModel):
     @cached_property
     def partition_params(self) -> PartitionParams:
         """The partition, resolved."""
-        return only(self.partition, PARTITIONS, "partition")
+        return resolve_one(self.partition, PARTITIONS, "partition")
 
     @cached_property
     def model_params(self) -> ModelParams:
         """The model, resolved."""
-        return only(self.model, MODELS, "model")
+        return resolve_one(self.model, MODELS, "model")
 
     @property
     def shares_all(self) -> bool:
@@ -169,14 +169,6 @@ class RunConfig(BaseModel):
     def learning_rate(self, round_number: int) -> float:
         """The clients' learning rate in a round counted from 1."""
         return float(self.lr * self.lr_decay ** (round_number - 1))
-
-
-def only(text: str, known: Mapping[str, type[P]], key: str) -> P:
-    """A line that must hold exactly one name."""
-    found = resolve_line(text, known, key)
-    if len(found) != 1:
-        raise ConfigurationError([f"{key}: {text!r} holds {len(found)} names; write one"])
-    return found[0]
 
 
 def project() -> dict[str, Any]:

@@ -128,6 +128,14 @@ def resolve_line(text: str, known: Mapping[str, type[P]], key: str) -> list[P]:
     return resolved
 
 
+def resolve_one(text: str, known: Mapping[str, type[P]], key: str) -> P:
+    """A line that must hold exactly one name."""
+    found = resolve_line(text, known, key)
+    if len(found) > 1:
+        raise ConfigurationError([f"{key}: {text!r} holds {len(found)} names; a run has one {noun(key)}, so keep one of them"])
+    return found[0]
+
+
 def write(params: Params) -> str:
     """The shortest line that gives these params again: only what differs from the defaults."""
     arguments = ", ".join(

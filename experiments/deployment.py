@@ -66,6 +66,8 @@ class Federation:
     def start(self, config: RunConfig, memory: Path) -> None:
         """A SuperLink, then a SuperNode a client."""
         runtime, self.fleet, self.control, *nodes = free_addresses(3 + config.clients)
+        for address in (runtime, self.fleet, self.control, *nodes):
+            require_free(address)
         apis = ["--serverappio-api-address", runtime, "--fleet-api-address", self.fleet, "--control-api-address", self.control]
         self.spawn("superlink", "flower-superlink", "--insecure", *apis)
         self.await_port("superlink", self.control)
@@ -180,6 +182,16 @@ def processes_with(variable: str) -> set[int]:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+def require_free(address: str) -> None:
+    """Refuse an address on which somebody listens: Flower would only say so in a log."""
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, int(port)))
+        except OSError:
+            raise FedmirageError(f"the port {port} of {host} is in use; end what listens there, or take another port") from None
 
 
 def free_addresses(count: int) -> list[str]:

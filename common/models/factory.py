@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from common.errors import ConfigurationError
-from common.language import resolve_line
+from common.language import resolve_one
 from common.models import small
 from common.models.base import Model, Shape
 from common.models.params import MODELS, ModelParams
@@ -19,7 +19,7 @@ def build(
 
     The weights are drawn from `seed` alone, features before head: a wider head leaves the features as they were.
     """
-    params = line_or_params if isinstance(line_or_params, ModelParams) else _only(line_or_params)
+    params = line_or_params if isinstance(line_or_params, ModelParams) else resolve_one(line_or_params, MODELS, "model")
     if min(shape) < 1 or classes < 1 or extra_outputs < 0:
         raise ConfigurationError(
             [
@@ -30,14 +30,6 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return _builder(params)(params, shape, classes + extra_outputs)
-
-
-def _only(line: str) -> ModelParams:
-    resolved = resolve_line(line, MODELS, "model")
-    if len(resolved) > 1:
-        names = ", ".join(params.name for params in resolved)
-        raise ConfigurationError([f"model={line!r} names {len(resolved)} models ({names}); a run has one, so keep one of them"])
-    return resolved[0]
 
 
 def _builder(params: ModelParams) -> Callable[[Any, Shape, int], Model]:

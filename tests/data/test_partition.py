@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from common.data.partitions import PARTITIONS, check, read, split
+from common.data.partitions import PARTITIONS, PartitionParams, check, split
 from common.data.types import Split
 from common.errors import ConfigurationError
-from common.language import write
+from common.language import resolve_one, write
 from tests.data.label_samples import balanced, make_split
 
 SEEDED = ["iid", "dirichlet(alpha=0.5)", "dirichlet-equal(alpha=0.5)", "dirichlet-client(alpha=0.5)", "dominant(share=0.9)"]
@@ -22,6 +22,10 @@ LINES = [
     "natural",
     "domains(shards=2, alpha=2.0)",
 ]
+
+
+def read(line: str) -> PartitionParams:
+    return resolve_one(line, PARTITIONS, "partition")
 
 
 @st.composite
@@ -126,7 +130,7 @@ def test_nothing_wrong() -> None:
         ("dirichlet", "needs the key 'alpha'"),
         ("dirichlet(alpha=0)", "greater than 0"),
         ("diriclet(alpha=1)", "did you mean"),
-        ("iid, dominant", "names 2 partitions"),
+        ("iid, dominant", "holds 2 names"),
         ("classes(per_client=0)", "greater than or equal to 1"),
         ("dominant(share=1.5)", "less than or equal to 1"),
     ],

@@ -5,7 +5,7 @@ import pytest
 
 from common.data.partitions import dirichlet, split
 from common.data.partitions.deal import apportion, deal, evenly
-from common.data.partitions.params import Dirichlet, read
+from common.data.partitions.params import Dirichlet, DirichletClient
 from common.errors import ConfigurationError
 from tests.data.label_samples import balanced, make_split, table
 
@@ -162,7 +162,7 @@ def test_fedmdcg_draws_like_a_weighted_choice() -> None:
     labels = np.repeat([0, 1, 2], [30, 60, 90])
     ours, numpys = np.zeros(3), np.zeros(3)
     for seed in range(400):
-        parts = dirichlet.dirichlet_client(read("dirichlet-client(alpha=1)"), labels, 3, 2, np.random.default_rng(seed))
+        parts = dirichlet.dirichlet_client(DirichletClient(alpha=1), labels, 3, 2, np.random.default_rng(seed))
         ours += np.bincount(labels[parts[0]], minlength=3) / 400
         generator = np.random.default_rng(seed)
         weights = generator.dirichlet(np.ones(3))[labels]

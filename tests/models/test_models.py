@@ -168,7 +168,7 @@ def test_instance_norm_never_meets_a_single_pixel() -> None:
         ("simple-cn", "did you mean 'simple-cnn'"),
         ("convnet(widht=3)", "did you mean 'width'"),
         ("convnet(norm='layer')", "norm"),
-        ("mlp, cnn3", "names 2 models"),
+        ("mlp, cnn3", "holds 2 names"),
         ("mlp(layers=0)", "layers"),
     ],
 )

@@ -21,20 +21,19 @@ from common.data.partitions.params import (
     Iid,
     Natural,
     PartitionParams,
-    read,
 )
 from common.data.types import Split
 from common.errors import ConfigurationError
-from common.language import write
+from common.language import resolve_one, write
 
-__all__ = ["PARTITIONS", "Indices", "PartitionParams", "check", "read", "split"]
+__all__ = ["PARTITIONS", "Indices", "PartitionParams", "check", "split"]
 
 
 def split(partition: str | PartitionParams, train: Split, classes: int, clients: int, seed: int) -> list[Indices]:
     """The training samples of every client, one array each; `partition` is a line ("dirichlet(alpha=0.1)") or its params."""
     from common.seeds import numpy_generator  # here, because it loads torch, which the params of a partition must not
 
-    params = read(partition) if isinstance(partition, str) else partition
+    params = resolve_one(partition, PARTITIONS, "partition") if isinstance(partition, str) else partition
     problems = check(params, clients, classes, len(train), "multi-label" if train.labels.ndim == 2 else "single-label")
     if problems:
         raise ConfigurationError(problems)

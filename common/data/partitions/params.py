@@ -4,8 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from common.errors import ConfigurationError
-from common.language import Params, resolve_line
+from common.language import Params
 
 
 class PartitionParams(Params):
@@ -106,11 +105,3 @@ class Domains(PartitionParams):
 PARTITIONS: dict[str, type[PartitionParams]] = {
     model.name: model for model in (Iid, Dirichlet, DirichletEqual, DirichletClient, Classes, Dominant, Natural, Domains)
 }
-
-
-def read(line: str) -> PartitionParams:
-    """The params of a `partition` line, which holds exactly one name."""
-    calls = resolve_line(line, PARTITIONS, "partition")
-    if len(calls) > 1:
-        raise ConfigurationError([f"partition: {line!r} names {len(calls)} partitions; a run has one, leave the others out"])
-    return calls[0]
