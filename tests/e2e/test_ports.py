@@ -36,7 +36,7 @@ def test_a_port_in_use_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_process_that_ends_early_is_said_with_its_last_words(tmp_path: Path) -> None:
     federation = Federation(tmp_path, tmp_path, verbose=False)
+    federation.spawn("superlink", "flower-superlink", "--odd")
     with federation, pytest.raises(FedmirageError, match=r"the superlink ended with code 2: .*unrecognized arguments: --odd"):
-        federation.spawn("superlink", "flower-superlink", "--odd")
         federation.await_port("superlink", free_addresses(1)[0])
     assert federation.members() == set()
