@@ -28,8 +28,8 @@ from server.wrapper import StrategyWrapper
 from tests.inprocess import run_in_process
 from tests.rounds.test_run import KilledError, kill_in_round
 
-# Three clients of unlike size and classes that make 2, 1 and 3 steps: FedNova and FedExP have something to do.
-BASE: dict[str, Any] = {"dataset": "digits(limit=60, size=8)", "partition": "classes(per_client=2)", "clients": 3, "rounds": 2}
+# Four clients of unlike size and classes, with one to three steps: FedNova and FedExP have something to do.
+BASE: dict[str, Any] = {"dataset": "digits(limit=60, size=8)", "partition": "classes(per_client=2)", "clients": 4, "rounds": 2}
 BASE |= {"model": "mlp(hidden=8, layers=1)", "local_epochs": 1, "batch_size": 6, "lr": 0.1, "eval_every": 2, "server_threads": 1}
 BATCH_NORM = "convnet(width=2, depth=1, norm='batch')"
 GUESSES = (1, 2, 0.5, "a", True)  # for a parameter without a default
@@ -154,8 +154,8 @@ def test_sound_pairs_are_those_that_the_papers_report() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_resumes_with_the_same_bits(tmp_path: Path, name: str) -> None:
-    """Killed half-way through round 3, two of three clients a round: what a method keeps, on either side, is found again."""
-    settings = {**BASE, "participation": 0.67, "rounds": 4, "methods": line(name)}
+    """Killed half-way through round 3, two of four clients a round: what a method keeps, on either side, is found again."""
+    settings = {**BASE, "participation": 0.5, "rounds": 4, "methods": line(name)}
     run_in_process(tmp_path / "whole", **settings)
     with pytest.raises(KilledError):
         run_in_process(tmp_path / "cut", kill_in_round(3), **settings)
