@@ -15,7 +15,7 @@ from common.memory import local_models
 from common.models import Model
 from common.payload import Arrays
 from common.task import Task, evaluate
-from common.weights import from_arrays, names, save, to_arrays
+from common.weights import from_arrays, names, parameter_mask, save, to_arrays
 from server.average import shares_of, weighted_mean
 
 
@@ -37,6 +37,18 @@ class Evaluator:
         place(self.model, self.device, self.config)
         everything = np.arange(len(self.dataset.test))
         self.test = Resident.load(self.dataset.test, everything, self.device, memory_format(self.config))
+
+    @property
+    def shared_names(self) -> tuple[str, ...]:
+        """Of the weights that the clients share."""
+        every = names(self.model)
+        return tuple(every[position] for position in self.positions)
+
+    @property
+    def trainable(self) -> tuple[bool, ...]:
+        """Of the weights that the clients share: False for BatchNorm's running statistics."""
+        mask = parameter_mask(self.model)
+        return tuple(mask[position] for position in self.positions)
 
     def __call__(self, round_number: int, shared: Arrays, config: dict[str, Scalar]) -> tuple[float, dict[str, Scalar]] | None:
         """Flower's `evaluate_fn`: the global model on the whole test set; one that is only shared in part has no score."""

@@ -22,7 +22,7 @@ from common.payload import Arrays
 from common.run import appearance, blueprint, check_with_data
 from common.sharing import shared_positions
 from common.weights import load as load_weights
-from common.weights import names, parameter_mask
+from common.weights import names
 from server import checkpoint as checkpoints
 from server.average import Average
 from server.checkpoint import Checkpoint
@@ -62,7 +62,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     state = starting_point(
         config, folder, [evaluator.initial[position] for position in positions], [names(model)[p] for p in positions]
     )
-    strategy = make_strategy(config, state, evaluator)
+    strategy = make_strategy(config, state, evaluator, results)
     load_state(strategy, state.strategy)
 
     if config.resume:
@@ -79,23 +79,21 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         results.begin(config, resolved)
     send = partial(exchange, grid)
     roster = Roster(grid, config.clients, config.seed, send, appearance(dataset))
-    sections = [section.name for method in config.method_list for section in method.up]
-    reply_check = ReplyCheck(state.shared, [names(model)[position] for position in positions], sections)
+    sections = [section for method in config.method_list for section in method.up]
+    reply_check = ReplyCheck(state.shared, evaluator.shared_names, evaluator.trainable, sections)
     fit = PlainFit(strategy, roster, send, reply_check, config.round_timeout, config.min_replies)
     return Rounds(config, folder, strategy, roster, fit, evaluator, results, state)
 
 
-def make_strategy(config: RunConfig, state: Checkpoint, evaluator: Evaluator) -> Strategy:
+def make_strategy(config: RunConfig, state: Checkpoint, evaluator: Evaluator, results: Results) -> Strategy:
     """FedAvg, and round it the server halves of the methods line: left to right is inside out."""
 
     def message(round_number: int) -> dict[str, Scalar]:
         return {"round": round_number, "token": state.token, "parent": state.parent}
 
     strategy: Strategy = Average(state.shared, config.participation, config.weighting, evaluator, message, config.validation > 0)
-    every, mask = names(evaluator.model), parameter_mask(evaluator.model)
-    shared_names = tuple(every[position] for position in evaluator.positions)
-    trainable = tuple(mask[position] for position in evaluator.positions)
-    context = ServerContext(config.clients, config.weighting, shared_names, trainable, config, evaluator)
+    names, trainable = evaluator.shared_names, evaluator.trainable
+    context = ServerContext(config.clients, config.weighting, names, trainable, config, evaluator)
     if config.diagnostics:
         strategy = Drift(strategy, FedAvg(), context)
     for method in config.method_list:

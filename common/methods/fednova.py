@@ -33,7 +33,7 @@ class FedNova(Method):
     authors: ClassVar[str] = "Wang et al., NeurIPS 2020"
     link: ClassVar[str] = "https://arxiv.org/abs/2007.07481"
     server_rule: ClassVar[bool] = True
-    up: ClassVar[tuple[Section, ...]] = (Section(EFFECTIVE_STEPS, weighting="run"),)
+    up: ClassVar[tuple[Section, ...]] = (Section(EFFECTIVE_STEPS, weighting="run", holds="number"),)
 
     def check(self, config: RunConfig) -> list[str]:
         """a_i is known for SGD only."""

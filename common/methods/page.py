@@ -22,6 +22,8 @@ class Section:
     name: str
     weighting: Weighting | Literal["run"] | None = "examples"
     # how it is averaged over clients; "run": as the run weighs `shared`; None: it must be seen one by one
+    holds: Literal["weights", "number"] | None = "weights"
+    # what arrives is checked against it: an array for each trainable shared weight, one number, or None: the method checks
 
     @property
     def summable(self) -> bool:

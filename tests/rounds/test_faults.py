@@ -44,9 +44,9 @@ def with_arrays(change: Callable[[list[np.ndarray]], list[np.ndarray]]) -> Calla
     ("change", "words"),
     [
         (lambda arrays: [arrays[0] * np.nan, *arrays[1:]], "not finite"),
-        (lambda arrays: [arrays[0].T, *arrays[1:]], "the model's"),
+        (lambda arrays: [arrays[0].T, *arrays[1:]], "that of the model"),
         (lambda arrays: arrays[1:], "layout"),
-        (lambda arrays: [array.astype(np.float64) for array in arrays], "bytes, the model's"),
+        (lambda arrays: [array.astype(np.float64) for array in arrays], "bytes, that of the model"),
     ],
 )
 def test_a_bad_update_is_refused_and_the_round_goes_on(tmp_path: Path, change: Any, words: str) -> None:

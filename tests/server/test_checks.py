@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters
 
+from common.methods.page import Section
 from server.checks import ReplyCheck
 
 REFERENCE = [np.zeros((2, 3), np.float32), np.zeros(3, np.float32)]
-CHECK = ReplyCheck(REFERENCE, ["features.weight", "classifier.bias"], ["control"])
+NAMES = ["features.weight", "classifier.bias"]
+CHECK = ReplyCheck(REFERENCE, NAMES, [True, True])
+BESIDE = ReplyCheck(
+    REFERENCE, NAMES, [True, False], [Section("control"), Section("norm", holds="number"), Section("odd", holds=None)]
+)
 
 
 def answer(arrays: list[np.ndarray], layout: str = "shared:2", examples: int = 5, **metrics: object) -> FitRes:
@@ -18,7 +23,24 @@ def answer(arrays: list[np.ndarray], layout: str = "shared:2", examples: int = 5
 
 def test_a_good_reply_passes() -> None:
     assert CHECK.problem(answer(REFERENCE)) is None
-    assert CHECK.problem(answer([*REFERENCE, np.ones(7)], "shared:2 control:1")) is None
+    assert BESIDE.problem(beside(REFERENCE[0], np.ones(1), np.ones(7))) is None
+
+
+def beside(control: np.ndarray, norm: np.ndarray, odd: np.ndarray) -> FitRes:
+    return answer([*REFERENCE, control, norm, odd], "shared:2 control:1 norm:1 odd:1")
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (beside(REFERENCE[1], np.ones(1), np.ones(1)), "that of the section 'control'"),
+        (beside(REFERENCE[0], np.ones(2), np.ones(1)), "'norm' is float64(2,)"),
+        (beside(REFERENCE[0], np.ones(1), np.array([np.inf])), "'odd' holds values that are not finite"),
+        (answer(REFERENCE), "this run sends 'shared control norm odd'"),
+    ],
+)
+def test_what_comes_beside_the_model_is_checked_too(reply: FitRes, words: str) -> None:
+    assert words in str(BESIDE.problem(reply))
 
 
 @pytest.mark.parametrize(
@@ -26,14 +48,13 @@ def test_a_good_reply_passes() -> None:
     [
         (answer([np.full((2, 3), np.nan, np.float32), REFERENCE[1]]), "'features.weight' holds values that are not finite"),
         (answer([REFERENCE[0], np.full(3, np.inf, np.float32)]), "'classifier.bias' holds values that are not finite"),
-        (answer([np.zeros((3, 2), np.float32), REFERENCE[1]]), "float32(3, 2), the model's float32(2, 3)"),
+        (answer([np.zeros((3, 2), np.float32), REFERENCE[1]]), "float32(3, 2), that of the model float32(2, 3)"),
         (answer([REFERENCE[0].astype(np.float16), REFERENCE[1]]), "float16(2, 3)"),
         (answer(REFERENCE[:1], "shared:1"), "sent 1 arrays of the model, which has 2"),
         (answer([np.zeros((2, 3000), np.float32), REFERENCE[1]]), "bytes"),
         (answer([*REFERENCE, np.ones(7)], "shared:2 odd:1"), "'shared:2 odd:1'"),
         (answer(REFERENCE, "control:2"), "'control:2'"),
         (answer(REFERENCE, "shared:1"), "layout"),
-        (answer([*REFERENCE, np.array([np.nan])], "shared:2 control:1"), "'control' holds values"),
         (answer(REFERENCE, examples=-1), "-1 examples"),
         (answer([], "", error="training diverged"), "training diverged"),
         (
