@@ -61,6 +61,10 @@ class Watch:
             )
         if line["kind"] == "retry":
             self.console.print(f"[yellow]{line['reason']} Trying again.", highlight=False)
+        elif line["kind"] == "note":
+            self.progress.update(self.task, description=line["text"])
+            if not self.console.is_terminal:
+                self.console.print(f"round {line['round']}: {line['text']}", highlight=False)
         elif line["kind"] == "config":
             self.progress.update(self.task, description="waiting for the clients")
         elif line["kind"] == "round":

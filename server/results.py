@@ -35,6 +35,10 @@ class Results:
             file.flush()
             os.fsync(file.fileno())
 
+    def note(self, round_number: int, text: str) -> None:
+        """What a server half has to say while a round goes on; the watcher shows it, readers of rounds pass it over."""
+        self.append({"kind": "note", "round": round_number, "text": text})
+
     def lines(self, kind: str = "round") -> list[dict[str, Any]]:
         """All lines of a kind; a torn last line, as a kill can leave it, is passed over."""
         return [line for line in read(self.path) if line.get("kind") == kind]

@@ -59,9 +59,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     model = blueprint(config, dataset.shape, len(dataset.classes))
     positions = shared_positions(names(model), config.method_list)
     evaluator = Evaluator(config, dataset, model, task, place, positions)
-    state = starting_point(
-        config, folder, [evaluator.initial[position] for position in positions], [names(model)[p] for p in positions]
-    )
+    state = starting_point(config, folder, [evaluator.initial[position] for position in positions], list(evaluator.shared_names))
     strategy = make_strategy(config, state, evaluator, results)
     load_state(strategy, state.strategy)
 
@@ -92,8 +90,8 @@ def make_strategy(config: RunConfig, state: Checkpoint, evaluator: Evaluator, re
         return {"round": round_number, "token": state.token, "parent": state.parent}
 
     strategy: Strategy = Average(state.shared, config.participation, config.weighting, evaluator, message, config.validation > 0)
-    names, trainable = evaluator.shared_names, evaluator.trainable
-    context = ServerContext(config.clients, config.weighting, names, trainable, config, evaluator)
+    shared = (evaluator.shared_names, evaluator.trainable)
+    context = ServerContext(config.clients, config.weighting, *shared, config, evaluator)
     if config.diagnostics:
         strategy = Drift(strategy, FedAvg(), context)
     for method in config.method_list:

@@ -4,11 +4,13 @@ A wrapper forwards Flower's six calls; a method overrides what it changes, calls
 inner strategy may be any Flower strategy, so that `DynaFed(FedAvg(...))` works in somebody else's Flower app.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
+from logging import INFO
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from flwr.common import EvaluateIns, EvaluateRes, FitIns, Parameters, Scalar
+from flwr.common import EvaluateIns, EvaluateRes, FitIns, Parameters, Scalar, log
 from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
@@ -24,6 +26,11 @@ M = TypeVar("M", bound=Method)
 Instructions = list[tuple[ClientProxy, FitIns]]
 
 
+def log_note(round_number: int, text: str) -> None:
+    """Where nobody watches results.jsonl, Flower's log says it."""
+    log(INFO, "round %s: %s", round_number, text)
+
+
 @dataclass(frozen=True)
 class ServerContext:
     """What a server half may know of the run that it is part of."""
@@ -36,6 +43,8 @@ class ServerContext:
     ]  # of the arrays in `shared`: False for BatchNorm's running statistics, which are only ever averaged
     config: RunConfig
     evaluator: Evaluator
+    folder: Path | None = None  # where the run writes
+    note: Callable[[int, str], None] = log_note  # (round, sentence) for whoever watches a server half that takes long
 
 
 class StrategyWrapper(Strategy, Generic[M]):
