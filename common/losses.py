@@ -79,3 +79,23 @@ def statistics_distance(values: Tensor, mean: Tensor, variance: Tensor) -> Tenso
     found_variance, found_mean = torch.var_mean(values, dim=over, correction=0)  # (channels,)
     distances = [(found - kept).norm() for found, kept in ((found_mean, mean), (found_variance, variance))]
     return torch.stack(distances).sum()
+
+
+def soft_cross_entropy(logits: Tensor, label_logits: Tensor) -> Tensor:
+    """-softmax(Y) log softmax(z), mean over the batch and over the classes: DynaFed's rates are made for this division by C."""
+    return -(F.softmax(label_logits, dim=1) * F.log_softmax(logits, dim=1)).mean()  # of (batch, classes)
+
+
+def squared_ratio(weights: Tensor, target: Tensor, start: Tensor) -> Tensor:
+    """DynaFed's ||w - w*||^2 / ||w^t - w*||^2 of flat weights: 1 means that the training came no closer."""
+    return (weights - target).square().sum() / (start - target).square().sum()
+
+
+def cosine_ratio(weights: Tensor, target: Tensor, start: Tensor) -> Tensor:
+    """The same for the cosine distance."""
+    return cosine_distance(weights, target) / cosine_distance(start, target)
+
+
+def cosine_distance(one: Tensor, other: Tensor) -> Tensor:
+    """1 - cos(a, b) of flat weights, as half the squared distance of the unit vectors: exact where both are close."""
+    return (F.normalize(one, dim=0) - F.normalize(other, dim=0)).square().sum() / 2
