@@ -73,7 +73,8 @@ class Roster(ClientManager):
                 raise FedmirageError(
                     f"after {timeout:.0f} s (node-timeout) {len(missing)} of {self.clients} clients have not appeared: "
                     f"partition {shown}. "
-                    f"Start their SuperNodes with --node-config 'partition-id=N', raise node-timeout, or lower clients.{why}"
+                    f"Start their SuperNodes with --node-config 'partition-id=N', raise node-timeout, or lower clients; "
+                    f"in Flower's own simulation say flwr run --federation-config 'num-supernodes={self.clients}'.{why}"
                 )
             time.sleep(0.2)
 
