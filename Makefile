@@ -68,7 +68,8 @@ docker-demo:  ## FedAvg over gRPC in containers, results in runs/docker-TIME; CL
 	compose="$(COMPOSE)"; nodes=$$(seq -f 'supernode-%g' 0 $$(($(CLIENTS) - 1))); [ -t 0 ] && tty= || tty=-T; \
 	if [ -n "$(TLS)" ]; then deploy/make-certificates "$(CLIENTS)" && compose="$$compose -f docker-compose.yml -f docker-compose.tls.yml"; fi; \
 	trap '$$compose down' EXIT; trap 'exit 130' INT TERM; \
-	$$compose up --detach --build superlink $$nodes && { $$compose run --rm $$tty submit || { $$compose logs --tail 40 superlink; exit 1; }; }
+	$$compose up --detach --build superlink $$nodes && { $$compose run --rm $$tty submit || { \
+		$$compose logs --no-color > runs/docker-demo.log 2>&1; echo "what the containers said: runs/docker-demo.log" >&2; exit 1; }; }
 
 # tests/e2e starts Ray and Flower's processes, which want the machine for themselves: one test at a time.
 test: lint  ## linters, types and the fast tests: what CI runs

@@ -1,7 +1,7 @@
 """Hand a run to a SuperLink, show its rounds, and exit with its true status.
 
-`flwr run` is content when a run was submitted, and exits with 0 even if it watched the run fail; the summary line of results.jsonl
-and the SuperLink's own word count here. Settings come from RUN_CONFIG, as `flwr run --run-config` takes them.
+`flwr run` is content when a run was submitted, and exits with 0 even if it watched the run fail. Here the summary line of
+results.jsonl counts, and the SuperLink's own word. Settings come from RUN_CONFIG, written as for `flwr run --run-config`.
 """
 
 import json
@@ -38,14 +38,15 @@ def main(console: Console) -> int:
     if not config.resume and (folder / FILE).exists():
         raise FedmirageError(f"{folder} holds the results of another run; choose another RUN_NAME")
     run_id = submit(config)
-    console.print(f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients, run {run_id}", highlight=False)
+    what = f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients"
+    console.print(f"{what}, run {run_id}", highlight=False)
     try:
         with Watch(console, folder, config.rounds):
             summary = wait(run_id, folder)
     except KeyboardInterrupt:
         flwr("stop", run_id, CONNECTION)
         return 130
-    console.print(summary_table(summary, folder))
+    console.print(summary_table(summary, Path("runs", folder.relative_to(RUNS)) if folder.is_relative_to(RUNS) else folder))
     return 0 if summary["status"] == "finished" else 1
 
 
