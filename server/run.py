@@ -91,7 +91,8 @@ def make_strategy(config: RunConfig, state: Checkpoint, evaluator: Evaluator, re
 
     strategy: Strategy = Average(state.shared, config.participation, config.weighting, evaluator, message, config.validation > 0)
     shared = (evaluator.shared_names, evaluator.trainable)
-    context = ServerContext(config.clients, config.weighting, *shared, config, evaluator)
+    writes = (results.path.parent, results.note)
+    context = ServerContext(config.clients, config.weighting, *shared, config, evaluator, *writes)
     if config.diagnostics:
         strategy = Drift(strategy, FedAvg(), context)
     for method in config.method_list:

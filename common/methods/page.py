@@ -41,6 +41,7 @@ class Method(Params):
     shares: ClassVar[Shares] = "model"  # what FedAvg averages
     replaces_data: ClassVar[bool] = False  # clients train on other data than their own
     server_rule: ClassVar[bool] = False  # changes how the average becomes the next model
+    repairs: ClassVar[bool] = False  # changes the global model once more after the server's update
     needs_whole_model: ClassVar[bool] = False  # must see all weights on the server or on every client
     single_label_only: ClassVar[bool] = False  # not defined for multi-label tasks
     up: ClassVar[tuple[Section, ...]] = ()  # what clients send beside `shared`
@@ -69,6 +70,13 @@ def clashes(methods: Sequence[Method]) -> list[str]:
     rules = [method.name for method in methods if method.server_rule]
     if len(rules) > 1:
         problems.append(f"methods: {' and '.join(rules)} each change the server's update; keep one")
+    for place, repair in enumerate(methods):
+        for rule in methods[place + 1 :] if repair.repairs else ():
+            if rule.server_rule:
+                problems.append(
+                    f"methods: {rule.name} changes the server's update, which {repair.name} repairs afterwards; write {rule.name} "
+                    f"left of {repair.name}"
+                )
     parts = {method.name: method.shares for method in methods if method.shares != "model"}
     if len(parts) > 1:
         what = " and ".join(f"{name} ({share})" for name, share in parts.items())
