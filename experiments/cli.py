@@ -211,6 +211,19 @@ def partition(
 
 
 @app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Directories of runs.")],
+    picture: Annotated[Path | None, typer.Option(help="Draw accuracy by round into this PNG.")] = None,
+) -> None:
+    """Runs beside each other: how each ended, and, with --picture, how it got there."""
+    from experiments import compare as comparison
+
+    out.print(comparison.table(runs))
+    if picture is not None:
+        out.print(f"picture: {comparison.picture(runs, picture)}", highlight=False)
+
+
+@app.command()
 def doctor(data_dir: Annotated[str | None, typer.Option(help="Where to look for data sets.")] = None) -> None:
     """What this machine can do: device, threads, versions, ports, free memory, data sets found."""
     from experiments.doctor import doctor as examine

@@ -95,3 +95,15 @@ def test_resume_refuses_other_settings(tmp_path: Path) -> None:
         settle([], {"resume": str(tmp_path), "lr": "0.1"})
     config = settle([], {"resume": str(tmp_path), "rounds": "9"})
     assert (config.lr, config.rounds) == (0.5, 9)
+
+
+def test_compare(tmp_path: Path) -> None:
+    from tests.rounds.test_run import SMALL, run_in_process
+
+    run_in_process(tmp_path / "one", **{**SMALL, "rounds": 2})
+    run_in_process(tmp_path / "two", **{**SMALL, "rounds": 2, "methods": "fedprox(mu=1.0)"})
+    text = shown("compare", str(tmp_path / "one"), str(tmp_path / "two"), "--picture", str(tmp_path / "curve.png"))
+    assert "fedprox(mu=1.0)" in text
+    assert "finished" in text
+    assert (tmp_path / "curve.png").stat().st_size > 1000
+    assert "there are no results" in fedmirage("compare", str(tmp_path), timeout=60).stderr
