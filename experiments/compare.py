@@ -23,14 +23,14 @@ def load(folders: list[Path]) -> list[tuple[Path, list[dict[str, Any]]]]:
 def table(folders: list[Path]) -> Table:
     """One row a run."""
     made = Table(title="runs", title_justify="left")
-    for column in ("run", "methods", "data", "seed", "rounds", *COLUMNS.values(), "MB up", "status"):
-        made.add_column(column, overflow="fold", no_wrap=column not in ("run", "methods", "data"))
+    for column in ("run", "rounds", *COLUMNS.values(), "MB up", "status"):
+        made.add_column(column, overflow="fold", no_wrap=column != "run")
     for folder, (config, *lines) in load(folders):
         summary: dict[str, Any] = next((line for line in reversed(lines) if line["kind"] == "summary"), {"status": "unfinished"})
+        what = f"{folder.name}: {config['methods']} on {config['dataset']}, {config['partition']}, seed {config['seed']}"
         scores = [f"{100 * summary[key]:.2f}" if summary.get(key) is not None else "-" for key in COLUMNS]
         rounds, up = str(summary.get("rounds", "-")), f"{summary.get('bytes_up', 0) / 1e6:.1f}"
-        data = f"{config['dataset']}, {config['partition']}"
-        made.add_row(folder.name, config["methods"], data, str(config["seed"]), rounds, *scores, up, summary["status"])
+        made.add_row(what, rounds, *scores, up, summary["status"])
     return made
 
 
