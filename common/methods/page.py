@@ -74,8 +74,8 @@ def clashes(methods: Sequence[Method]) -> list[str]:
         for rule in methods[place + 1 :] if repair.repairs else ():
             if rule.server_rule:
                 problems.append(
-                    f"methods: {rule.name} changes the server's update, which {repair.name} repairs afterwards; write {rule.name} "
-                    f"left of {repair.name}"
+                    f"methods: {rule.name} changes the server's update, which {repair.name} repairs afterwards; write "
+                    f"{rule.name} left of {repair.name}"
                 )
     parts = {method.name: method.shares for method in methods if method.shares != "model"}
     if len(parts) > 1:
