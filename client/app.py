@@ -33,7 +33,7 @@ def make_app(config: RunConfig | None = None, memory: Path | None = None) -> Cli
         seen = view_of(settings, context)
         model, initial = model_of(settings, seen.dataset.shape, len(seen.dataset.classes))
         device.place(model, place, settings)
-        folder = memory or Path(str(context.node_config.get("memory") or flower_home() / "fedmirage"))
+        folder = memory or Path(str(context.node_config.get("memory") or flower_home() / "fedmirage" / "memory"))
         own = "data" in context.node_config
         return FederatedClient(settings, seen, model, initial, task_of(settings, seen.dataset), place, folder, own).to_client()
 

@@ -88,6 +88,8 @@ class FederatedClient(NumPyClient):
             classes=len(data.classes),
             device=self.device,
             lr=self.config.learning_rate(number),
+            class_names=data.classes,
+            images=self.memory_folder.parent / "images" if self.config.save_images else None,
         )
 
     def close(

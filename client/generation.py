@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,14 +13,17 @@ from torch import Tensor, nn
 
 from client.complement import allocate, complement
 from client.objective import LocalRound
+from client.pictures import Frames, draw_pictures
 from common.augment import AUGMENTATIONS, augment
 from common.device import memory_format
 from common.losses import bernoulli, jensen_shannon, jensen_shannon_clamped, statistics_distance
 from common.methods.fedcog import FedCog
 from common.models.base import Model
+from common.models.generators import ImageGenerator
 from common.seeds import torch_generator
 from common.task import MultiLabel, Task
 
+NOISE = 256  # numbers from which a generator makes an image
 BETAS = {"pixels": (0.5, 0.9), "noise": (0.5, 0.9), "generator": (0.5, 0.999)}  # Adam's, by source
 
 
@@ -37,23 +40,40 @@ class Virtual:
 def synthesise(
     params: FedCog, local: LocalRound, teacher: Model, partner: Model | None, purpose: str = "fedcog"
 ) -> Virtual | None:
-    """The generated samples of one client in one round: a pure function of seed, round, partition and the two models."""
+    """The generated samples of one client in one round: a pure function of seed, round, partition and the two models.
+
+    None where nothing finite came of it.
+    """
     started = time.perf_counter()
     position = () if params.shared else (local.partition,)
     generator = torch_generator(local.config.seed, purpose, local.number, *position)
     objectives = Objectives(params, teacher, None if params.shared else partner, local.task, local.classes)
-    labels = target_labels(params, local)
-    noise = torch.randn(params.samples, *local.data.resident.images.shape[1:], generator=generator)
-    noise = noise.to(local.device).contiguous(memory_format=memory_format(local.config))
-    size = params.batch or params.samples
-    pieces = zip(torch.split(noise, size), torch.split(labels, size), strict=True)
-    parts = [generate(Pixels(some), wanted, objectives, generator) for some, wanted in pieces]
+    frames = Frames(params) if local.images is not None else None
+    labels = torch.split(target_labels(params, local), params.batch or params.samples)
+    canvases = draw_canvases(params, local, [len(some) for some in labels], generator)
+    parts = [generate(*pair, objectives, generator, frames) for pair in zip(canvases, labels, strict=True)]
     virtual = joined([part for part in parts if part is not None])
     local.report["seconds.generation"] = local.report.get("seconds.generation", 0.0) + time.perf_counter() - started
     local.report["fedcog.samples"] = 0 if virtual is None else len(virtual.labels)
     if virtual is not None:
         local.report["fedcog.generation_loss"] = virtual.loss
+        if frames is not None:
+            draw_pictures(local, purpose, virtual.images, virtual.labels, frames)
     return virtual
+
+
+def draw_canvases(params: FedCog, local: LocalRound, sizes: list[int], generator: torch.Generator) -> Iterator[nn.Module]:
+    """What is optimised, batch after batch. All pixels are drawn before the first batch: its size does not change them."""
+    shape = local.data.resident.images.shape[1:]  # (channels, height, width)
+    layout = memory_format(local.config)
+    if params.source == "generator":
+        for size in sizes:
+            canvas = Generated(size, shape, local.data.mean, local.data.std, generator)
+            yield canvas.to(local.device, memory_format=layout)  # type: ignore[call-overload]
+    else:
+        noise = torch.randn(params.samples, *shape, generator=generator)
+        for some in torch.split(noise.to(local.device).contiguous(memory_format=layout), sizes):
+            yield Pixels(some)
 
 
 def target_labels(params: FedCog, local: LocalRound) -> Tensor:
@@ -107,7 +127,9 @@ class Objectives:
         return 1 - divergence(teacher, partner, self.params.temperature)
 
 
-def generate(canvas: nn.Module, labels: Tensor, objectives: Objectives, generator: torch.Generator) -> Virtual | None:
+def generate(
+    canvas: nn.Module, labels: Tensor, objectives: Objectives, generator: torch.Generator, frames: Frames | None = None
+) -> Virtual | None:
     """The best images that a canvas shows in G steps of Adam, with the teacher's logits; None if no loss was ever finite."""
     params = objectives.params
     steps = 0 if params.source == "noise" else params.steps
@@ -121,6 +143,8 @@ def generate(canvas: nn.Module, labels: Tensor, objectives: Objectives, generato
         value = float(loss.detach())
         if not math.isfinite(value):
             break
+        if frames is not None:
+            frames.see(number, images, labels)
         if not coarse and (best is None or value < best.loss):
             best = Virtual(images.detach().clone(), labels, logits, value)
         if number < steps:
@@ -143,6 +167,30 @@ class Pixels(nn.Module):
     def forward(self) -> Tensor:
         """(samples, channels, height, width)."""
         return self.images
+
+
+class Generated(nn.Module):
+    """What is learned is a network and its input; it makes pixels in [0, 1], which are then normalised like real ones."""
+
+    def __init__(
+        self,
+        samples: int,
+        shape: Sequence[int],
+        mean: Sequence[float],
+        std: Sequence[float],
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        channels, height, width = shape
+        self.noise = nn.Parameter(torch.randn(samples, NOISE, generator=generator))
+        self.network = ImageGenerator(NOISE, (channels, height, width), generator)
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
+
+    def forward(self) -> Tensor:
+        """(samples, channels, height, width)."""
+        images: Tensor = (self.network(self.noise) - self.mean) / self.std
+        return images
 
 
 def seen(images: Tensor, varied: bool, coarse: bool, generator: torch.Generator) -> Tensor:

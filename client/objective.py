@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
@@ -41,6 +42,8 @@ class LocalRound:
     classes: int
     device: torch.device
     lr: float
+    class_names: tuple[str, ...] = ()
+    images: Path | None = None  # where pictures of virtual data go, if they are wanted
     steps: int = 0  # made in this round, once training is over
     samples: int = 0  # of its data that those steps looked at, repeats counted
     report: dict[str, float] = field(default_factory=dict)  # named figures for results.jsonl
