@@ -35,6 +35,8 @@ def launch(
         f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients, {config.model}, seed {config.seed}",
         highlight=False,
     )
+    for caution in config.cautions:
+        console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)
     try:
         with Watch(console, folder, config.rounds):
             if runtime == "simulation":
@@ -45,6 +47,7 @@ def launch(
 
                 deploy(config, console, verbose)
     except KeyboardInterrupt:
+        folder.mkdir(parents=True, exist_ok=True)
         Results(folder).finish("interrupted")
         console.print(f"interrupted; continue with: fedmirage run --resume {folder}", highlight=False)
         os._exit(130)  # the server's thread may still wait for replies that nobody will send
