@@ -158,6 +158,11 @@ class RunConfig(BaseModel):
         """Asked for, or the only thing that can be scored."""
         return self.local_evaluation or not self.shares_all
 
+    @property
+    def cautions(self) -> list[str]:
+        """What the methods find odd about these settings, though they can run."""
+        return [caution for method in self.method_list for caution in method.cautions(self)]
+
     def evaluates(self, round_number: int) -> bool:
         """Whether models meet the test set in this round."""
         return round_number % self.eval_every == 0 or round_number == self.rounds

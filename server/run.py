@@ -4,7 +4,7 @@ import os
 import secrets
 import time
 from functools import partial
-from logging import INFO
+from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     results = Results(folder)
     log(INFO, "results go to %s", folder)
+    for caution in config.cautions:
+        log(WARNING, "%s", caution)
     try:
         return prepare(grid, config, folder, results).run()
     except BaseException as error:

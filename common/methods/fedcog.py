@@ -27,7 +27,7 @@ from common.methods.page import Method
 if TYPE_CHECKING:
     from common.config import RunConfig
 
-EARLY = 5  # rounds of training that the global model needs at least before images made of it mean something
+EARLY = 5  # rounds of training below which a global model has little to teach
 
 
 class FedCog(Method):
@@ -96,5 +96,16 @@ class FedCog(Method):
             return [
                 f"methods: fedcog(lambda_bn={self.lambda_bn:g}) compares BatchNorm's statistics, but model={config.model!r} has "
                 "none; write lambda_bn=0 or take a model with batch norm"
+            ]
+        return []
+
+    def cautions(self, config: RunConfig) -> list[str]:
+        """A start that is too early to help, or too late to happen."""
+        if self.start > config.rounds:
+            return [f"methods: fedcog starts in round {self.start}, but rounds={config.rounds}: all of this run is without it"]
+        if self.start <= EARLY and self.source != "none":
+            return [
+                f"methods: fedcog(start={self.start}) takes its images from a global model of {self.start - 1} rounds, which knows "
+                f"little; the paper starts with round 51, and from round {EARLY + 1} on there is no such warning"
             ]
         return []

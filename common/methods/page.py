@@ -55,6 +55,10 @@ class Method(Params):
         """Why this method cannot run with these settings, as sentences; none if it can."""
         return []
 
+    def cautions(self, config: RunConfig) -> list[str]:
+        """What is odd about these settings though it can run, as sentences."""
+        return []
+
     @property
     def needs_each_client(self) -> bool:
         """The server must see every client's message, not only the sum."""
