@@ -26,6 +26,7 @@ class Card:
     subset: str = ""  # its configuration on the hub
     image: tuple[str, ...] = ("image", "img")  # the column of the pictures, in order of preference
     label: tuple[str, ...] = ("label", "labels")
+    columns: tuple[tuple[str, str], ...] = ()  # further columns: their name in partitions, their name in the files
     test: tuple[str, ...] = ("test",)  # what the hub and the archives call the test split
     folders: tuple[str, ...] = ()  # other names of its folder inside the data folder
     files: str = ""  # the genuine files, for the sentence about a missing set
@@ -153,6 +154,24 @@ TINY_IMAGENET = Card(
     folders=("tiny_imagenet", "tiny-imagenet-200"),
     files="tiny-imagenet-200.zip or the folder tiny-imagenet-200",
     origin="cs231n.stanford.edu/tiny-imagenet-200.zip",
+)
+SUBJECTS = (
+    "animal", "art", "celebration", "equipment", "fire", "food", "games", "interior_room", "light", "liquid", "material", "music",
+    "outdoor", "plant", "recreation", "religion", "structure",
+)  # fmt: skip
+FLAIR = Card(
+    "photographs of 51,000 Flickr users, colour, multi-label",
+    (3, 256, 256),
+    SUBJECTS,
+    task="multi-label",
+    mean=(0.485, 0.456, 0.406),
+    std=(0.229, 0.224, 0.225),
+    hub="apple/flair",
+    label=("labels",),
+    columns=(("user", "user_id"),),
+    folders=("FLAIR",),
+    files="data/train-*.parquet and data/test-*.parquet",
+    origin="huggingface.co/datasets/apple/flair",
 )
 IMAGE_FOLDER = Card("your own pictures, a folder a class", test=("test", "val", "valid", "validation"))
 NPZ = Card("your own arrays in a .npz file", task=None)

@@ -150,6 +150,16 @@ class TinyImagenet(DatasetParams):
     card = cards.TINY_IMAGENET
 
 
+class Flair(DatasetParams):
+    """FLAIR with its 17 coarse labels; its users are the column "user" of `natural`. The validation split is not used."""
+
+    name = "flair"
+    card = cards.FLAIR
+
+    size: int | None = Field(64, ge=1, le=1024)
+    """Side in pixels; the files have 256, at which the decoded training set would take 68 GB, at 64 it takes 4."""
+
+
 class OwnParams(DatasetParams):
     """What data of your own takes. Normalised with 0.5/0.5 unless told: figures of their own would differ between nodes."""
 
@@ -221,6 +231,9 @@ class Parquet(OwnParams):
 
 
 EMBEDDED: tuple[type[DatasetParams], ...] = (Digits, DigitsMulti)
-PUBLISHED: tuple[type[DatasetParams], ...] = (FashionMnist, Mnist, Emnist, Cifar10, Cifar100, Svhn, Cinic10, Usps, TinyImagenet)
+PUBLISHED: tuple[type[DatasetParams], ...] = (
+    *(FashionMnist, Mnist, Emnist, Cifar10, Cifar100, Svhn, Cinic10, Usps, TinyImagenet),
+    Flair,
+)
 OWN: tuple[type[DatasetParams], ...] = (ImageFolder, Npz, Parquet)
 DATASETS: dict[str, type[DatasetParams]] = {params.name: params for params in EMBEDDED + PUBLISHED + OWN}

@@ -18,7 +18,8 @@ def locate(params: DatasetParams, data: Path) -> Source | None:
         return _embedded(params)
     if isinstance(params, OwnParams):
         return _own(params, data)
-    return _parquet(params, homes(params, data)) or FINDERS[params.name](params, data)
+    finder = FINDERS.get(params.name)  # a set that exists as parquet only has none
+    return _parquet(params, homes(params, data)) or (finder(params, data) if finder else None)
 
 
 def _embedded(params: DatasetParams) -> Source:
@@ -95,7 +96,7 @@ def _parquet(params: DatasetParams, folders: list[Path]) -> Source | None:
     for folder in folders:
         train, test = _shards(folder, ("train",), card.subset), _shards(folder, card.test, card.subset)
         if train and test:
-            return _parquet_source(params, folder, train, test, ())
+            return _parquet_source(params, folder, train, test, tuple(name for name, _ in card.columns))
     return None
 
 

@@ -25,7 +25,10 @@ def read(train: Files, test: Files, card: Card, form: Form, columns: tuple[str, 
             _check_columns(file, card, columns)
     stored = _class_names(train[0], _column(train[0], card.label, "label"))
     labels, classes = read_labels([_values(files, card.label, "label") for files in parts], card, stored)
-    extra = {name: numbered([plain(_values(files, (name,), "columns")) for files in parts], name) for name in columns}
+    named = dict(card.columns)  # what the files call it
+    extra = {
+        name: numbered([plain(_values(files, (named.get(name, name),), "columns")) for files in parts], name) for name in columns
+    }
     splits = [
         RawSplit(_pictures(files, card.image, form), labels[part], {name: extra[name][part] for name in columns})
         for part, files in enumerate(parts)
@@ -37,7 +40,7 @@ def _check_columns(file: Path, card: Card, columns: tuple[str, ...]) -> None:
     _column(file, card.image, "image")
     _column(file, card.label, "label")
     for name in columns:
-        _column(file, (name,), "columns")
+        _column(file, (dict(card.columns).get(name, name),), "columns")
 
 
 def _column(file: Path, names: Sequence[str], key: str) -> str:

@@ -20,7 +20,7 @@ def iid(samples: int, clients: int, generator: np.random.Generator) -> list[Indi
 
 
 def natural(params: Natural, train: Split, clients: int, generator: np.random.Generator) -> list[Indices]:
-    """One group a client in the order of the group numbers, or, with more groups, shuffled and dealt like cards."""
+    """One group a client in the order of the group numbers, or, with more groups, shuffled and dealt like cards or drawn."""
     column = _column(train, params.by, "natural")
     groups, group_of = np.unique(column, return_inverse=True)
     if len(groups) < clients:
@@ -31,11 +31,12 @@ def natural(params: Natural, train: Split, clients: int, generator: np.random.Ge
             ]
         )
     order = np.arange(len(groups)) if len(groups) == clients else generator.permutation(len(groups))
-    client_of = np.empty(len(groups), dtype=np.int64)
-    client_of[order] = np.arange(len(groups)) % clients
+    client_of = np.full(len(groups), clients, dtype=np.int64)  # a client too many: whom nobody asks for what is left unused
+    dealt = order[:clients] if params.drawn else order
+    client_of[dealt] = np.arange(len(dealt)) % clients
     owners = client_of[group_of]
     by_client = np.argsort(owners, kind="stable").astype(np.int64)
-    return np.split(by_client, np.cumsum(np.bincount(owners, minlength=clients))[:-1])
+    return np.split(by_client, np.cumsum(np.bincount(owners, minlength=clients + 1))[:-1])[:clients]
 
 
 def domains(params: Domains, train: Split, clients: int, generator: np.random.Generator) -> list[Indices]:

@@ -88,6 +88,8 @@ class Natural(PartitionParams):
     name: ClassVar[str] = "natural"
     by: str = "user"
     """The column of the data that names a sample's group."""
+    drawn: bool = False
+    """With more groups than clients, draw one group a client and leave the others unused (FedCOG's 200 users of FLAIR)."""
 
 
 class Domains(PartitionParams):
