@@ -166,5 +166,6 @@ class FederatedClient(NumPyClient):
         data = self.view.dataset
         layout = memory_format(self.config)
         return evaluate(
-            self.model, samples.images, samples.labels, data.mean, data.std, self.task, memory_format=layout, device=self.device
-        )
+            self.model, samples.images, samples.labels, data.mean, data.std, self.task,
+            memory_format=layout, device=self.device, real_classes=len(data.classes),
+        )  # fmt: skip

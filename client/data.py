@@ -22,6 +22,7 @@ class LocalData:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     class_counts: npt.NDArray[np.int64]  # (classes,) of the client's real training samples
+    accompanied: bool = False  # by images of a method in every step: then a batch of one is not alone in its pass
 
     def __len__(self) -> int:
         return len(self.resident)
@@ -38,7 +39,7 @@ class LocalData:
         config = local.config
         order, varied = local.generator("batches"), local.generator("augment")
         layout = memory_format(config)
-        alone_spoils = has_batch_statistics(local.model)
+        alone_spoils = has_batch_statistics(local.model) and not self.accompanied
         steps, epochs = config.local_steps or None, config.local_epochs or None
         if len(self) == 1 and alone_spoils:
             return

@@ -14,6 +14,7 @@ from common.config import RunConfig
 from common.memory import Memory
 from common.methods import Method
 from common.models import Model
+from common.models.base import LAST
 from common.payload import Array, Sections
 from common.seeds import torch_generator
 from common.sharing import shared_positions
@@ -70,27 +71,36 @@ class Step:
         self.local, self.number = local, number
         self.images, self.labels = images, labels
         self.extra_images: dict[str, Tensor] = {}
+        self.stages: set[str] = set()  # of the model, whose maps somebody looks at
+        self.loss: Tensor  # of the last evaluation, without its graph
         self.features: Tensor
         self.logits: Tensor
         self.extra_features: dict[str, Tensor] = {}
         self.extra_logits: dict[str, Tensor] = {}
+        self.maps: dict[str, Tensor] = {}  # stage -> map of the real batch
+        self.extra_maps: dict[str, dict[str, Tensor]] = {}  # stage -> method -> map of its extra images
 
     def forward(self) -> None:
         """One pass of the real batch and all extra images together, so that BatchNorm sees one batch."""
         model = self.local.model
         parts = [self.images, *self.extra_images.values()]
-        features = model.features(torch.cat(parts) if len(parts) > 1 else self.images)
-        sizes = [len(part) for part in parts]
+        images = torch.cat(parts) if len(parts) > 1 else self.images
+        maps = model.feature_maps(images) if self.stages else {LAST: model.features(images)}
+        features, sizes = maps[LAST], [len(part) for part in parts]
         self.features, *extra = features.split(sizes)
         self.logits, *extra_logits = model.classifier(features).split(sizes)
         self.extra_features = dict(zip(self.extra_images, extra, strict=True))
         self.extra_logits = dict(zip(self.extra_images, extra_logits, strict=True))
+        for stage in self.stages:
+            self.maps[stage], *extra = maps[stage].split(sizes)
+            self.extra_maps[stage] = dict(zip(self.extra_images, extra, strict=True))
 
 
 class Objective(Generic[M]):
     """A method's client half. Override what the method needs; the defaults add nothing to FedAvg."""
 
     task_weight: float = 1.0  # scales the loss on real data, and nothing else
+    stages: tuple[str, ...] = ()  # of the model, whose maps `terms` looks at
 
     def __init__(self, params: M) -> None:
         self.params = params

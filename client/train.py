@@ -22,6 +22,7 @@ def train(local: LocalRound, objectives: Objectives) -> tuple[int, dict[str, flo
     for images, labels in local.data.batches(local):
         step = Step(local, steps, images, labels)
         for objective in objectives:
+            step.stages.update(objective.stages)
             extra = objective.extra_images(step)
             if extra is not None:
                 step.extra_images[objective.params.name] = extra
@@ -47,6 +48,7 @@ def evaluate_loss(step: Step, objectives: Objectives, optimizer: torch.optim.Opt
             terms["task"] = terms["task"] * objective.task_weight
         terms.update(objective.terms(step))
     total = torch.stack(list(terms.values())).sum() if len(terms) > 1 else terms["task"]
+    step.loss = total.detach()
     total.backward()  # type: ignore[no-untyped-call]
     means.add(terms)
 

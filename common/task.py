@@ -138,20 +138,26 @@ def evaluate(
     memory_format: torch.memory_format = torch.channels_last,
     device: torch.device | str = "cpu",
     classes: int | None = None,
+    real_classes: int | None = None,
 ) -> dict[str, float]:
     """The metrics of a model on uint8 images; the model, which lies on `device`, is left in the modes in which it came.
 
     `classes` keeps the first so many outputs only: a head that a method widened is then judged on the real classes alone.
+    `real_classes` judges it on all outputs, and beside that says what the accuracy on the first so many is.
     """
     if not len(labels):
         raise DataError("evaluation: the set holds no samples; give it some, or leave this evaluation out")
-    meter = task.meter()
+    meter, narrow = task.meter(), None
     with _eval_mode(model):
         for start in range(0, len(labels), batch_size):
             batch = normalise(images[start : start + batch_size].to(device), mean, std, memory_format)
             with torch.inference_mode():
-                meter.add(model(batch)[:, :classes], labels[start : start + batch_size].to(device))
-    return meter.result()
+                logits, right = model(batch)[:, :classes], labels[start : start + batch_size].to(device)
+                meter.add(logits, right)
+                if real_classes is not None and logits.shape[1] > real_classes:
+                    narrow = narrow or task.meter()
+                    narrow.add(logits[:, :real_classes], right)
+    return meter.result() | ({} if narrow is None else {"accuracy_real_classes": narrow.result()["accuracy"]})
 
 
 @contextmanager

@@ -70,6 +70,7 @@ class Evaluator:
             self.task,
             memory_format=layout,
             device=self.device,
+            real_classes=len(data.classes),
         )
 
     def average_of_local_models(self, folder: Path, round_number: int) -> dict[str, float]:

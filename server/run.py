@@ -8,7 +8,7 @@ from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
-from flwr.common import Scalar, log
+from flwr.common import Scalar, log, parameters_to_ndarrays
 from flwr.server.strategy import Strategy
 from flwr.serverapp import Grid
 
@@ -79,6 +79,8 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         results.begin(config, resolved)
     send = partial(exchange, grid)
     roster = Roster(grid, config.clients, config.seed, send, appearance(dataset))
+    if state.round == 0 and (first := strategy.initialize_parameters(roster)) is not None:
+        state.shared = parameters_to_ndarrays(first)  # where a new run begins is the strategy's to say, as in Flower
     sections = [section for method in config.method_list for section in method.up]
     reply_check = ReplyCheck(state.shared, evaluator.shared_names, evaluator.trainable, sections)
     fit = PlainFit(strategy, roster, send, reply_check, config.round_timeout, config.min_replies)
