@@ -28,6 +28,37 @@ def contrast(features: Tensor, positive: Tensor, negative: Tensor, temperature: 
     return F.softplus(difference / temperature).mean()
 
 
+def supervised_contrast(features: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """Khosla et al.'s loss with one view: every row is drawn to the others of its label, and away from all the rest.
+
+    Mean over all rows i of -1/|P_i| sum_{p in P_i} log(e^{u_i.u_p/T} / sum_{k != i} e^{u_i.u_k/T}), u the rows at length 1 and
+    P_i those with i's label, i excluded. A row without any counts as 0; a row of zeros stays zero.
+    """
+    if len(features) < 2:
+        return features.new_zeros(())
+    rows = F.normalize(features.flatten(1), eps=1e-12)  # (rows, width)
+    itself = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
+    cosines = (rows @ rows.T / temperature).masked_fill(itself, -math.inf)  # (rows, rows)
+    log_shares = F.log_softmax(cosines, dim=1).masked_fill(itself, 0.0)
+    positives = (labels[:, None] == labels[None, :]) & ~itself  # P
+    gains = (log_shares * positives).sum(dim=1) / positives.sum(dim=1).clamp(min=1)  # (rows,)
+    return -gains.mean()
+
+
+def label_distance(real: Tensor, real_labels: Tensor, virtual: Tensor, virtual_labels: Tensor) -> Tensor:
+    """How far real features lie from virtual ones given the label: between the means of rows of length 1, mean over real labels.
+
+    The distance whose expectation over labels VHL's theorem 3.2 bounds, for distributions that are told apart by their means.
+    """
+    rows, others = (F.normalize(features.flatten(1), eps=1e-12) for features in (real, virtual))
+    distances = [
+        (rows[real_labels == label].mean(dim=0) - others[virtual_labels == label].mean(dim=0)).norm()
+        for label in torch.unique(real_labels).tolist()
+        if (virtual_labels == label).any()
+    ]
+    return torch.stack(distances).mean() if distances else real.new_full((), math.nan)
+
+
 def decorrelation(features: Tensor, eps: float = 1e-8) -> Tensor:
     """FedDecorr's mean squared off-diagonal correlation of the features, at the scale of its code: zero for a batch of one."""
     samples, width = features.shape
