@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import tomli_w
@@ -56,12 +55,10 @@ class Federation:
         self.fleet = self.control = ""
 
     def __enter__(self) -> "Federation":
-        self._terminate = signal.signal(signal.SIGTERM, _interrupt)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        signal.signal(signal.SIGTERM, self._terminate)
 
     def start(self, config: RunConfig, memory: Path) -> None:
         """A SuperLink, then a SuperNode a client."""
@@ -178,10 +175,6 @@ def processes_with(variable: str) -> set[int]:
             if alive and variable.encode() in place.joinpath("environ").read_bytes().split(b"\0"):
                 found.add(int(place.name))
     return found
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def require_free(address: str) -> None:

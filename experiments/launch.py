@@ -1,6 +1,7 @@
 """One run in one of the runtimes, watched."""
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def launch(
     )
     for caution in config.cautions:
         console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever stops a run so gets what Ctrl-C gives
     try:
         with Watch(console, folder, config.rounds):
             if runtime == "simulation":

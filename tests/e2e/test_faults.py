@@ -20,12 +20,14 @@ def rounds_done(folder: Path) -> int:
     return len(lines(folder)) if (folder / "results.jsonl").exists() else 0
 
 
-@pytest.mark.parametrize("runtime", ["simulation", "grpc"])
-def test_an_interrupted_run_leaves_nothing_behind_and_resumes_to_the_same_bits(tmp_path: Path, runtime: str) -> None:
+@pytest.mark.parametrize(("runtime", "number"), [("simulation", signal.SIGINT), ("grpc", signal.SIGTERM)])
+def test_an_interrupted_run_leaves_nothing_behind_and_resumes_to_the_same_bits(
+    tmp_path: Path, runtime: str, number: signal.Signals
+) -> None:
     folder = tmp_path / "cut"
     process = start("run", *LONG, "--runtime", runtime, "--out", str(folder))
     wait_until(lambda: rounds_done(folder) >= 2, 240, "two rounds")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
     assert "--resume" in output
