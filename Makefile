@@ -63,13 +63,14 @@ demo: setup  ## FedAvg on skewed digits: 5 clients, 10 rounds, simulated on this
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 CLIENTS ?= 3
 docker-demo:  ## FedAvg over gRPC in containers, results in runs/docker-TIME; CLIENTS=1..10, TLS=1, RUN_CONFIG='rounds=20 seed=1'
-	@mkdir -p runs; \
+	@mkdir -p "$${FEDMIRAGE_RUNS:-runs}"; \
 	export CLIENTS="$(CLIENTS)" TORCH_INDEX="$(TORCH_INDEX)" FEDMIRAGE_UID="$$(id -u)" FEDMIRAGE_GID="$$(id -g)"; \
 	compose="$(COMPOSE)"; nodes=$$(seq -f 'supernode-%g' 0 $$(($(CLIENTS) - 1))); [ -t 0 ] && tty= || tty=-T; \
 	if [ -n "$(TLS)" ]; then deploy/make-certificates "$(CLIENTS)" && compose="$$compose -f docker-compose.yml -f docker-compose.tls.yml"; fi; \
-	trap '$$compose down' EXIT; trap 'exit 130' INT TERM; \
+	trap 'COMPOSE_PROFILES=clients-10 $$compose down' EXIT; trap 'exit 130' INT TERM; \
 	$$compose up --detach --build superlink $$nodes && { $$compose run --rm $$tty submit || { \
-		$$compose logs --no-color > runs/docker-demo.log 2>&1; echo "what the containers said: runs/docker-demo.log" >&2; exit 1; }; }
+		$$compose logs --no-color > "$${FEDMIRAGE_RUNS:-runs}/docker-demo.log" 2>&1; \
+		echo "what the containers said: $${FEDMIRAGE_RUNS:-runs}/docker-demo.log" >&2; exit 1; }; }
 
 # tests/e2e starts Ray and Flower's processes, which want the machine for themselves: one test at a time.
 test: lint  ## linters, types and the fast tests: what CI runs
