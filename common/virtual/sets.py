@@ -71,14 +71,14 @@ def digest(arrays: Arrays) -> Array:
 
 
 def to_bytes(images: Tensor, shape: Shape) -> Array:
-    """Pixels of any value, cut off at 0 and 1, in the size and with the channels of the run; grey is the mean of the colours."""
+    """Pixels of any value in the size and with the channels of the run, cut off at 0 and 1; grey is the mean of the colours."""
     channels, height, width = shape
-    pixels = images.clamp(0, 1)
-    if pixels.shape[2:] != (height, width):
-        pixels = F.interpolate(pixels, size=(height, width), mode="bilinear", antialias=True)
+    pixels = images
     if channels != pixels.shape[1]:
         pixels = pixels.mean(dim=1, keepdim=True) if channels == 1 else pixels.expand(-1, channels, -1, -1)
-    return (255 * pixels).round().to(torch.uint8).contiguous().numpy()
+    if pixels.shape[2:] != (height, width):
+        pixels = F.interpolate(pixels, size=(height, width), mode="bilinear", antialias=True)
+    return (255 * pixels.clamp(0, 1)).round().to(torch.uint8).contiguous().numpy()
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """VHL on the server: make the virtual set, hand it out once, measure how well it is learned. Page: common/methods/vhl.py."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from common.data.resident import Resident, normalise
 from common.device import memory_format
 from common.errors import ConfigurationError, FedmirageError
+from common.grids import grid
 from common.losses import label_distance
 from common.methods.vhl import VIRTUAL, Vhl
 from common.models.base import LAST
@@ -23,6 +25,7 @@ from server.average import Failures, Results
 from server.pretrain import pretrain
 from server.wrapper import Instructions, ServerContext, StrategyWrapper, attach
 
+ROWS, ACROSS = 20, 10  # classes and images of each in a picture
 BATCH = 500  # virtual samples at a time in evaluation
 COMPARED = 2000  # test and virtual samples each, at most, whose features --diagnostics compares
 
@@ -70,6 +73,8 @@ class VirtualSet(StrategyWrapper[Vhl]):
                 self.state.virtual = virtual_means(evaluator.model, self.params.feature, shape, classes, seed_of(config))
             else:
                 self.state.virtual = virtual_images(self.params, config, shape, classes, seed_of(config))
+                if config.save_images and self.context.folder is not None:
+                    picture(self.state.virtual, self.context.folder / "images" / "virtual.png")
         return self.state.virtual
 
     def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
@@ -167,3 +172,11 @@ class VirtualSet(StrategyWrapper[Vhl]):
         assert self.context is not None
         data = self.context.evaluator.dataset
         return normalise(images, *normalisation(self.params, data.mean, data.std), memory_format(self.context.config))
+
+
+def picture(virtual: Arrays, path: Path) -> None:
+    """The first images of every virtual class, a row a class."""
+    images, labels = torch.from_numpy(virtual[0]) / 255, virtual[1]
+    rows = {f"{number}": list(images[np.flatnonzero(labels == number)[:ACROSS]]) for number in np.unique(labels)[:ROWS].tolist()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    grid(rows, (0.0,) * images.shape[1], (1.0,) * images.shape[1]).save(path)
