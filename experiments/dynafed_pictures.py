@@ -35,7 +35,10 @@ def softmax(labels: np.ndarray) -> np.ndarray:
 
 
 def draw_images(made: "Made", path: Path) -> Path:
-    """A row an iteration; columns are the images whose labels are surest, one a class where each has one."""
+    """A row an iteration; a column for each class is the image whose label is surest of it.
+
+    Pixels go far beyond black and white, so that every row is shown from its own 1st to its 99th percentile.
+    """
     probabilities = softmax(made.content["labels"])
     classes = list(range(min(COLUMNS, made.classes)))
     chosen = [int(probabilities[:, one].argmax()) for one in classes]
@@ -44,9 +47,11 @@ def draw_images(made: "Made", path: Path) -> Path:
     axes = figure.subplots(len(rows), len(chosen), squeeze=False)
     scale, shift = (np.array(values)[:, None, None] for values in (made.dataset.std, made.dataset.mean))
     for row, name in enumerate(rows):
+        colours = made.content[name][chosen] * scale + shift
+        low, high = np.percentile(colours, [1, 99])
         for column, place in enumerate(chosen):
-            axis, image = axes[row, column], made.content[name][place]
-            axis.imshow(np.clip(image * scale + shift, 0, 1).transpose(1, 2, 0), cmap="gray", vmin=0, vmax=1)
+            axis, image = axes[row, column], np.clip((colours[column] - low) / (high - low), 0, 1)
+            axis.imshow(image.transpose(1, 2, 0), cmap="gray", vmin=0, vmax=1)
             axis.set(xticks=[], yticks=[])
             if row == 0:
                 title = f"{made.dataset.classes[classes[column]]}\n{100 * probabilities[place, classes[column]]:.0f} %"
@@ -93,8 +98,8 @@ def draw_following(distances: Mapping[str, list[float]], path: Path) -> Path:
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     axis = figure.subplots()
     for name, values in distances.items():
-        style = "--" if name == "no training" else "-"
-        axis.plot(values, style, marker="o", markersize=3, color=COLOURS[name], label=name)
+        look = {"linestyle": ":", "zorder": 3} if name == "no training" else {"marker": "o", "markersize": 3}
+        axis.plot(values, color=COLOURS[name], label=name, **look)
     axis.set(
         xlabel="start t", ylabel="cosine distance to $w^{t+s}$", title="after s' steps from $w^t$ on each set", ylim=(0, None)
     )
