@@ -1,5 +1,6 @@
 """DynaFed in runs: FedAvg before its start, phases, refusals, resume, warm start, resynthesis, controls, somebody else's app."""
 
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server.strategy import FedAvg
+from rich.console import Console
 from torch import nn
 
 from common.config import configure
@@ -16,6 +18,7 @@ from common.language import resolve_line
 from common.methods import METHODS
 from common.methods.dynafed import DynaFedParams
 from common.weights import load
+from experiments.progress import Watch
 from server import synthesis_log
 from server.checkpoint import read as read_checkpoint
 from server.methods.dynafed import COLLECTING, GIVEN_UP, REPAIRING, DynaFed
@@ -115,6 +118,12 @@ def test_progress_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(synthesis_log, "EVERY", 0.0)
     run(tmp_path, line(length=1), rounds=1)
     assert "dynafed synthesises: 1/3, matching loss" in notes(tmp_path)
+
+
+def test_the_watcher_shows_notes(tmp_path: Path) -> None:
+    heard = StringIO()
+    Watch(Console(file=heard, width=200), tmp_path, 3)._show({"kind": "note", "round": 2, "text": "dynafed synthesises: 1/3"})
+    assert heard.getvalue() == "round 2: dynafed synthesises: 1/3\n"
 
 
 def test_one_seed_one_result(tmp_path: Path) -> None:
