@@ -98,7 +98,7 @@ def draw_following(distances: Mapping[str, list[float]], path: Path) -> Path:
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     axis = figure.subplots()
     for name, values in distances.items():
-        look = {"linestyle": ":", "zorder": 3} if name == "no training" else {"marker": "o", "markersize": 3}
+        look: dict[str, Any] = {"linestyle": ":", "zorder": 3} if name == "no training" else {"marker": "o", "markersize": 3}
         axis.plot(values, color=COLOURS[name], label=name, **look)
     axis.set(
         xlabel="start t", ylabel="cosine distance to $w^{t+s}$", title="after s' steps from $w^t$ on each set", ylim=(0, None)

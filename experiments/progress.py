@@ -19,7 +19,7 @@ class Watch:
 
     def __init__(self, console: Console, folder: Path, rounds: int) -> None:
         self.console, self.path, self.rounds = console, folder / FILE, rounds
-        self.seen = 0
+        self.seen = self.size = 0
         self.stopped = threading.Event()
         columns = (
             BarColumn(),
@@ -48,6 +48,10 @@ class Watch:
         self._look()
 
     def _look(self) -> None:
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if size == self.size:  # most looks find nothing new, and parsing hundreds of rounds takes the clients' time
+            return
+        self.size = size
         lines = read(self.path)
         self.seen = min(self.seen, len(lines))  # a resumed run may take lines back
         for line in lines[self.seen :]:

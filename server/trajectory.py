@@ -4,10 +4,10 @@ A checkpoint is a copy of the trainable weights, cut to the shapes of a network 
 arrays in a fixed order. For matching they lie on the device as one flat vector each.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -124,7 +124,7 @@ def of_parent(
     for line in (line for line in lines if line["kind"] == "round"):
         file = Path(source) / "models" / f"round-{line['round']:05d}.safetensors"
         last = averages == params.length or (number and line["round"] > int(number))
-        if last or not file.exists() or json_has(line, "dynafed.repaired"):
+        if last or not file.exists() or "dynafed.repaired" in line.get("methods", {}):
             break
         if participants_of(line) >= params.min_participants:
             named, _ = load(file)
@@ -133,13 +133,6 @@ def of_parent(
     return (path, averages) if averages else ([], 0)
 
 
-def json_has(line: dict[str, object], name: str) -> bool:
-    """Whether a round's line reports this figure."""
-    return name in json.dumps(line.get("methods", {}))
-
-
-def participants_of(line: dict[str, object]) -> int:
+def participants_of(line: dict[str, Any]) -> int:
     """The clients that trained in a round."""
-    clients = line["clients"]
-    assert isinstance(clients, list)
-    return sum(client["examples"] > 0 for client in clients)
+    return sum(client["examples"] > 0 for client in line["clients"])
