@@ -6,6 +6,7 @@ python -m experiments.tsne runs/fedavg runs/naive runs/vhl --out tsne.png
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated, Any
 
 import numpy as np
@@ -104,7 +105,8 @@ def draw(runs: list[Run], clients: int, samples: int, seed: int, path: Path) -> 
         own = [name for name in run.models if name != "server"]
         chosen = own[:: max(1, len(own) // clients)][:clients]
         for axis, names, title in zip(row, (["server"], chosen), ("global model", ", ".join(chosen)), strict=True):
-            axis.set(xticks=[], yticks=[], title=f"{run.config.methods}: {title or 'no client memories here'}")
+            axis.set(xticks=[], yticks=[])
+            axis.set_title(fill(f"{run.config.methods}: {title or 'no client memories here'}", 70), fontsize=9)
             if names:
                 scatter(axis, cloud(run, names, samples, seed), names, seed)
     figure.savefig(path, dpi=110)
