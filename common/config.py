@@ -106,7 +106,7 @@ class RunConfig(BaseModel):
     """Add costlier figures to results.jsonl: how far clients drift apart, how good the local models are on the test set and on
     their own mix of labels, how many samples were processed."""
     save_images: bool
-    """Write the virtual images that a method makes."""
+    """Write the virtual images that a method makes as PNG to images/ in `out`, those of a deployed node beside its memory."""
     keep_models: Literal["last", "all"]
     """Keep the last global model, or those of all rounds (with the clients' memories), so that a later run can start from any."""
     warm_start: str

@@ -22,7 +22,7 @@ ENDLESS = 2**62  # steps: passes over the generated samples go on for as long as
 class Consensus(Objective[FedCog]):
     """Holds the generated samples for the length of a round; without them, a round is FedAvg's."""
 
-    teacher: Model  # theta^t, the received model
+    teacher: Model  # theta^t, the received model; kept where images are to be made again
     virtual: Virtual | None = None
     weight = 0.0  # w_kd
     order: Iterator[Tensor]  # positions in `virtual`, batch after batch, shuffled anew every pass
@@ -37,8 +37,10 @@ class Consensus(Objective[FedCog]):
         if params.source == "none":
             self.task_weight = real
         elif distilled and params.samples:
-            self.teacher = frozen(local.model)
-            self.take(local, synthesise(params, local, self.teacher, previous(local)), "fedcog.batches")
+            teacher = frozen(local.model)
+            self.take(local, synthesise(params, local, teacher, previous(local)), "fedcog.batches")
+            if params.regenerate:
+                self.teacher = teacher
             if self.virtual is not None:
                 self.task_weight, self.weight = real, distilled
         local.report["fedcog.task_weight"] = self.task_weight
@@ -99,7 +101,7 @@ def planned_steps(local: LocalRound) -> int:
 def running_statistics(model: nn.Module) -> Iterator[None]:
     """BatchNorm normalises by its running statistics, as it did for the teacher, and leaves them as they are.
 
-    Differs from the code, where generated batches move the statistics that the averaged model is judged with.
+    Differs from the code: generated batches do not move the statistics, because the averaged model is judged with them.
     """
     norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.training]
     for norm in norms:

@@ -12,7 +12,7 @@ One round (from `start` on; before it, FedAvg)
 Sections: none beside `shared`. Remembered: the last local model, which every client keeps anyway ("local.model"); the images are
 thrown away. The paper counts rounds from 0: its 50 rounds of FedAvg and 20 of FedCOG are here rounds 1 to 50 and 51 to 70.
 Beside VHL, whose head is wider, only the real classes are generated and distilled.
-Differs from the paper: labels are dealt by largest remainder, because rounding down loses a third of 256 images with 100 classes.
+Differs from the paper: labels are dealt by largest remainder, because rounding down loses a quarter of them with 100 classes.
 Differs from the code: images and logits are both of the best step, because there the images are those of the last step.
 """
 

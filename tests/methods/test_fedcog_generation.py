@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from client.generation import Objectives, Pixels, batch_statistics, generate, seen, synthesise
+from client.canvases import Pixels
+from client.generation import Objectives, batch_statistics, generate, seen, synthesise
 from common.losses import jensen_shannon
 from common.methods.fedcog import FedCog
 from common.models import Model
