@@ -105,7 +105,7 @@ class FedCog(Method):
             return [f"methods: fedcog starts in round {self.start}, but rounds={config.rounds}: all of this run is without it"]
         if self.start <= EARLY and self.source != "none":
             return [
-                f"methods: fedcog(start={self.start}) takes its images from a global model of {self.start - 1} rounds, which knows "
-                f"little; the paper starts with round 51, and from round {EARLY + 1} on there is no such warning"
+                f"methods: fedcog(start={self.start}) takes its images from a global model of {self.start - 1} rounds, which "
+                f"knows little; the paper starts with round 51, and from round {EARLY + 1} on there is no such warning"
             ]
         return []
