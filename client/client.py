@@ -44,7 +44,10 @@ class FederatedClient(NumPyClient):
 
     def get_properties(self, config: dict[str, Scalar]) -> dict[str, Scalar]:
         """Who this is, and what its data look like; nothing about what they contain."""
-        return {"partition": self.view.partition, "own": self.own_data, **appearance(self.view.dataset)}
+        seen = appearance(self.view.dataset)
+        if self.own_data:
+            del seen["fingerprint"]  # it would let a guess at the data be confirmed
+        return {"partition": self.view.partition, "own": self.own_data, **seen}
 
     def fit(self, parameters: NDArrays, config: dict[str, Scalar]) -> tuple[NDArrays, int, dict[str, Scalar]]:
         """One round. What goes wrong for a reason that a person can mend travels back as a sentence."""
@@ -137,9 +140,9 @@ class FederatedClient(NumPyClient):
         folder = f"client-{self.view.partition:05d}"
         token, _, after = str(config.get("parent", "")).partition("@")
         parent = self.memory_folder / token / folder if token else None
-        return Memory(
-            self.memory_folder / str(config["token"]) / folder, number, self.config.keep_models == "all", parent, int(after or 0)
-        )
+        own = self.memory_folder / str(config["token"]) / folder
+        since = int(config["since"]) if "since" in config else None
+        return Memory(own, number, self.config.keep_models == "all", parent, int(after or 0), since)
 
     @property
     def shared(self) -> list[int]:

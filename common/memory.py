@@ -1,7 +1,8 @@
 """What a client remembers between rounds, on its own disk, keyed "<method>.<thing>".
 
 Every round that a client finishes leaves one immutable file. A round reads the newest file of an *earlier* round, so that a
-round that is tried again, or repeated after a crash, starts from what it started from the first time. Flower's own
+round that is tried again, or repeated after a crash, starts from what it started from the first time; and what a client made of
+a round whose reply came too late to count is forgotten, so that its state and the server's stay in step. Flower's own
 `Context.state` lives in memory, dies with the node, and in a simulation travels with every message: nothing is kept there.
 """
 
@@ -25,10 +26,16 @@ class Memory:
     """One client's memory, opened for one round. `keep_all` keeps the files of all rounds instead of the last two."""
 
     def __init__(
-        self, folder: Path, round_number: int, keep_all: bool = False, parent: Path | None = None, parent_round: int = 0
+        self,
+        folder: Path,
+        round_number: int,
+        keep_all: bool = False,
+        parent: Path | None = None,
+        parent_round: int = 0,
+        since: int | None = None,  # the last round in which this client's reply counted; None: the last one that it finished
     ) -> None:
         self.folder, self.round, self.keep_all = folder, round_number, keep_all
-        self.source = newest(folder, before=round_number)
+        self.source = newest(folder, before=round_number if since is None else since + 1)
         self.inherited = False  # whether what is read here was written by another run
         if self.source is None and parent is not None:  # a warm start: the memory of the run that this one began from
             self.source = newest(parent, before=parent_round + 1)

@@ -110,10 +110,11 @@ def shared_only(result: FitRes) -> Arrays:
 
 
 def mean_metrics(results: list[tuple[int, dict[str, Scalar]]]) -> dict[str, Scalar]:
-    """Mean of every numeric metric that all clients sent, weighted by examples."""
-    total = sum(count for count, _ in results)
-    if not total:
-        return {}
-    names = [name for name, value in results[0][1].items() if isinstance(value, int | float)]
-    common = [name for name in names if all(name in metrics for _, metrics in results)]
-    return {name: sum(count * float(metrics[name]) for count, metrics in results) / total for name in common}
+    """Mean of every numeric metric over the clients that sent it, weighted by examples; who trained on nothing does not count."""
+    counted = [(count, metrics) for count, metrics in results if count]
+    names = dict.fromkeys(name for _, metrics in counted for name, value in metrics.items() if isinstance(value, int | float))
+    means: dict[str, Scalar] = {}
+    for name in names:
+        having = [(count, float(metrics[name])) for count, metrics in counted if name in metrics]
+        means[name] = sum(count * value for count, value in having) / sum(count for count, _ in having)
+    return means

@@ -29,11 +29,13 @@ class Checkpoint:
     parent: str = ""  # "token@round" of the run that this one began from
     strategy: dict[str, Any] = field(default_factory=dict)  # the methods' state
     progress: dict[str, Any] = field(default_factory=dict)  # best validation and the like: plain JSON
+    counted: dict[str, int] | None = None  # the last round in which each client's reply counted, by partition
 
     def write(self, path: Path) -> None:
         """Write to a draft, then rename: a reader sees the old file or the new one, never half of one."""
         arrays: dict[str, np.ndarray[Any, Any]] = {}
-        header = {"round": self.round, "token": self.token, "parent": self.parent, "progress": self.progress}
+        header = {"round": self.round, "token": self.token, "parent": self.parent}
+        header |= {"progress": self.progress, "counted": self.counted}
         header |= {name: _strip(getattr(self, name), name, arrays) for name in ("shared", "strategy")}
         draft = path.with_suffix(f".{os.getpid()}.tmp")
         with draft.open("wb") as file:

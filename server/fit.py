@@ -1,13 +1,12 @@
 """One round of training: who is asked, what comes back, what of it counts. With a deadline, which Flower's own workflow lacks."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from logging import WARNING
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from flwr.app import Message, MessageType
-from flwr.common import FitRes, Parameters, Scalar, log
+from flwr.common import EvaluateIns, FitIns, FitRes, Parameters, Scalar, log
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
@@ -15,8 +14,10 @@ from flwr.server.strategy import Strategy
 from common.errors import FedmirageError
 from common.payload import size
 from server.average import TERM, in_partition_order
+from server.checkpoint import Checkpoint
 from server.checks import ReplyCheck
-from server.sampling import PartitionProxy, Roster
+from server.exchange import Replies
+from server.sampling import PartitionProxy, Roster, Send
 
 
 class RoundFailed(FedmirageError):  # noqa: N818 - it is caught and tried again, not an error of the program
@@ -48,15 +49,17 @@ class PlainFit:
 
     strategy: Strategy
     roster: Roster
-    send: Callable[[list[Message], float], list[Message]]
+    send: Send
     check: ReplyCheck
     timeout: float
     min_replies: int
+    state: Checkpoint  # knows whose replies have counted, and when
 
     def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
         """Ask, wait, check, aggregate."""
         started = time.perf_counter()
-        asked = self.strategy.configure_fit(round_number, parameters, self.roster)
+        drawn = self.strategy.configure_fit(round_number, parameters, self.roster)
+        asked = [(proxy, since(ins, proxy, self.state)) for proxy, ins in drawn]
         messages = [
             Message(compat.fitins_to_recorddict(ins, True), proxy.node_id, MessageType.TRAIN, group_id=str(round_number))
             for proxy, ins in asked
@@ -75,18 +78,20 @@ class PlainFit:
                 f"round {round_number}: {len(results)} usable replies, {self.min_replies} needed (min-replies). {why}"
             )
         bytes_up = sum(size(result.parameters) for _, result in results)
+        if self.state.counted is not None:
+            self.state.counted |= {proxy.cid: round_number for proxy, _ in results}
         aggregated, metrics = self.strategy.aggregate_fit(round_number, results, [])
         seconds = {"clients": answered - started, "aggregate": time.perf_counter() - answered}
         clients = [client_record(proxy, result) for proxy, result in results]
         return FitOutcome(aggregated, metrics, clients, refused, bytes_up, bytes_down, seconds)
 
-    def _sort(self, asked: Any, replies: list[Message]) -> tuple[list[tuple[ClientProxy, FitRes]], list[dict[str, Any]]]:
+    def _sort(self, asked: Any, replies: Replies) -> tuple[list[tuple[ClientProxy, FitRes]], list[dict[str, Any]]]:
         """Usable replies in partition order, and for everybody else the reason."""
         silent: dict[int, PartitionProxy] = {proxy.node_id: proxy for proxy, _ in asked}
         results: list[tuple[ClientProxy, FitRes]] = []
         refused: list[dict[str, Any]] = []
-        for reply in replies:
-            proxy = silent.pop(reply.metadata.src_node_id)
+        for node, reply in replies:
+            proxy = silent.pop(node)
             reason: str | None
             if reply.has_error():
                 reason = f"it failed: {reply.error.reason}"
@@ -104,6 +109,16 @@ class PlainFit:
         for entry in refused:
             log(WARNING, "client %s is left out of this round: %s", entry["partition"], entry["reason"])
         return in_partition_order(results), sorted(refused, key=lambda entry: int(entry["partition"]))
+
+
+Ins = TypeVar("Ins", FitIns, EvaluateIns)
+
+
+def since(ins: Ins, proxy: ClientProxy, state: Checkpoint) -> Ins:
+    """Instructions that tell a client the last round in which its reply counted; of later ones it must not remember anything."""
+    if state.counted is None:
+        return ins
+    return replace(ins, config={**ins.config, "since": state.counted.get(proxy.cid, 0)})
 
 
 def client_record(proxy: ClientProxy, result: FitRes) -> dict[str, Any]:

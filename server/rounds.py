@@ -13,14 +13,14 @@ from flwr.server.strategy import Strategy
 
 from common.config import RunConfig
 from common.errors import FedmirageError
-from common.payload import Arrays
+from common.payload import Arrays, size
 from server.average import TERM
 from server.checkpoint import FILE as CHECKPOINT
 from server.checkpoint import Checkpoint
 from server.diagnostics import diagnose
 from server.evaluate import Evaluator
 from server.exchange import exchange
-from server.fit import FitOutcome, FitRound, RoundFailed
+from server.fit import FitOutcome, FitRound, RoundFailed, since
 from server.results import Results
 from server.sampling import Roster
 from server.wrapper import save_state
@@ -43,11 +43,11 @@ class Rounds:
         """All rounds; returns the summary line."""
         started = time.perf_counter()
         self.roster.await_all(self.config.node_timeout)
-        stopped = False
+        stopped = self.out_of_patience  # a resumed run may have stopped early already
         for number in range(self.checkpoint.round + 1, self.config.rounds + 1):
-            stopped = self.one(number)
             if stopped:
                 break
+            stopped = self.one(number)
         more = {"seconds": time.perf_counter() - started, **({"stopped_early": True} if stopped else {})}
         return self.results.finish("finished", **more, **self.checkpoint.progress)
 
@@ -68,7 +68,8 @@ class Rounds:
             line["methods"] = methods
         if self.config.diagnostics:
             line["diagnostics"] = diagnose(outcome, self.checkpoint.progress)
-        line |= {"bytes_up": outcome.bytes_up, "bytes_down": outcome.bytes_down}
+        validated = line.get("validation", {}).get("bytes_down", 0)
+        line |= {"bytes_up": outcome.bytes_up, "bytes_down": outcome.bytes_down + validated}
         line["evaluation"] = {**evaluation, **line.get("evaluation", {})}
         now = time.perf_counter()
         line["seconds"] = {**outcome.seconds, "evaluate": now - fitted, "round": now - started}
@@ -108,23 +109,26 @@ class Rounds:
             )
         return line
 
-    def validate(self, number: int, parameters: Parameters) -> dict[str, Scalar]:
+    def validate(self, number: int, parameters: Parameters) -> dict[str, Any]:
         """The global model on every client's validation share, averaged by their validation examples."""
-        asked = self.strategy.configure_evaluate(number, parameters, self.roster)
+        drawn = self.strategy.configure_evaluate(number, parameters, self.roster)
+        asked = {proxy.node_id: (proxy, since(ins, proxy, self.checkpoint)) for proxy, ins in drawn}
         messages = [
-            Message(compat.evaluateins_to_recorddict(ins, True), proxy.node_id, MessageType.EVALUATE, group_id=str(number))
-            for proxy, ins in asked
+            Message(compat.evaluateins_to_recorddict(ins, True), node, MessageType.EVALUATE, group_id=str(number))
+            for node, (_, ins) in asked.items()
         ]
-        proxies = {proxy.node_id: proxy for proxy, _ in asked}
-        replies = exchange(self.roster.grid, messages, self.config.round_timeout)
-        answers = [
-            (proxies[reply.metadata.src_node_id], compat.recorddict_to_evaluateres(reply.content))
-            for reply in replies
-            if not reply.has_error()
-        ]
+        answers, silent = [], {int(proxy.cid) for proxy, _ in asked.values()}
+        for node, reply in exchange(self.roster.grid, messages, self.config.round_timeout):
+            if not reply.has_error():
+                proxy, result = asked[node][0], compat.recorddict_to_evaluateres(reply.content)
+                silent.discard(int(proxy.cid))
+                answers += [(proxy, result)] if result.num_examples else []
+        if not answers:
+            raise FedmirageError(f"no client has validation data in round {number}; raise validation, or set it to 0")
         answers.sort(key=lambda pair: int(pair[0].cid))
         loss, metrics = self.strategy.aggregate_evaluate(number, answers, [])
-        return {"loss": loss, **metrics} if loss is not None else {}
+        sent = sum(size(ins.parameters) for _, ins in asked.values())
+        return {"loss": loss, **metrics, "clients": len(answers), "silent": sorted(silent), "bytes_down": sent}
 
     def progress(self, line: dict[str, Any], shared: Arrays) -> bool:
         """Keep the best model by validation loss; True when patience has run out."""
@@ -141,8 +145,13 @@ class Rounds:
             }
             self.evaluator.save(shared, self.folder / "best.safetensors")
         else:
-            progress["waited"] += 1
-        return bool(self.config.patience) and progress["waited"] >= self.config.patience
+            progress["waited"] = progress.get("waited", 0) + 1
+        return self.out_of_patience
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether too many evaluations in a row brought nothing better."""
+        return 0 < self.config.patience <= int(self.checkpoint.progress.get("waited", 0))
 
     def save(self, number: int, shared: Arrays) -> None:
         """The checkpoint, the model for other people, and, where asked for, this round's model for later runs."""

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import time
 from functools import partial
 from logging import INFO, WARNING
@@ -42,6 +43,8 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
     folder = Path(config.resume or config.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     results = Results(folder)
+    if not config.resume and results.lines("config"):
+        raise ConfigurationError([f"out={str(folder)!r} holds the results of another run; take another directory, or resume it"])
     log(INFO, "results go to %s", folder)
     for caution in config.cautions:
         log(WARNING, "%s", caution)
@@ -83,7 +86,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         state.shared = parameters_to_ndarrays(first)  # where a new run begins is the strategy's to say, as in Flower
     sections = [section for method in config.method_list for section in method.up]
     reply_check = ReplyCheck(state.shared, evaluator.shared_names, evaluator.trainable, sections)
-    fit = PlainFit(strategy, roster, send, reply_check, config.round_timeout, config.min_replies)
+    fit = PlainFit(strategy, roster, send, reply_check, config.round_timeout, config.min_replies, state)
     return Rounds(config, folder, strategy, roster, fit, evaluator, results, state)
 
 
@@ -114,7 +117,7 @@ def starting_point(config: RunConfig, folder: Path, initial: Arrays, shared_name
         return state
     token = secrets.token_hex(8)
     if not config.warm_start:
-        return Checkpoint(0, initial, token)
+        return Checkpoint(0, initial, token, counted={})
     source, _, number = config.warm_start.partition("@")
     parent = checkpoints.read(Path(source) / checkpoints.FILE)
     if number and not number.isdecimal():
@@ -127,7 +130,7 @@ def starting_point(config: RunConfig, folder: Path, initial: Arrays, shared_name
             [f"rounds={config.rounds}, but warm-start={config.warm_start!r} begins after round {start}; raise rounds"]
         )
     link_memories(Path(source) / "memory", folder / "memory")
-    return Checkpoint(start, shared, token, parent=f"{parent.token}@{start}")
+    return Checkpoint(start, shared, token, parent=f"{parent.token}@{start}", counted={})
 
 
 def kept_model(source: Path, number: int, shared_names: list[str]) -> Arrays:
@@ -157,4 +160,7 @@ def link_memories(source: Path, target: Path) -> None:
         place = target / path.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
         if not place.exists():
-            os.link(path, place)
+            try:
+                os.link(path, place)
+            except OSError:  # another file system, or one without links
+                shutil.copy2(path, place)

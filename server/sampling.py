@@ -19,8 +19,9 @@ from flwr.serverapp import Grid
 
 from common.errors import FedmirageError
 from common.seeds import numpy_generator
+from server.exchange import Replies
 
-Send = Callable[[list[Message], float], list[Message]]
+Send = Callable[[list[Message], float], Replies]
 
 
 class PartitionProxy(GridClientProxy):
@@ -45,15 +46,18 @@ class Roster(ClientManager):
     def refresh(self, timeout: float) -> None:
         """Drop the nodes that are gone, and ask those that are new who they are."""
         present = set(self.grid.get_node_ids())
-        self.proxies = {partition: proxy for partition, proxy in self.proxies.items() if proxy.node_id in present}
+        here = {partition: proxy for partition, proxy in self.proxies.items() if proxy.node_id in present}
+        if len(here) < len(self.proxies):  # somebody has gone: a node that was refused beside it may now take its place
+            self.refused.clear()
+        self.proxies = here
+        self.refused = {node: reason for node, reason in self.refused.items() if node in present}
         known = {proxy.node_id for proxy in self.proxies.values()} | set(self.refused)
         new = sorted(present - known)
         asked = [
             Message(compat.getpropertiesins_to_recorddict(GetPropertiesIns({})), node, MessageTypeLegacy.GET_PROPERTIES)
             for node in new
         ]
-        for reply in self.exchange(asked, timeout) if asked else []:
-            node = reply.metadata.src_node_id
+        for node, reply in self.exchange(asked, timeout) if asked else []:
             if reply.has_error():
                 self._refuse(node, f"it answered with an error: {reply.error.reason}")
             else:

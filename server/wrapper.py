@@ -19,7 +19,7 @@ from common.config import RunConfig
 from common.methods import Method
 from common.methods.page import Weighting
 from common.payload import LAYOUT, SHARED, Arrays, put, take
-from server.average import Failures, Results, shares_of, weighted_mean
+from server.average import Failures, Results, in_partition_order, shares_of, weighted_mean
 from server.evaluate import Evaluator
 
 M = TypeVar("M", bound=Method)
@@ -109,7 +109,7 @@ def detach(results: Results, name: str) -> tuple[Results, list[tuple[ClientProxy
     """Take a section out of every client's reply: the replies without it, and (client, examples, arrays) in partition order."""
     rest: Results = []
     taken: list[tuple[ClientProxy, int, Arrays]] = []
-    for proxy, result in sorted(results, key=lambda pair: int(pair[0].cid)):
+    for proxy, result in in_partition_order(results):
         arrays, parameters, layout = take(result.parameters, str(result.metrics[LAYOUT]), name)
         rest.append((proxy, replace(result, parameters=parameters, metrics={**result.metrics, LAYOUT: layout})))
         taken.append((proxy, result.num_examples, arrays))

@@ -54,7 +54,7 @@ def test_a_killed_simulation_keeps_its_history_and_resumes(tmp_path: Path) -> No
 
 def test_a_lost_node_is_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    arguments = [*TINY, "--rounds", "4", "--clients", "3", "--participation", "1.0", "--round-timeout", "40"]
+    arguments = [*TINY, "--rounds", "4", "--clients", "3", "--participation", "1.0", "--round-timeout", "180"]
     process = start("run", *arguments, "--runtime", "grpc", "--out", str(folder))
     wait_until(lambda: rounds_done(folder) >= 1, 240, "one round")
     for identifier in node_processes(folder, 1):

@@ -1,17 +1,24 @@
 """Clients that fail, lie or stay silent: refused, reported, and the round goes on."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Message
+from flwr.app import Context, Error, Message, RecordDict
 from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.compat.common import recorddict_compat as compat
 
+from client.app import make_app
+from common.config import configure
 from common.errors import FedmirageError
-from tests.inprocess import node_id, run_in_process
+from common.memory import Memory, versions
+from server.exchange import exchange
+from server.run import run
+from server.sampling import Roster
+from tests.inprocess import InProcessGrid, node_id, run_in_process
 from tests.rounds.test_run import SMALL, lines, weights
 
 FAULTY = node_id(2)
@@ -96,16 +103,12 @@ def test_divergence_is_reported_by_the_client_itself(tmp_path: Path) -> None:
 
 
 def test_a_node_that_never_appears(tmp_path: Path) -> None:
-    from client.app import make_app
-    from common.config import configure
-    from server.run import run
-    from tests.inprocess import InProcessGrid
-
     config = configure({**SMALL, "out": str(tmp_path), "node_timeout": 0.5})
     grid = InProcessGrid(make_app(config, tmp_path / "memory"), config.clients)
     del grid.contexts[FAULTY]
     with pytest.raises(FedmirageError, match="1 of 4 clients have not appeared: partition 2"):
         run(grid, config)
+    config = configure({**SMALL, "out": str(tmp_path / "twice"), "node_timeout": 0.5})
     grid = InProcessGrid(make_app(config, tmp_path / "memory"), config.clients)
     grid.contexts[FAULTY].node_config["partition-id"] = 1
     with pytest.raises(FedmirageError, match="another node has partition-id=1 already"):
@@ -113,12 +116,71 @@ def test_a_node_that_never_appears(tmp_path: Path) -> None:
 
 
 def test_a_node_with_other_data_is_refused(tmp_path: Path) -> None:
-    from client.app import make_app
-    from common.config import configure
-    from server.run import run
-    from tests.inprocess import InProcessGrid
-
     config = configure({**SMALL, "out": str(tmp_path), "node_timeout": 0.5})
     other = configure({**SMALL, "dataset": "digits(limit=200)", "out": str(tmp_path)})
     with pytest.raises(FedmirageError, match="the fingerprint of its data is"):
         run(InProcessGrid(make_app(other, tmp_path / "memory"), config.clients), config)
+
+
+def lost(node: int, rounds: tuple[int, ...]) -> Any:
+    """What the SuperLink writes for a node that is gone: an error that bears the SuperLink's own id."""
+
+    def intercept(sender: int, reply: Message) -> Message:
+        if sender == node and reply.metadata.message_type == "train" and int(reply.metadata.group_id) in rounds:
+            reply.__dict__["_error"], reply.__dict__["_content"] = Error(code=3, reason="node unavailable"), None
+            reply.metadata.__dict__["_src_node_id"] = 1
+        return reply
+
+    return intercept
+
+
+def test_an_error_written_by_the_superlink_is_known_by_its_message(tmp_path: Path) -> None:
+    run_in_process(tmp_path, lost(FAULTY, (2,)), **SMALL)
+    assert [len(line["clients"]) for line in lines(tmp_path)] == [4, 3, 4]
+    assert lines(tmp_path)[1]["refused"] == [{"partition": 2, "reason": "it failed: node unavailable"}]
+
+
+@pytest.mark.parametrize("methods", ["scaffold", "feddyn", "moon"])
+def test_a_reply_that_did_not_count_leaves_no_trace_in_the_clients_memory(tmp_path: Path, methods: str) -> None:
+    """Lost on its way in round 2, or never asked in round 2: what comes after is the same."""
+    settings = {**SMALL, "methods": methods}
+    run_in_process(tmp_path / "late", lost(FAULTY, (2,)), **settings)
+
+    def broken(result: FitRes) -> FitRes:
+        return FitRes(result.status, result.parameters, 0, {"layout": "", "error": "not today"})
+
+    run_in_process(tmp_path / "refused", in_fit(broken, rounds=(2,)), **settings)
+    for one, other in zip(weights(tmp_path / "late"), weights(tmp_path / "refused"), strict=True):
+        assert one.tobytes() == other.tobytes()
+    memory = Memory(next((tmp_path / "late" / "memory").iterdir()) / "client-00002", 4)
+    assert [path.name for path in versions(memory.folder)] == ["round-00001.safetensors", "round-00003.safetensors"]
+
+
+def test_a_restarted_node_takes_its_old_place(tmp_path: Path) -> None:
+    """The new node comes while the old one is still listed, is turned away, and is asked again once the old one is gone."""
+    config = configure({**SMALL, "out": str(tmp_path), "node_timeout": 0.5})
+    grid = InProcessGrid(make_app(config, tmp_path / "memory"), config.clients)
+    roster = Roster(grid, config.clients, config.seed, partial(exchange, grid), {})
+    roster.await_all(1)
+    old = grid.contexts[FAULTY]
+    grid.contexts[77] = Context(1, 77, dict(old.node_config), RecordDict(), {})
+    roster.refresh(1)
+    assert roster.proxies[2].node_id == FAULTY
+    assert "already" in roster.refused[77]
+    del grid.contexts[FAULTY]
+    roster.refresh(1)
+    assert roster.proxies[2].node_id == 77
+    assert roster.refused == {}
+
+
+def test_validation_without_validation_data_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FedmirageError, match="no client has validation data"):
+        run_in_process(tmp_path, **SMALL, partition="classes(per_client=1, samples=1)", validation=0.2)
+
+
+def test_an_old_run_is_not_overwritten(tmp_path: Path) -> None:
+    run_in_process(tmp_path, **SMALL)
+    before = (tmp_path / "results.jsonl").read_text()
+    with pytest.raises(FedmirageError, match="holds the results of another run"):
+        run_in_process(tmp_path, **SMALL)
+    assert (tmp_path / "results.jsonl").read_text() == before

@@ -196,3 +196,19 @@ def test_impossible_partitions_are_refused_before_any_round(tmp_path: Path) -> N
 def test_node_ids_do_not_sort_like_partitions() -> None:
     """Or the test of partition order would prove nothing."""
     assert sorted(map(node_id, range(4))) != list(map(node_id, range(4)))
+
+
+def test_steps_are_steps_with_batch_norm_too(tmp_path: Path) -> None:
+    """33 samples in batches of 32 leave one over in every pass, which BatchNorm cannot train on; seven steps stay seven."""
+    settings = {**SMALL, "rounds": 1, "local_steps": 7, "batch_size": 32}
+    run_in_process(tmp_path, **settings, model="lenet-bn", partition="classes(per_client=3, samples=33)")
+    assert {client["steps"] for client in lines(tmp_path)[0]["clients"]} == {7}
+
+
+def test_a_run_that_stopped_early_stays_stopped(tmp_path: Path) -> None:
+    settings = {**SMALL, "rounds": 30, "validation": 0.2, "patience": 1, "lr": 0.5}
+    run_in_process(tmp_path, **settings)
+    done, before = len(lines(tmp_path)), weights(tmp_path)
+    run_in_process(tmp_path, **settings, resume=str(tmp_path))
+    assert len(lines(tmp_path)) == done < 30
+    assert all(one.tobytes() == other.tobytes() for one, other in zip(before, weights(tmp_path), strict=True))

@@ -5,7 +5,7 @@ import pytest
 from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters, parameters_to_ndarrays
 
 from common.errors import WireError
-from server.average import Average, shares_of, weighted_mean
+from server.average import Average, mean_metrics, shares_of, weighted_mean
 
 
 class Client:
@@ -81,3 +81,8 @@ def test_participation_is_the_nearest_number_of_clients() -> None:
 def test_shares_sum_to_one() -> None:
     assert shares_of([1, 1, 2], "examples") == [0.25, 0.25, 0.5]
     assert shares_of([0, 0], "examples") is None
+
+
+def test_a_client_with_fewer_metrics_does_not_erase_those_of_the_others() -> None:
+    results = [(0, {"steps": 0}), (10, {"term.task": 1.0, "steps": 3}), (30, {"term.task": 2.0, "steps": 3, "extra": 5.0})]
+    assert mean_metrics(results) == {"term.task": 1.75, "steps": 3.0, "extra": 5.0}
