@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -41,11 +42,12 @@ class LocalData:
         layout = memory_format(config)
         alone_spoils = has_batch_statistics(local.model) and not self.accompanied
         steps, epochs = config.local_steps or None, config.local_epochs or None
-        if len(self) == 1 and alone_spoils:
+        if alone_spoils and min(len(self), config.batch_size) == 1:
             return
-        for index in self.resident.batches(order, config.batch_size, steps=steps, epochs=epochs):
-            if len(index) == 1 and alone_spoils:
-                continue  # one sample has no variance to normalise by
+        # One sample has no variance to normalise by, so a leftover of one is passed over; of each pass that is at most one batch.
+        asked = 2 * steps if steps and alone_spoils else steps
+        indices = self.resident.batches(order, config.batch_size, steps=asked, epochs=epochs)
+        for index in islice((index for index in indices if len(index) > 1 or not alone_spoils), steps):
             images, labels = self.resident.take(index)
             yield self.prepare(images, config.augment, varied, layout), labels
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from client.objective import LocalRound, Objective, Step
 from common.config import RunConfig
+from common.errors import FedmirageError
 from common.methods import Method
 
 Objectives = Sequence[Objective[Method]]
@@ -46,7 +47,10 @@ def evaluate_loss(step: Step, objectives: Objectives, optimizer: torch.optim.Opt
     for objective in objectives:
         if objective.task_weight != 1:
             terms["task"] = terms["task"] * objective.task_weight
-        terms.update(objective.terms(step))
+        added = objective.terms(step)
+        if terms.keys() & added.keys():
+            raise FedmirageError(f"two methods call a term of the local objective {next(iter(terms.keys() & added.keys()))!r}")
+        terms |= added
     total = torch.stack(list(terms.values())).sum() if len(terms) > 1 else terms["task"]
     step.loss = total.detach()
     total.backward()  # type: ignore[no-untyped-call]

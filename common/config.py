@@ -3,6 +3,7 @@
 Defaults stand in `[tool.flwr.app.config]` of pyproject.toml and nowhere else; TOML files and flags are laid over them.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cached_property
@@ -86,7 +87,7 @@ class RunConfig(BaseModel):
     threads: Positive
     """Torch threads of one client. Part of the numbers: one and two threads differ in the first gradient already."""
     server_threads: Count
-    """Torch threads of the server; 0 takes all cores of its machine."""
+    """Torch threads of the server; 0 takes all cores of its machine. Part of the numbers where a method trains on the server."""
     memory_format: Literal["channels_last", "contiguous"]
     """How image tensors lie in memory. Part of the numbers, and channels_last is the faster one."""
     deterministic: bool
@@ -170,6 +171,11 @@ class RunConfig(BaseModel):
     def flat(self) -> dict[str, str | int | float | bool]:
         """As Flower's run config and a TOML file have it."""
         return self.model_dump(by_alias=True)
+
+    @property
+    def drawn(self) -> int:
+        """How many clients are drawn for a round."""
+        return max(1, round(self.clients * self.participation))
 
     def learning_rate(self, round_number: int) -> float:
         """The clients' learning rate in a round counted from 1."""
@@ -255,17 +261,14 @@ def _contradictions(config: RunConfig) -> list[str]:
     if has("local_steps", "local_epochs") and bool(config.local_steps) == bool(config.local_epochs):
         both = f"local-steps={config.local_steps} and local-epochs={config.local_epochs}"
         problems.append(f"{both}: exactly one of them counts; set the other to 0")
-    if has("clients", "participation", "min_replies"):
-        drawn = max(1, round(config.clients * config.participation))
-        if config.min_replies > drawn:
-            problems.append(
-                f"min-replies={config.min_replies} is more than the {drawn} clients of a round; lower it or raise participation"
-            )
+    if has("clients", "participation", "min_replies") and config.min_replies > config.drawn:
+        drawn = f"the {config.drawn} clients of a round"
+        problems.append(f"min-replies={config.min_replies} is more than {drawn}; lower it or raise participation")
     if has("patience", "validation") and config.patience and not config.validation:
         problems.append(f"patience={config.patience} needs validation data; set validation=0.1 or patience=0")
     if has("warm_start", "resume") and config.warm_start and config.resume:
         problems.append("warm-start and resume exclude each other: resume continues a run, warm-start begins a new one")
-    if has("device") and config.device.split(":")[0] not in ("auto", "cpu", "cuda", "mps"):
+    if has("device") and not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", config.device):
         problems.append(f"device={config.device!r} is not known; write auto, cpu, cuda or cuda:N")
     if "method_list" in values:
         problems += clashes(config.method_list)

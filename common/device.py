@@ -16,6 +16,8 @@ def pick(name: str) -> torch.device:
     """`auto` is the first CUDA device where there is one, else the CPU; a device that is not there is refused."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda:") and "RAY_JOB_ID" in os.environ:  # a simulated client sees the one GPU that Ray gave it
+        name = "cuda"
     device = torch.device(name)
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
         raise ConfigurationError([f"device={name!r}: torch sees {torch.cuda.device_count()} CUDA devices; write cpu or auto"])

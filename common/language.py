@@ -92,6 +92,8 @@ def _read(piece: str, key: str, problems: list[str]) -> Call | None:
         if keyword.arg is None:
             problems.append(f"{key}: {name} does not take '**'; write key=value")
             continue
+        if keyword.arg in arguments:
+            problems.append(f"{key}: {name} has the key {keyword.arg!r} twice; keep one")
         try:
             arguments[keyword.arg] = ast.literal_eval(keyword.value)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

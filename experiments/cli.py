@@ -75,7 +75,9 @@ def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
         config.out
         or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.dataset_list[0].name}-{config.method_list[-1].name}"
     )
-    absolute = {key: str(Path(getattr(config, key)).absolute()) for key in ("warm_start", "data_dir") if getattr(config, key)}
+    absolute = {
+        key: str(Path(getattr(config, key)).expanduser().absolute()) for key in ("warm_start", "data_dir") if getattr(config, key)
+    }
     return configure(config.flat(), {**absolute, "out": str(place.absolute())})
 
 
@@ -87,8 +89,8 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         known = ", ".join(sorted(file.stem for file in PRESETS.glob("*.toml")))
         hint = f"; there is {known}" if what == "preset" and known else ""
         raise ConfigurationError([f"{what}: there is no file {path}{hint}"]) from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError([f"{what}: {path} is not TOML: {error}"]) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError([f"{what}: {path} cannot be read as TOML: {error}"]) from None
 
 
 PANELS = {
@@ -245,6 +247,9 @@ def main() -> None:
     except FedmirageError as error:
         for problem in getattr(error, "problems", [str(error)]):
             err.print(f"error: {problem}", style="red", highlight=False, markup=False)
+        sys.exit(1)
+    except OSError as error:  # a full disk, a directory that may not be written
+        err.print(f"error: {error}", style="red", highlight=False, markup=False)
         sys.exit(1)
     except KeyboardInterrupt:
         err.print("interrupted; what was finished is kept, and --resume continues it", style="yellow")

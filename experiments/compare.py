@@ -14,7 +14,7 @@ COLUMNS = {"final_accuracy": "final", "best_accuracy": "best", "last5_accuracy":
 def load(folders: list[Path]) -> list[tuple[Path, list[dict[str, Any]]]]:
     """The lines of every run; a folder without any is refused."""
     runs = [(folder, read(folder / FILE)) for folder in folders]
-    empty = [str(folder) for folder, lines in runs if not lines]
+    empty = [str(folder) for folder, lines in runs if not lines or lines[0]["kind"] != "config"]
     if empty:
         raise FedmirageError(f"there are no results in {', '.join(empty)}; give directories of runs, as --out named them")
     return runs

@@ -25,7 +25,7 @@ def launch(
     """Run, show progress, and return the summary line; a run that failed raises the reason."""
     if runtime not in RUNTIMES:
         raise ConfigurationError([f"runtime={runtime!r} is not known; write {' or '.join(RUNTIMES)}"])
-    if not config.resume and (folder / FILE).exists():
+    if not config.resume and Results(folder).lines("config"):
         raise ConfigurationError(
             [f"out={str(folder)!r} holds the results of another run; choose another directory, or continue it with --resume"]
         )
@@ -51,7 +51,8 @@ def launch(
     except KeyboardInterrupt:
         folder.mkdir(parents=True, exist_ok=True)
         Results(folder).finish("interrupted")
-        console.print(f"interrupted; continue with: fedmirage run --resume {folder}", highlight=False)
+        if (folder / checkpoint.FILE).exists():
+            console.print(f"interrupted; continue with: fedmirage run --resume {folder}", highlight=False)
         os._exit(130)  # the server's thread may still wait for replies that nobody will send
     summary = read(folder / FILE)[-1]
     console.print(summary_table(summary, folder))

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from server.results import FILE, read
 
@@ -58,17 +59,19 @@ class Watch:
             self._show(line)
         self.seen = len(lines)
 
+    def warn(self, text: str) -> None:
+        """Somebody else's words, so nothing in them is taken for markup."""
+        self.console.print(text, style="yellow", highlight=False, markup=False)
+
     def _show(self, line: dict[str, Any]) -> None:
         for entry in line.get("refused", []):
-            self.console.print(
-                f"[yellow]round {line['round']}: client {entry['partition']} is left out: {entry['reason']}", highlight=False
-            )
+            self.warn(f"round {line['round']}: client {entry['partition']} is left out: {entry['reason']}")
         if line["kind"] == "retry":
-            self.console.print(f"[yellow]{line['reason']} Trying again.", highlight=False)
+            self.warn(f"{line['reason']} Trying again.")
         elif line["kind"] == "note":
             self.progress.update(self.task, description=line["text"])
             if not self.console.is_terminal:
-                self.console.print(f"round {line['round']}: {line['text']}", highlight=False)
+                self.console.print(f"round {line['round']}: {line['text']}", highlight=False, markup=False)
         elif line["kind"] == "config":
             self.progress.update(self.task, description="waiting for the clients")
         elif line["kind"] == "round":
@@ -119,6 +122,6 @@ def summary_table(summary: dict[str, Any], folder: Path) -> Table:
     if "seconds" in summary:
         table.add_row("seconds", f"{summary['seconds']:.1f}")
     if "reason" in summary:
-        table.add_row("reason", str(summary["reason"]))
-    table.add_row("results", str(folder))
+        table.add_row("reason", Text(str(summary["reason"])))
+    table.add_row("results", Text(str(folder)))
     return table

@@ -1,6 +1,7 @@
 """The simulation runtime: one process for the server, Ray actors for the clients, all on this host."""
 
 import logging
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,10 +39,10 @@ def plan(config: RunConfig, actors: int = 0) -> Plan:
     """As many actors as there are cores for their threads, and never more than clients that train at once."""
     import torch
 
-    drawn = max(1, round(config.clients * config.participation))
-    count = min(drawn, actors or max(1, device.cores() // config.threads))
+    count = min(config.drawn, actors or max(1, device.cores() // config.threads))
     gpus = torch.cuda.device_count() if device.pick(config.device).type == "cuda" else 0
-    return Plan(count, config.threads, gpus, gpus / count if gpus else 0.0)
+    share = 0.0 if not gpus else 1.0 if count <= gpus else 1 / math.ceil(count / gpus)  # Ray takes whole GPUs, or a part of one
+    return Plan(count, config.threads, gpus, share)
 
 
 def simulate(config: RunConfig, verbose: bool = False, actors: int = 0) -> None:

@@ -64,6 +64,7 @@ def test_written_again_it_reads_the_same() -> None:
         ("tuned-thing(**{'rate': 1})", ["does not take '**'"]),
         ("tuned-thing(rate=open('x'))", ["is not a literal"]),
         ("tuned-thing(rate=true)", ["write True"]),
+        ("tuned-thing(rate=1, rate=2)", ["'rate' twice"]),
         ("tuned-thing(rate=1", ["cannot read"]),
         ("Plain", ["cannot read 'Plain'"]),
         ("plain()x", ["cannot read"]),

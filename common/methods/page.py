@@ -71,6 +71,9 @@ def clashes(methods: Sequence[Method]) -> list[str]:
     names = [method.name for method in methods]
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.append(f"methods: {name!r} stands {names.count(name)} times; once is enough")
+    sections = [section.name for method in methods for section in method.up]
+    for name in sorted({name for name in sections if sections.count(name) > 1}):
+        problems.append(f"methods: two of them send a section called {name!r}; keep one")
     rules = [method.name for method in methods if method.server_rule]
     if len(rules) > 1:
         problems.append(f"methods: {' and '.join(rules)} each change the server's update; keep one")
