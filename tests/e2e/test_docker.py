@@ -89,8 +89,9 @@ def test_containers_give_the_same_bits(tmp_path: Path, containers: Containers) -
     assert (out / "results.jsonl").stat().st_uid == os.getuid()
     run_in_process(tmp_path / "plain", **SETTINGS, clients=3)
     here, there = (read(folder / "results.jsonl")[0]["versions"] for folder in (tmp_path / "plain", out))
-    if here["torch"].partition("+")[0] == there["torch"].partition("+")[0] and here["numpy"] == there["numpy"]:
-        assert_same_bits(tmp_path / "plain", out)
+    if any(here[name].partition("+")[0] != there[name].partition("+")[0] for name in ("torch", "numpy")):
+        pytest.skip(f"the run finished; its bits are not compared, since versions differ: here {here}, in the image {there}")
+    assert_same_bits(tmp_path / "plain", out)
 
 
 def test_keys_and_certificates_and_data_of_a_nodes_own(tmp_path: Path, containers: Containers) -> None:
@@ -107,9 +108,11 @@ def test_keys_and_certificates_and_data_of_a_nodes_own(tmp_path: Path, container
     command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", str(tmp_path / "certificates" / "nodes" / "1")]
     subprocess.run(command, check=True)
     containers("rm", "--stop", "--force", "supernode-1")
-    done = containers.run("stranger", f"{line} node-timeout=30.0", clients=2)
+    done = containers.run("stranger", f"{line} node-timeout=120.0", clients=2)
     assert done.returncode == 1
-    assert "have not appeared" in read(containers.runs / "stranger" / "results.jsonl")[-1]["reason"]
+    reason = read(containers.runs / "stranger" / "results.jsonl")[-1]["reason"]
+    assert "1 of 2 clients have not appeared: partition 1." in reason  # client 0, whose key is known, was there
+    assert "Sent successfully" not in containers("logs", "--no-color", "supernode-1").stdout
 
 
 def own_data(folder: Path) -> Path:
