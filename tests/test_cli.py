@@ -83,7 +83,7 @@ def test_files_and_flags_in_their_order(tmp_path: Path) -> None:
 
 
 def test_an_old_run_is_never_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "results.jsonl").write_text("{}\n")
+    (tmp_path / "results.jsonl").write_text('{"kind": "config"}\n')
     done = fedmirage("run", "--out", str(tmp_path), timeout=60)
     assert done.returncode == 1
     assert "holds the results of another run" in done.stderr
