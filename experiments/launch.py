@@ -38,7 +38,7 @@ def launch(
     )
     for caution in config.cautions:
         console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever stops a run so gets what Ctrl-C gives
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C; a simulation has Ray's handler, which just ends it
     try:
         with Watch(console, folder, config.rounds):
             if runtime == "simulation":
