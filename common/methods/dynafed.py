@@ -76,7 +76,7 @@ class DynaFedParams(Method):
     syn_batch: Positive | None = None
     """Images of an inner step, in a new random order every pass; None takes all. Memory grows with steps times this."""
     recompute: bool = False
-    """Compute every inner step again on the way back: the memory of one step for a third more time."""
+    """Compute every inner step again on the way back: the memory of one step for about half as much time again."""
     augment: bool = True
     """DiffAugment in inner steps and in the repair: color, crop, cutout, flip, scale or rotate."""
     rate: Annotated[float, Field(ge=1e-6)] = 0.04
