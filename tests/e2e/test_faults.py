@@ -78,7 +78,7 @@ def test_a_lost_superlink_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = start("run", *LONG, "--runtime", "grpc", "--out", str(folder))
     wait_until(lambda: rounds_done(folder) >= 1, 240, "one round")
-    (link,) = [number for number in processes("flower-superlink") if str(number) in link_candidates()]
+    (link,) = [number for number in processes(f"FLWR_HOME={folder}") if str(number) in superlinks()]
     kill(link)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 1, output
@@ -87,7 +87,7 @@ def test_a_lost_superlink_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
     assert read(folder / "results.jsonl")[0]["kind"] == "config"
 
 
-def link_candidates() -> list[str]:
-    """Processes whose program is the SuperLink itself, not something that was started by it."""
+def superlinks() -> list[str]:
+    """Processes whose program is a SuperLink, anybody's on this machine."""
     found = subprocess.run(["pgrep", "-f", "bin/flower-superlink --insecure"], capture_output=True, text=True, check=False)
     return found.stdout.split()
