@@ -17,7 +17,9 @@ from common.data.partitions.params import PARTITIONS, PartitionParams
 from common.errors import ConfigurationError
 from common.language import Params, nearest, resolve_line, resolve_one, sentence
 from common.methods import METHODS, Method, clashes
+from common.methods.page import Weighting
 from common.models.params import MODELS, ModelParams
+from common.privacy import PRIVACY, PrivacyParams
 
 PROJECT_FILE = Path(__file__).parent.parent / "pyproject.toml"
 
@@ -64,6 +66,9 @@ class RunConfig(BaseModel):
     """How the average weighs a client: by its training examples, or all alike."""
     seed: Count
     """The seed of everything random; one seed gives the same numbers in every runtime."""
+    dp: str
+    """Differential privacy of every client's update: "off"; "central(clip=1, noise=1)", by a server that the clients trust; or
+    "local(clip=1, noise=1)", by each client itself. All clients then weigh alike. The noise does not follow from the seed."""
     local_steps: Count
     """Optimiser steps a client makes in a round; 0 means that local-epochs counts."""
     local_epochs: Count
@@ -149,6 +154,16 @@ class RunConfig(BaseModel):
         """The model, resolved."""
         return resolve_one(self.model, MODELS, "model")
 
+    @cached_property
+    def privacy_params(self) -> PrivacyParams:
+        """Differential privacy, resolved."""
+        return resolve_one(self.dp, PRIVACY, "dp")
+
+    @property
+    def weighs(self) -> Weighting:
+        """How `shared` is averaged: differential privacy bounds what one client can do only if all weigh alike."""
+        return "uniform" if self.privacy_params.active else self.weighting
+
     @property
     def shares_all(self) -> bool:
         """Whether the clients share the whole model; if not, there is no global one to be scored."""
@@ -161,8 +176,9 @@ class RunConfig(BaseModel):
 
     @property
     def cautions(self) -> list[str]:
-        """What the methods find odd about these settings, though they can run."""
-        return [caution for method in self.method_list for caution in method.cautions(self)]
+        """What methods and privacy find odd about these settings, though they can run."""
+        methods = [caution for method in self.method_list for caution in method.cautions(self)]
+        return methods + self.privacy_params.cautions(self)
 
     def evaluates(self, round_number: int) -> bool:
         """Whether models meet the test set in this round."""
@@ -238,9 +254,9 @@ def _complaint(detail: Any) -> str:
 
 
 def _line_problems(config: RunConfig) -> list[str]:
-    """The four lines of the small language, each read on its own so that all their problems are seen together."""
+    """The lines of the small language, each read on its own so that all their problems are seen together."""
     problems: list[str] = []
-    for name in ("method_list", "dataset_list", "partition_params", "model_params"):
+    for name in ("method_list", "dataset_list", "partition_params", "model_params", "privacy_params"):
         try:
             getattr(config, name)
         except ConfigurationError as error:
@@ -274,6 +290,7 @@ def _contradictions(config: RunConfig) -> list[str]:
         problems += clashes(config.method_list)
         if has(*RunConfig.model_fields):  # otherwise a setting that a method looks at may be missing
             problems += [problem for method in config.method_list for problem in method.check(config)]
+            problems += config.privacy_params.check(config) if "privacy_params" in values else []
     return problems
 
 

@@ -6,7 +6,9 @@ from common.data.types import DataSet
 from common.errors import ConfigurationError
 from common.models import Model, build
 from common.seeds import derive
+from common.sharing import shared_positions
 from common.task import TASKS, Task
+from common.weights import names, parameter_mask
 
 
 def blueprint(config: RunConfig, shape: tuple[int, int, int], classes: int) -> Model:
@@ -18,7 +20,7 @@ def blueprint(config: RunConfig, shape: tuple[int, int, int], classes: int) -> M
 def check_with_data(config: RunConfig, dataset: DataSet) -> Task:
     """All that can be wrong once the data are known, said at once; returns the task."""
     problems = check(config.partition_params, config.clients, len(dataset.classes), len(dataset.train), dataset.task)
-    for attempt in (lambda: task_of(config, dataset), lambda: blueprint(config, dataset.shape, len(dataset.classes))):
+    for attempt in (lambda: task_of(config, dataset), lambda: check_model(config, dataset)):
         try:
             attempt()
         except ConfigurationError as error:
@@ -26,6 +28,20 @@ def check_with_data(config: RunConfig, dataset: DataSet) -> Task:
     if problems:
         raise ConfigurationError(problems)
     return task_of(config, dataset)
+
+
+def check_model(config: RunConfig, dataset: DataSet) -> None:
+    """The model can be built, and what is shared of it is as privacy needs it."""
+    model = blueprint(config, dataset.shape, len(dataset.classes))
+    every, trainable = names(model), parameter_mask(model)
+    statistics = [every[position] for position in shared_positions(every, config.method_list) if not trainable[position]]
+    if statistics and config.privacy_params.active:
+        raise ConfigurationError(
+            [
+                f"dp: model={config.model!r} would share {statistics[0]!r}, statistics of the clients' data that "
+                'no noise covers; choose a model without batch norm, such as simple-cnn, convnet, or resnet10(norm="group")'
+            ]
+        )
 
 
 def task_of(config: RunConfig, dataset: DataSet) -> Task:

@@ -96,6 +96,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 PANELS = {
     "methods": "What runs",
     "clients": "The federation",
+    "dp": "Privacy",
     "local_steps": "Local training",
     "device": "Numbers and speed",
     "eval_every": "Evaluation",

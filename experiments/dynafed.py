@@ -204,7 +204,7 @@ def stages(made: Made, model: Model, memory: Path, line: dict[str, Any], chosen:
         client["partition"]: Memory(memory / f"client-{client['partition']:05d}", number + 1).get(LOCAL_MODEL)
         for client in line["clients"]
     }
-    weights = shares_of([client["examples"] for client in line["clients"]], made.config.weighting)
+    weights = shares_of([client["examples"] for client in line["clients"]], made.config.weighs)
     models = [arrays for arrays in own.values() if arrays is not None]
     if weights is None or len(models) < len(own):
         return []

@@ -24,6 +24,8 @@ class Section:
     # how it is averaged over clients; "run": as the run weighs `shared`; None: it must be seen one by one
     holds: Literal["weights", "number"] | None = "weights"
     # what arrives is checked against it: an array for each trainable shared weight, one number, or None: the method checks
+    sensitivity: float | None = None
+    # under differential privacy a client's section is scaled to this length; 0: it says nothing about the data; None: no bound
 
     @property
     def summable(self) -> bool:
