@@ -13,6 +13,7 @@ from flwr.common import NDArrays, Scalar
 from client.data import LocalData
 from client.diagnostics import local_model_scores
 from client.objective import LocalRound, Objective
+from client.privacy import protect
 from client.train import train
 from common.config import RunConfig
 from common.data.resident import Resident
@@ -23,6 +24,7 @@ from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
 from common.methods import Method, half
 from common.models import Model
 from common.payload import LAYOUT, SHARED, Arrays, Sections, pack, unpack
+from common.privacy import Guarded
 from common.run import appearance
 from common.sharing import shared_positions
 from common.task import Task, evaluate
@@ -119,8 +121,12 @@ class FederatedClient(NumPyClient):
         shared = {every[position]: arrays[position] for position in self.shared}
         for objective in objectives:
             shared = objective.share(local, shared)
-        flat, layout = pack({**sections, SHARED: list(shared.values())})
-        return flat, examples, {**metrics, LAYOUT: layout, "seconds": time.perf_counter() - started}
+        sections = {**sections, SHARED: list(shared.values())}
+        metrics["seconds"] = time.perf_counter() - started
+        if isinstance(privacy := self.config.privacy_params, Guarded):
+            sections, examples, metrics = protect(privacy, local, sections, examples, metrics)
+        flat, layout = pack(sections)
+        return flat, examples, {**metrics, LAYOUT: layout}
 
     def evaluate(self, parameters: NDArrays, config: dict[str, Scalar]) -> tuple[float, int, dict[str, Scalar]]:
         """The received model, completed by what this client keeps to itself, on its validation share."""
