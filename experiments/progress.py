@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from server.budget import spent
 from server.results import FILE, read
 
 POLL = 0.2
@@ -89,7 +90,8 @@ def scores(line: dict[str, Any]) -> str:
     }
     shown |= {} if line.get("accuracy") is not None else local_scores(line.get("evaluation", {}))
     shown["train"] = line["train"].get("task")
-    return ", ".join(f"{name} {value:.4f}" for name, value in shown.items() if value is not None)
+    texts = [f"{name} {value:.4f}" for name, value in shown.items() if value is not None]
+    return ", ".join(texts + ([spent(line["privacy"])] if "privacy" in line else []))
 
 
 def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
@@ -118,6 +120,8 @@ def summary_table(summary: dict[str, Any], folder: Path) -> Table:
         table.add_row(f"rounds to {100 * summary['target_accuracy']:.2f} %", "not reached" if reached is None else str(reached))
     if "best_round" in summary:
         table.add_row("best by validation", f"round {summary['best_round']}, loss {summary['best_validation_loss']:.4f}")
+    if "privacy" in summary:
+        table.add_row("privacy spent", spent(summary["privacy"]))
     table.add_row("sent up / down", f"{summary['bytes_up'] / 1e6:.2f} MB / {summary['bytes_down'] / 1e6:.2f} MB")
     if "seconds" in summary:
         table.add_row("seconds", f"{summary['seconds']:.1f}")

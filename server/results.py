@@ -63,6 +63,7 @@ class Results:
             "last5_accuracy": statistics.fmean(scores[-5:]) if scores else None,
             "final_evaluation": next((line["evaluation"] for line in reversed(rounds) if line.get("evaluation")), {}),
             **self._target(rounds),
+            **({"privacy": rounds[-1]["privacy"]} if rounds and "privacy" in rounds[-1] else {}),
             "bytes_up": sum(line["bytes_up"] for line in rounds),
             "bytes_down": sum(line["bytes_down"] for line in rounds),
             **more,

@@ -15,6 +15,7 @@ from common.config import RunConfig
 from common.errors import FedmirageError
 from common.payload import Arrays, size
 from server.average import TERM
+from server.budget import figures
 from server.checkpoint import FILE as CHECKPOINT
 from server.checkpoint import Checkpoint
 from server.diagnostics import diagnose
@@ -66,6 +67,8 @@ class Rounds:
         line |= {"train": train, "clients": outcome.clients, "refused": outcome.refused}
         if methods := method_figures(outcome.metrics, self.config):
             line["methods"] = methods
+        if self.config.privacy_params.active:
+            line["privacy"] = figures(outcome.metrics)
         if self.config.diagnostics:
             line["diagnostics"] = diagnose(outcome, self.checkpoint.progress)
         validated = line.get("validation", {}).get("bytes_down", 0)

@@ -32,6 +32,7 @@ from server.diagnostics import Drift
 from server.evaluate import Evaluator
 from server.exchange import exchange
 from server.fit import PlainFit
+from server.privacy import private_average, private_sections
 from server.results import Results
 from server.rounds import Rounds
 from server.sampling import Roster
@@ -96,17 +97,18 @@ def make_strategy(config: RunConfig, state: Checkpoint, evaluator: Evaluator, re
     def message(round_number: int) -> dict[str, Scalar]:
         return {"round": round_number, "token": state.token, "parent": state.parent}
 
-    strategy: Strategy = Average(state.shared, config.participation, config.weighting, evaluator, message, config.validation > 0)
+    strategy: Strategy = Average(state.shared, config.participation, config.weighs, evaluator, message, config.validation > 0)
     shared = (evaluator.shared_names, evaluator.trainable)
     writes = (results.path.parent, results.note)
-    context = ServerContext(config.clients, config.weighting, *shared, config, evaluator, *writes)
+    context = ServerContext(config.clients, config.weighs, *shared, config, evaluator, *writes)
+    strategy = private_average(strategy, context)
     if config.diagnostics:
         strategy = Drift(strategy, FedAvg(), context)
     for method in config.method_list:
         kind = half("server", method, StrategyWrapper)
         if kind is not None:
             strategy = kind(strategy, method, context)
-    return strategy
+    return private_sections(strategy, context)
 
 
 def starting_point(config: RunConfig, folder: Path, initial: Arrays, shared_names: list[str]) -> Checkpoint:

@@ -16,13 +16,13 @@ from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
 from common.config import RunConfig
-from common.methods import Method
+from common.language import Params
 from common.methods.page import Weighting
 from common.payload import LAYOUT, SHARED, Arrays, put, take
 from server.average import Failures, Results, in_partition_order, shares_of, weighted_mean
 from server.evaluate import Evaluator
 
-M = TypeVar("M", bound=Method)
+M = TypeVar("M", bound=Params)
 Instructions = list[tuple[ClientProxy, FitIns]]
 
 
