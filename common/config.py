@@ -18,6 +18,8 @@ from common.errors import ConfigurationError
 from common.language import Params, nearest, resolve_line, resolve_one, sentence
 from common.methods import METHODS, Method, clashes
 from common.models.params import MODELS, ModelParams
+from common.secagg import SECAGG, On, SecAggParams
+from common.secagg import problems as secagg_problems
 
 PROJECT_FILE = Path(__file__).parent.parent / "pyproject.toml"
 
@@ -62,6 +64,9 @@ class RunConfig(BaseModel):
     """The share of the clients that is drawn for each round (at least one)."""
     weighting: Literal["examples", "uniform"]
     """How the average weighs a client: by its training examples, or all alike."""
+    secagg: str
+    """Secure aggregation: "off", "on", or e.g. "on(clip=4, bound=6000)"; the server then sees the sum of the updates and no
+    single one. On the command line, --secagg alone is "on"."""
     seed: Count
     """The seed of everything random; one seed gives the same numbers in every runtime."""
     local_steps: Count
@@ -148,6 +153,11 @@ class RunConfig(BaseModel):
     def model_params(self) -> ModelParams:
         """The model, resolved."""
         return resolve_one(self.model, MODELS, "model")
+
+    @cached_property
+    def secagg_params(self) -> SecAggParams:
+        """Secure aggregation, resolved."""
+        return resolve_one(self.secagg, SECAGG, "secagg")
 
     @property
     def shares_all(self) -> bool:
@@ -238,9 +248,9 @@ def _complaint(detail: Any) -> str:
 
 
 def _line_problems(config: RunConfig) -> list[str]:
-    """The four lines of the small language, each read on its own so that all their problems are seen together."""
+    """The lines of the small language, each read on its own so that all their problems are seen together."""
     problems: list[str] = []
-    for name in ("method_list", "dataset_list", "partition_params", "model_params"):
+    for name in ("method_list", "dataset_list", "partition_params", "model_params", "secagg_params"):
         try:
             getattr(config, name)
         except ConfigurationError as error:
@@ -274,6 +284,8 @@ def _contradictions(config: RunConfig) -> list[str]:
         problems += clashes(config.method_list)
         if has(*RunConfig.model_fields):  # otherwise a setting that a method looks at may be missing
             problems += [problem for method in config.method_list for problem in method.check(config)]
+            if "secagg_params" in values and isinstance(config.secagg_params, On):
+                problems += secagg_problems(config, config.secagg_params)
     return problems
 
 

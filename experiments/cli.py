@@ -7,8 +7,10 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from common.config import RunConfig, configure, defaults, key_of
 from common.errors import ConfigurationError, FedmirageError
@@ -147,7 +149,20 @@ def _run_command() -> Any:
     return command
 
 
-app.command("run", epilog=EPILOG)(_run_command())
+class RunCommand(TyperCommand):
+    """`run`, in which --secagg needs no value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As it was typed, with "on" behind a bare --secagg."""
+        following = [*args[1:], "--"]
+        spelled = [
+            [arg, "on"] if arg == "--secagg" and after.startswith("-") else [arg]
+            for arg, after in zip(args, following, strict=False)
+        ]
+        return super().parse_args(ctx, [arg for pair in spelled for arg in pair])
+
+
+app.command("run", epilog=EPILOG, cls=RunCommand)(_run_command())
 
 
 @app.command()

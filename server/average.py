@@ -17,6 +17,7 @@ Results = list[tuple[ClientProxy, FitRes]]
 Failures = list[tuple[ClientProxy, FitRes] | BaseException]
 Evaluate = Callable[[int, Arrays, dict[str, Scalar]], tuple[float, dict[str, Scalar]] | None]
 TERM = "term."  # the prefix of a training term in FitRes.metrics
+PARTICIPANTS = "participants"  # in the metrics of a secure sum: how many clients trained, whom the one reply stands for
 
 
 class Average(FedAvg):
@@ -79,6 +80,11 @@ class Average(FedAvg):
 def in_partition_order(results: Results) -> Results:
     """Results by the number of the partition, so that sums do not depend on who was first."""
     return sorted(results, key=lambda pair: int(pair[0].cid))
+
+
+def participants(results: Results) -> int:
+    """How many clients trained."""
+    return sum(int(result.metrics.get(PARTICIPANTS, result.num_examples > 0)) for _, result in results)
 
 
 def shares_of(examples: list[int], weighting: Weighting) -> list[float] | None:

@@ -25,7 +25,7 @@ from common.payload import Array, Arrays
 from common.run import blueprint
 from common.seeds import derive, torch_generator
 from common.weights import arrays_of, to_arrays
-from server.average import Failures, Results
+from server.average import Failures, Results, participants
 from server.refine import refine
 from server.synthesis import Learned, Student, Synthesis, synthesise
 from server.synthesis_log import SynthesisLog
@@ -120,7 +120,7 @@ class DynaFed(StrategyWrapper[DynaFedParams]):
             self.state.seen += bool(self.wanted)
             return None, metrics
         average = parameters_to_ndarrays(aggregated)
-        self.collect(server_round, average, sum(result.num_examples > 0 for _, result in results))
+        self.collect(server_round, average, participants(results))
         figures: dict[str, Scalar] = self.learn(server_round, average) if self.due(server_round) else {}
         if self.state.phase == REPAIRING and self.params.epochs and (self.params.same_round or server_round > self.state.made):
             repaired = self.repair(server_round, average)

@@ -9,7 +9,7 @@ from flwr.server.strategy import Strategy
 
 from common.methods.feddyn import MOVED, FedDyn
 from common.payload import Arrays
-from server.average import Failures, Results
+from server.average import Failures, Results, participants
 from server.rule import ServerRule
 from server.wrapper import Instructions, ServerContext, mean_section
 
@@ -42,7 +42,7 @@ class DynamicStep(ServerRule[FedDyn]):
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """h <- h - alpha (|S|/N) mean_S (w_i - w), over those who made a step; then the step."""
-        share = sum(result.num_examples > 0 for _, result in results) / self.clients
+        share = participants(results) / self.clients
         rest, moved = mean_section(results, MOVED, "uniform")
         if moved:
             before = self.state.gradient or [np.zeros_like(array) for array in moved]

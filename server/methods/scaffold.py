@@ -9,7 +9,7 @@ from flwr.server.strategy import Strategy
 
 from common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
 from common.payload import Arrays
-from server.average import Failures, Results
+from server.average import Failures, Results, participants
 from server.wrapper import Instructions, ServerContext, StrategyWrapper, attach, mean_section
 
 
@@ -43,7 +43,7 @@ class CommonControl(StrategyWrapper[Scaffold]):
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """c <- c + (|S|/N) mean_S (c_i+ - c_i), over those who made a step."""
-        share = sum(result.num_examples > 0 for _, result in results) / self.clients
+        share = participants(results) / self.clients
         rest, moved = mean_section(results, CONTROL_DELTA, "uniform")
         if moved:
             self.state.control = [control + share * delta for control, delta in zip(self.state.control, moved, strict=True)]
