@@ -10,6 +10,7 @@ from flwr.client import Client
 from flwr.clientapp import ClientApp
 
 from client.client import FederatedClient
+from client.secure import secure
 from common import device
 from common.config import RunConfig, validate
 from common.data import load
@@ -37,7 +38,7 @@ def make_app(config: RunConfig | None = None, memory: Path | None = None) -> Cli
         own = "data" in context.node_config
         return FederatedClient(settings, seen, model, initial, task_of(settings, seen.dataset), place, folder, own).to_client()
 
-    return ClientApp(client_fn=client_fn)
+    return ClientApp(client_fn=client_fn, mods=[secure(config)])
 
 
 def view_of(config: RunConfig, context: Context) -> ClientView:

@@ -23,12 +23,13 @@ from common.errors import FedmirageError
 from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
 from common.methods import Method, half
 from common.models import Model
-from common.payload import LAYOUT, SHARED, Arrays, Sections, pack, unpack
+from common.payload import LAYOUT, SHARED, Array, Arrays, Sections, pack, unpack
 from common.privacy import Guarded
 from common.run import appearance
 from common.sharing import shared_positions
+from common.tally import Tally
 from common.task import Task, evaluate
-from common.weights import from_arrays, names, to_arrays
+from common.weights import from_arrays, names, parameter_mask, to_arrays
 
 
 @dataclass
@@ -76,7 +77,8 @@ class FederatedClient(NumPyClient):
         """Load what came over what is remembered, and gather the data."""
         number = int(config["round"])
         memory = self.memory(config, number)
-        self.load(received.pop(SHARED), memory)
+        broadcast = received.pop(SHARED)
+        self.load(broadcast, memory)
         counts = self.view.class_counts
         data = self.view.dataset
         resident = Resident.load(data.train, self.view.train, self.device, memory_format(self.config))
@@ -93,6 +95,7 @@ class FederatedClient(NumPyClient):
             classes=len(data.classes),
             device=self.device,
             lr=self.config.learning_rate(number),
+            broadcast=broadcast,
             class_names=data.classes,
             images=self.memory_folder.parent / "images" if self.config.save_images else None,
         )
@@ -125,8 +128,19 @@ class FederatedClient(NumPyClient):
         metrics["seconds"] = time.perf_counter() - started
         if isinstance(privacy := self.config.privacy_params, Guarded):
             sections, examples, metrics = protect(privacy, local, sections, examples, metrics)
+        if self.config.secagg_params.active:
+            return [self.tally(local, sections, examples, metrics)], 1, {}
         flat, layout = pack(sections)
         return flat, examples, {**metrics, LAYOUT: layout}
+
+    def tally(self, local: LocalRound, sections: Sections, examples: int, metrics: dict[str, Scalar]) -> Array:
+        """All that this client says, as one vector to be masked and added up."""
+        every, trained = names(self.model), parameter_mask(self.model)
+        shared, classes = [every[position] for position in self.shared], len(self.view.dataset.classes)
+        widened = any(method.extra_outputs(classes) for method in self.config.method_list)
+        trainable = [trained[position] for position in self.shared]
+        tally = Tally(self.config, shared, local.broadcast, trainable, self.task, widened)
+        return tally.encode(sections, local.broadcast, examples, {name: float(value) for name, value in metrics.items()})
 
     def evaluate(self, parameters: NDArrays, config: dict[str, Scalar]) -> tuple[float, int, dict[str, Scalar]]:
         """The received model, completed by what this client keeps to itself, on its validation share."""

@@ -15,7 +15,7 @@ from common.memory import Memory
 from common.methods import Method
 from common.models import Model
 from common.models.base import LAST
-from common.payload import Array, Sections
+from common.payload import Array, Arrays, Sections
 from common.seeds import torch_generator
 from common.sharing import shared_positions
 from common.task import Task
@@ -43,6 +43,7 @@ class LocalRound:
     classes: int
     device: torch.device
     lr: float
+    broadcast: Arrays = field(default_factory=list)  # `shared` as it came
     class_names: tuple[str, ...] = ()
     images: Path | None = None  # where pictures of virtual data go, if they are wanted
     steps: int = 0  # made in this round, once training is over

@@ -9,7 +9,6 @@ from client.objective import LocalRound
 from common.noise import gaussian
 from common.payload import SHARED, Arrays, Sections
 from common.privacy import CLIPPED, Guarded, Local, noised_sections
-from common.weights import names
 
 
 def protect(
@@ -17,9 +16,7 @@ def protect(
 ) -> tuple[Sections, int, dict[str, Scalar]]:
     """What may leave this client: its message, its examples and its figures."""
     noise = privacy.noise if isinstance(privacy, Local) else 0.0
-    reference = local.shared_reference()
-    received = [reference[name].cpu().numpy() for name in names(local.model) if name in reference]  # in the order of `shared`
-    shared, clipped = bounded(sections[SHARED], received, privacy.clip, noise)
+    shared, clipped = bounded(sections[SHARED], local.broadcast, privacy.clip, noise)
     sent = {**sections, SHARED: shared}
     for section in noised_sections(local.config.method_list):
         arrays, bound = sections[section.name], section.sensitivity

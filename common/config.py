@@ -20,6 +20,8 @@ from common.methods import METHODS, Method, clashes
 from common.methods.page import Weighting
 from common.models.params import MODELS, ModelParams
 from common.privacy import PRIVACY, PrivacyParams
+from common.secagg import SECAGG, On, SecAggParams
+from common.secagg import problems as secagg_problems
 
 PROJECT_FILE = Path(__file__).parent.parent / "pyproject.toml"
 
@@ -66,6 +68,9 @@ class RunConfig(BaseModel):
     """How the average weighs a client: by its training examples, or all alike."""
     seed: Count
     """The seed of everything random; one seed gives the same numbers in every runtime."""
+    secagg: str
+    """Secure aggregation: "off", "on", or e.g. "on(clip=4, bound=6000)"; the server then sees the sum of the updates and no
+    single one. On the command line, --secagg alone is "on"."""
     dp: str
     """Differential privacy of every client's update: "off"; "central(clip=1, noise=1)", by a server that the clients trust; or
     "local(clip=1, noise=1)", by each client itself. All clients then weigh alike. The noise does not follow from the seed."""
@@ -153,6 +158,11 @@ class RunConfig(BaseModel):
     def model_params(self) -> ModelParams:
         """The model, resolved."""
         return resolve_one(self.model, MODELS, "model")
+
+    @cached_property
+    def secagg_params(self) -> SecAggParams:
+        """Secure aggregation, resolved."""
+        return resolve_one(self.secagg, SECAGG, "secagg")
 
     @cached_property
     def privacy_params(self) -> PrivacyParams:
@@ -256,7 +266,7 @@ def _complaint(detail: Any) -> str:
 def _line_problems(config: RunConfig) -> list[str]:
     """The lines of the small language, each read on its own so that all their problems are seen together."""
     problems: list[str] = []
-    for name in ("method_list", "dataset_list", "partition_params", "model_params", "privacy_params"):
+    for name in ("method_list", "dataset_list", "partition_params", "model_params", "privacy_params", "secagg_params"):
         try:
             getattr(config, name)
         except ConfigurationError as error:
@@ -290,7 +300,10 @@ def _contradictions(config: RunConfig) -> list[str]:
         problems += clashes(config.method_list)
         if has(*RunConfig.model_fields):  # otherwise a setting that a method looks at may be missing
             problems += [problem for method in config.method_list for problem in method.check(config)]
-            problems += config.privacy_params.check(config) if "privacy_params" in values else []
+            if "secagg_params" in values and isinstance(config.secagg_params, On):
+                problems += secagg_problems(config, config.secagg_params)
+            if has("privacy_params", "secagg_params"):
+                problems += config.privacy_params.check(config)
     return problems
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import Field
 
 from common.language import Params
+from common.secagg import On
 
 if TYPE_CHECKING:
     from common.config import RunConfig
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from common.methods.page import Section
 
 CLIPPED = "dp.clipped"  # the figure by which a client says whether its update was longer than clip
+FARTHEST = 7  # deviations beyond which no noise is expected: once in 10^11 numbers
 
 
 class PrivacyParams(Params):
@@ -139,7 +141,14 @@ class Local(Guarded):
             "diagnostics": config.diagnostics,
             "local-evaluation": config.local_evaluation,
         }
-        return super().check(config) + [
+        problems = super().check(config)
+        reach = self.clip * (1 + FARTHEST * self.noise)
+        if isinstance(config.secagg_params, On) and reach > config.secagg_params.clip:
+            problems.append(
+                f"dp: a noised update reaches to +-{reach:.3g}, and secagg masks numbers within +-{config.secagg_params.clip:g}; "
+                f'write secagg="on(clip={math.ceil(reach)})", or lower clip or noise'
+            )
+        return problems + [
             f"dp: {key} would tell the server about each client's data, which local(...) is there to prevent; drop {key}, or use "
             "central(...)"
             for key, wanted in asked.items()

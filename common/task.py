@@ -28,6 +28,7 @@ class Task(Protocol):
     """Loss and metrics of one kind of label."""
 
     name: str
+    metrics: tuple[str, ...]  # the names that its meter gives
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The training loss of a batch, a scalar."""
@@ -42,6 +43,7 @@ class SingleLabel:
     """One class a sample: cross-entropy, and the share of samples whose largest logit is the right one."""
 
     name = "single-label"
+    metrics: tuple[str, ...] = ("accuracy", "loss")
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy, mean over the batch; labels are class numbers."""
@@ -56,6 +58,7 @@ class MultiLabel:
     """Any number of classes a sample: a yes or no for each, yes where the logit is above 0."""
 
     name = "multi-label"
+    metrics: tuple[str, ...] = ("accuracy", "loss", "C-P", "C-R", "C-F1", "O-P", "O-R", "O-F1", "micro-F1")
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Binary cross-entropy, mean over batch and classes; labels are (batch, classes) of 0 and 1."""

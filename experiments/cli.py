@@ -7,8 +7,10 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from common.config import RunConfig, configure, defaults, key_of
 from common.errors import ConfigurationError, FedmirageError
@@ -96,7 +98,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 PANELS = {
     "methods": "What runs",
     "clients": "The federation",
-    "dp": "Privacy",
+    "secagg": "Privacy",
     "local_steps": "Local training",
     "device": "Numbers and speed",
     "eval_every": "Evaluation",
@@ -148,7 +150,20 @@ def _run_command() -> Any:
     return command
 
 
-app.command("run", epilog=EPILOG)(_run_command())
+class RunCommand(TyperCommand):
+    """`run`, in which --secagg needs no value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As it was typed, with "on" behind a bare --secagg."""
+        following = [*args[1:], "--"]
+        spelled = [
+            [arg, "on"] if arg == "--secagg" and after.startswith("-") else [arg]
+            for arg, after in zip(args, following, strict=False)
+        ]
+        return super().parse_args(ctx, [arg for pair in spelled for arg in pair])
+
+
+app.command("run", epilog=EPILOG, cls=RunCommand)(_run_command())
 
 
 @app.command()

@@ -21,7 +21,7 @@ class ReplyCheck:
     """Knows the model that was sent out, and the sections that the methods of this run send back."""
 
     def __init__(
-        self, reference: Arrays, names: Sequence[str], trainable: Sequence[bool], sections: Sequence[Section] = ()
+        self, names: Sequence[str], reference: Arrays, trainable: Sequence[bool], sections: Sequence[Section] = ()
     ) -> None:
         self.model: list[Entry] = [(name, array.shape, array.dtype) for name, array in zip(names, reference, strict=True)]
         self.weights = [entry for entry, moves in zip(self.model, trainable, strict=True) if moves]

@@ -65,6 +65,8 @@ class Rounds:
         train = {name.removeprefix(TERM): value for name, value in outcome.metrics.items() if name.startswith(TERM)}
         evaluation = {name: value for name, value in outcome.metrics.items() if name.startswith("local_model")}
         line |= {"train": train, "clients": outcome.clients, "refused": outcome.refused}
+        if outcome.secure is not None:
+            line["secure"] = outcome.secure
         if methods := method_figures(outcome.metrics, self.config):
             line["methods"] = methods
         if self.config.privacy_params.active:

@@ -21,7 +21,9 @@ from common.methods import half
 from common.methods.fedavg import FedAvg
 from common.payload import Arrays
 from common.run import appearance, blueprint, check_with_data
+from common.secagg import On
 from common.sharing import shared_positions
+from common.tally import Tally
 from common.weights import load as load_weights
 from common.weights import names
 from server import checkpoint as checkpoints
@@ -31,11 +33,11 @@ from server.checks import ReplyCheck
 from server.diagnostics import Drift
 from server.evaluate import Evaluator
 from server.exchange import exchange
-from server.fit import PlainFit
+from server.fit import FitRound, PlainFit
 from server.privacy import private_average, private_sections
 from server.results import Results
 from server.rounds import Rounds
-from server.sampling import Roster
+from server.sampling import Roster, Send
 from server.wrapper import ServerContext, StrategyWrapper, load_state
 
 
@@ -85,10 +87,25 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     roster = Roster(grid, config.clients, config.seed, send, appearance(dataset))
     if state.round == 0 and (first := strategy.initialize_parameters(roster)) is not None:
         state.shared = parameters_to_ndarrays(first)  # where a new run begins is the strategy's to say, as in Flower
-    sections = [section for method in config.method_list for section in method.up]
-    reply_check = ReplyCheck(state.shared, evaluator.shared_names, evaluator.trainable, sections)
-    fit = PlainFit(strategy, roster, send, reply_check, config.round_timeout, config.min_replies, state)
+    fit = make_fit(config, strategy, roster, send, evaluator, state)
     return Rounds(config, folder, strategy, roster, fit, evaluator, results, state)
+
+
+def make_fit(
+    config: RunConfig, strategy: Strategy, roster: Roster, send: Send, evaluator: Evaluator, state: Checkpoint
+) -> FitRound:
+    """How the clients' updates come together: each seen by the server, or only their sum."""
+    shared = (evaluator.shared_names, state.shared, evaluator.trainable)
+    limits = (config.round_timeout, config.min_replies, state)
+    if isinstance(config.secagg_params, On):
+        from server.secure import SecureFit  # its cryptography takes time to load
+
+        widened = any(method.extra_outputs(len(evaluator.dataset.classes)) for method in config.method_list)
+        tally = Tally(config, *shared, evaluator.task, widened)
+        log(INFO, "%s", config.secagg_params.budget(config.drawn))
+        return SecureFit(strategy, roster, send, config.secagg_params, tally, *limits)
+    sections = [section for method in config.method_list for section in method.up]
+    return PlainFit(strategy, roster, send, ReplyCheck(*shared, sections), *limits)
 
 
 def make_strategy(config: RunConfig, state: Checkpoint, evaluator: Evaluator, results: Results) -> Strategy:

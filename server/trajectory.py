@@ -135,4 +135,4 @@ def of_parent(
 
 def participants_of(line: dict[str, Any]) -> int:
     """The clients that trained in a round."""
-    return sum(client["examples"] > 0 for client in line["clients"])
+    return int(line["secure"]["clients"]) if "secure" in line else sum(client["examples"] > 0 for client in line["clients"])

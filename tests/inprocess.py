@@ -1,6 +1,7 @@
 """The tests' own runtime: server and clients in one process, messages handed over as they are. No Ray, no gRPC, no threads."""
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -50,7 +51,7 @@ class InProcessGrid(Grid):
         message.metadata.__dict__["_message_id"] = number
         node = message.metadata.dst_node_id
         try:
-            reply = self.app(message, self.contexts[node])
+            reply = self.app(deepcopy(message), self.contexts[node])  # as after a wire: nobody shares an object
         except Exception as error:  # as Flower does: a client's exception becomes an error message
             reply = Message(Error(code=2, reason=str(error)), reply_to=message)
         reply.metadata.__dict__["_src_node_id"] = node

@@ -69,6 +69,8 @@ def test_it_makes_all_clients_weigh_alike(line: str, kind: type[Guarded]) -> Non
         ({"dp": LOCAL, "methods": "fednova"}, ["fednova sends"]),
         ({"dp": CENTRAL, "methods": "fedexp"}, ["fedexp sends 'squared_norm'"]),
         ({"dp": CENTRAL, "methods": "local"}, ["with local clients send nothing"]),
+        ({"dp": "local(clip=1, noise=2)", "secagg": "on"}, ["reaches to +-15", "on(clip=15)"]),
+        ({"dp": "local(clip=1, noise=2)", "secagg": "no"}, ["secagg: no secagg is called 'no'"]),
         (
             {"dp": LOCAL, "diagnostics": True, "validation": 0.1, "local_evaluation": True},
             ["drop diagnostics", "drop validation", "drop local-evaluation"],
@@ -171,6 +173,7 @@ def test_local_noise_has_its_deviation_round_the_clipped_update() -> None:
 def round_of(folder: Path, dp: str, before: tuple[float, float], after: tuple[float, float], methods: str = "fedavg") -> Any:
     """A client that went from one pair of weights to another."""
     local = open_round(linear_model(*before), [], configure({"dp": dp, "methods": methods}), Memory(folder, 1))
+    local.broadcast = [np.array([before], np.float32)]
     with torch.no_grad():
         local.model.classifier.weight.copy_(torch.tensor([after]))
     return local, {SHARED: [np.array([after], np.float32)]}

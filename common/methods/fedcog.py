@@ -37,6 +37,15 @@ class FedCog(Method):
     title: ClassVar[str] = "Fake It Till Make It: Federated Learning with Consensus-Oriented Generation"
     authors: ClassVar[str] = "Ye et al., ICLR 2024"
     link: ClassVar[str] = "https://arxiv.org/abs/2312.05966"
+    figures: ClassVar[tuple[str, ...]] = (
+        "term.distillation",
+        "seconds.generation",
+        "fedcog.samples",
+        "fedcog.generation_loss",
+        "fedcog.task_weight",
+        "fedcog.absent_classes",
+        "fedcog.partner_age",
+    )
 
     needs_whole_model: ClassVar[bool] = True  # the teacher must be the consensus of all clients
 

@@ -28,6 +28,7 @@ class FedDecorr(Method):
     title: ClassVar[str] = "Towards Understanding and Mitigating Dimensional Collapse in Heterogeneous Federated Learning"
     authors: ClassVar[str] = "Shi et al., ICLR 2023"
     link: ClassVar[str] = "https://arxiv.org/abs/2210.00226"
+    figures: ClassVar[tuple[str, ...]] = ("term.decorrelation",)
 
     beta: Annotated[float, Field(ge=0)] = 0.1
     """beta: the weight of the term; 0.1 in the paper, 0.01 in FedCOG's comparison. 0 gives FedAvg."""

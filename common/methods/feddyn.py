@@ -32,6 +32,10 @@ class FedDyn(Method):
     title: ClassVar[str] = "Federated Learning Based on Dynamic Regularization"
     authors: ClassVar[str] = "Acar et al., ICLR 2021"
     link: ClassVar[str] = "https://arxiv.org/abs/2111.04263"
+    figures: ClassVar[tuple[str, ...]] = (
+        "term.linear",
+        "term.quadratic",
+    )
 
     server_rule: ClassVar[bool] = True
     needs_whole_model: ClassVar[bool] = True  # h covers every trainable weight

@@ -29,6 +29,7 @@ class Moon(Method):
     title: ClassVar[str] = "Model-Contrastive Federated Learning"
     authors: ClassVar[str] = "Li, He, Song, CVPR 2021"
     link: ClassVar[str] = "https://arxiv.org/abs/2103.16257"
+    figures: ClassVar[tuple[str, ...]] = ("term.contrast",)
 
     needs_whole_model: ClassVar[bool] = True  # with an extractor of its own, a client's two references would be one
 

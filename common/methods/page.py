@@ -48,6 +48,8 @@ class Method(Params):
     single_label_only: ClassVar[bool] = False  # not defined for multi-label tasks
     up: ClassVar[tuple[Section, ...]] = ()  # what clients send beside `shared`
     down: ClassVar[tuple[Section, ...]] = ()  # what the server sends beside `shared`
+    figures: ClassVar[tuple[str, ...]] = ()  # what its client half may report: "term.NAME" of its terms, and what it names itself
+    summable_instead: ClassVar[str] = ""  # what to write where only sums may be seen and a section of `up` has to be seen alone
 
     def extra_outputs(self, classes: int) -> int:
         """How many outputs this method adds to the head of a model for `classes` classes."""

@@ -37,6 +37,7 @@ class Scaffold(Method):
     title: ClassVar[str] = "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning"
     authors: ClassVar[str] = "Karimireddy et al., ICML 2020"
     link: ClassVar[str] = "https://arxiv.org/abs/1910.06378"
+    figures: ClassVar[tuple[str, ...]] = ("term.control",)
 
     needs_whole_model: ClassVar[bool] = True  # c covers every trainable weight
     down: ClassVar[tuple[Section, ...]] = (Section(CONTROL),)

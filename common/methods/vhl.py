@@ -44,6 +44,13 @@ class Vhl(Method):
     title: ClassVar[str] = "Virtual Homogeneity Learning: Defending against Data Heterogeneity in Federated Learning"
     authors: ClassVar[str] = "Tang et al., ICML 2022"
     link: ClassVar[str] = "https://arxiv.org/abs/2206.02465"
+    figures: ClassVar[tuple[str, ...]] = (
+        "term.virtual",
+        "term.alignment",
+        "term.virtual_contrast",
+        "vhl.skipped_steps",
+        "vhl.virtual_train_accuracy",
+    )
 
     single_label_only: ClassVar[bool] = True  # a virtual sample is paired with the real ones of its one class
     down: ClassVar[tuple[Section, ...]] = (Section(VIRTUAL),)

@@ -11,9 +11,9 @@ from server.checks import ReplyCheck
 
 REFERENCE = [np.zeros((2, 3), np.float32), np.zeros(3, np.float32)]
 NAMES = ["features.weight", "classifier.bias"]
-CHECK = ReplyCheck(REFERENCE, NAMES, [True, True])
+CHECK = ReplyCheck(NAMES, REFERENCE, [True, True])
 BESIDE = ReplyCheck(
-    REFERENCE, NAMES, [True, False], [Section("control"), Section("norm", holds="number"), Section("odd", holds=None)]
+    NAMES, REFERENCE, [True, False], [Section("control"), Section("norm", holds="number"), Section("odd", holds=None)]
 )
 
 

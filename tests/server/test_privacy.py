@@ -265,6 +265,37 @@ def test_a_bounded_section_in_a_whole_run(tmp_path: Path, monkeypatch: pytest.Mo
         assert lines(tmp_path / kind)[0]["privacy"]["epsilon"] == pytest.approx(epsilon(0.5**0.5, {(1, 1): 1}, 1e-5))
 
 
+def test_under_secure_aggregation_nothing_else_changes(tmp_path: Path) -> None:
+    """Without noise the plain numbers, to the grid of the masks; the one reply stands for four, of whom all were clipped."""
+    settings = {**SMALL, "rounds": 1, "partition": "dirichlet(alpha=0.3)"}
+    for name, secagg in {"plain": "off", "secure": "on"}.items():
+        run_in_process(tmp_path / name, **settings, secagg=secagg, dp="central(clip=0.01, noise=0)")
+    for one, other in zip(weights(tmp_path / "plain"), weights(tmp_path / "secure"), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-7)
+    plain, secure = (lines(tmp_path / name)[0] for name in ("plain", "secure"))
+    assert secure["privacy"] == plain["privacy"]
+    assert secure["privacy"]["clipped"] == 1
+
+
+@pytest.mark.parametrize(("kind", "deviation"), [("central", 0.06 / 4), ("local", 0.06 / 4**0.5)])
+def test_noise_and_budget_under_secure_aggregation(tmp_path: Path, kind: str, deviation: float) -> None:
+    config = run_in_process(tmp_path, **STILL, dp=f"{kind}(clip=0.02, noise=3)", secagg="on")
+    noise = np.concatenate([(a - b).ravel() for a, b in zip(weights(tmp_path), initial(config), strict=True)])
+    assert noise.std() == pytest.approx(deviation, rel=0.03)
+    (line,) = lines(tmp_path)
+    assert line["privacy"]["epsilon"] == epsilon(1.5, {(4, 4): 1}, 1e-5)
+    if kind == "local":
+        assert (line["train"], line["secure"]) == ({}, {"clients": 4, "examples": 4})
+
+
+def test_a_bounded_section_under_secure_aggregation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, "run", "number", 0.5),))
+    for kind in ("central", "local"):
+        dp = f"{kind}(clip=0.001, noise=2)"
+        run_in_process(tmp_path / kind, **{**SMALL, "rounds": 1}, methods="fedexp", dp=dp, secagg="on")
+        assert lines(tmp_path / kind)[0]["privacy"]["epsilon"] == pytest.approx(epsilon(0.5**0.5, {(1, 1): 1}, 1e-5))
+
+
 def test_drift_is_seen_beside_the_noised_average(tmp_path: Path) -> None:
     run_in_process(tmp_path, **{**SMALL, "rounds": 1}, dp="central(clip=0.001, noise=1)", diagnostics=True, validation=0.1)
     assert lines(tmp_path)[0]["diagnostics"]["drift"] > 0

@@ -1,0 +1,220 @@
+"""A secure round of training: the server learns the sum of the clients' messages. Flower's SecAgg+ workflow, with our masks.
+
+Four exchanges: public keys; key shares; masked vectors, for which the clients train; shares that open the masks of the sum. A
+client that is lost while training is left out, and the others' sum is exact. One that is lost earlier ends this try: the masks of
+the others count on it. The round is then tried again with those who are there.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, cast
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.common import Code, FitIns, FitRes, Parameters, Scalar, Status, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+from flwr.compat.common import recorddict_compat as compat
+from flwr.server import LegacyContext
+from flwr.server.client_proxy import ClientProxy
+from flwr.server.strategy import FedAvg, Strategy
+from flwr.server.workflow import SecAggPlusWorkflow
+from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD
+from flwr.server.workflow.constant import Key as WorkflowKey
+from flwr.server.workflow.secure_aggregation.secaggplus_workflow import WorkflowState
+
+from common.errors import WireError
+from common.masks import GENERATOR, MASKS, WORD, install, mask
+from common.payload import LAYOUT, decode, pack
+from common.secagg import LEAST, MODULUS_BITS, REFUSAL, On
+from common.tally import Means, Tally, Vector
+from server.average import PARTICIPANTS
+from server.checkpoint import Checkpoint
+from server.checks import HEADER
+from server.fit import FitOutcome, RoundFailed, since
+from server.sampling import PartitionProxy, Roster, Send
+
+install(import_module(SecAggPlusWorkflow.__module__), mask)
+
+Asked = list[tuple[PartitionProxy, FitIns]]
+
+
+@dataclass
+class SecureFit:
+    """Nobody's update is seen by the server: the strategy gets one reply that stands for all who trained."""
+
+    strategy: Strategy
+    roster: Roster
+    send: Send
+    secagg: On
+    tally: Tally
+    timeout: float
+    min_replies: int
+    state: Checkpoint  # knows whose replies have counted, and when
+
+    def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
+        """Ask, wait, add up, aggregate."""
+        started = time.perf_counter()
+        drawn = self.strategy.configure_fit(round_number, parameters, self.roster)
+        asked = cast(Asked, [(proxy, since(ins, proxy, self.state)) for proxy, ins in drawn])
+        if len(asked) < LEAST:
+            raise RoundFailed(f"round {round_number}: {len(asked)} clients are there, and a secure sum needs at least {LEAST}.")
+        courier = Courier(self.send, self.timeout, self.tally.size, asked)
+        sums, active = self.protocol(round_number, asked, courier)
+        answered = time.perf_counter()
+
+        means = self.tally.decode(sums, parameters_to_ndarrays(parameters))
+        if self.state.counted is not None:
+            self.state.counted |= {proxy.cid: round_number for proxy in active}
+        aggregated, metrics = self.strategy.aggregate_fit(round_number, [(active[0], reply_of(means))] if means else [], [])
+        clients = [{"partition": proxy.partition} for proxy in active]
+        seconds = {"clients": answered - started, "aggregate": time.perf_counter() - answered}
+        together = {"clients": means.clients, "examples": means.examples} if means else {"clients": 0, "examples": 0}
+        sent = (courier.up, courier.down)
+        return FitOutcome(aggregated, metrics, clients, courier.refused(), *sent, seconds, together)
+
+    def protocol(self, round_number: int, asked: Asked, courier: "Courier") -> tuple[Vector, list[PartitionProxy]]:
+        """The sum of the vectors, and whose they were."""
+        plan = self.secagg.plan(len(asked))
+        workflow = SecAggPlusWorkflow(
+            plan.shares, plan.threshold, max_weight=1.0, clipping_range=self.secagg.clip,
+            quantization_range=2**self.secagg.bits, modulus_range=2**MODULUS_BITS, timeout=self.timeout,
+        )  # fmt: skip
+        handover, state = Handover(asked), WorkflowState()
+        context = LegacyContext(Context(0, 0, {}, RecordDict(), {}), strategy=handover, client_manager=self.roster)
+        context.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({WorkflowKey.CURRENT_ROUND: round_number})
+        context.state.array_records[MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(ndarrays_to_parameters([]), True)
+
+        def stage(what: str, step: Callable[[Any, LegacyContext, WorkflowState], bool], needed: int) -> None:
+            try:
+                done = step(courier, context, state)
+            except ValueError as error:  # Flower's way to say that shares do not fit together
+                raise RoundFailed(f"round {round_number}: secure aggregation failed while {what}: {error}.") from None
+            if not done or len(state.active_node_ids) < needed:
+                why = "; ".join(f"client {entry['partition']}: {entry['reason']}" for entry in courier.refused())
+                raise RoundFailed(
+                    f"round {round_number}: secure aggregation was left with {len(state.active_node_ids)} of {len(asked)} "
+                    f"clients while {what}, {needed} are needed. {why}"
+                )
+
+        stage("exchanging keys", workflow.setup_stage, len(asked))
+        stage("sharing keys", workflow.share_keys_stage, len(asked))
+        stage("training", workflow.collect_masked_vectors_stage, max(plan.threshold, self.min_replies))
+        active = sorted(
+            (proxy for proxy, _ in asked if proxy.node_id in state.active_node_ids), key=lambda proxy: proxy.partition
+        )
+        stage("opening the sum", workflow.unmask_stage, plan.threshold)
+        (mean,) = handover.aggregated
+        return self.checked(mean * len(active), round_number, len(active)), active
+
+    def checked(self, sums: Vector, round_number: int, clients: int) -> Vector:
+        """The sum, back on its grid; numbers that no sum of so many clients can have show that masks did not cancel."""
+        if not np.isfinite(sums).all() or np.abs(sums).max(initial=0) > clients * self.secagg.clip + self.secagg.step:
+            raise RoundFailed(
+                f"round {round_number}: the sum holds numbers that {clients} clients cannot have sent; a client's masks or "
+                "message were not those of this version."
+            )
+        return np.asarray(np.rint(sums / self.secagg.step) * self.secagg.step, dtype=np.float64)
+
+
+def reply_of(means: Means) -> FitRes:
+    """One reply that stands for all who trained: strategies average it with nobody."""
+    flat, layout = pack(means.sections)
+    metrics: dict[str, Scalar] = {**means.figures, LAYOUT: layout, PARTICIPANTS: means.clients}
+    return FitRes(Status(Code.OK, ""), ndarrays_to_parameters(flat), max(1, means.examples), metrics)
+
+
+class Handover(FedAvg):
+    """What Flower's workflow takes for the strategy: hands out what was configured, keeps what was added up."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__()
+        self.asked = asked
+        self.aggregated: list[Vector] = []
+
+    def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
+        """As the run's own strategy has configured it."""
+        return self.asked
+
+    def aggregate_fit(self, server_round: int, results: list[tuple[ClientProxy, FitRes]], failures: Any) -> Any:
+        """Every result holds the same mean."""
+        self.aggregated = parameters_to_ndarrays(results[0][1].parameters)
+        return None, {}
+
+
+@dataclass
+class Courier:
+    """What Flower's workflow takes for the grid: carries messages with a deadline, checks replies, counts bytes."""
+
+    send: Send
+    timeout: float
+    size: int  # of a masked vector
+    asked: Asked
+    up: int = 0
+    down: int = 0
+    reasons: dict[int, str] = field(default_factory=dict)  # node -> why it is not there any more
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        """The usable replies; who sent none, or one that cannot be used, is lost to this try."""
+        waiting, stage = {message.metadata.dst_node_id: message for message in messages}, ""
+        for message in waiting.values():
+            request = message.content.config_records[RECORD_KEY_CONFIGS]
+            stage = str(request[Key.STAGE])
+            if stage == Stage.SETUP:
+                request[MASKS] = GENERATOR
+            self.down += weight(message)
+        usable = []
+        for node, reply in self.send(list(waiting.values()), self.timeout):
+            del waiting[node]
+            reason = f"it failed: {reply.error.reason}" if reply.has_error() else self.problem(stage, reply)
+            if reason is None:
+                self.up += weight(reply)
+                usable.append(reply)
+            else:
+                self.reasons[node] = reason
+        self.reasons |= dict.fromkeys(waiting, f"no answer within {self.timeout:.0f} s (round-timeout)")
+        return usable
+
+    def problem(self, stage: str, reply: Message) -> str | None:
+        """Why a reply cannot be used."""
+        records = reply.content.config_records
+        if REFUSAL in records:
+            return str(records[REFUSAL].get("reason"))
+        if RECORD_KEY_CONFIGS not in records:
+            return "it sent a plain reply; does it run the same version, with secagg?"
+        answer = records[RECORD_KEY_CONFIGS]
+        if stage == Stage.SETUP and answer.get(MASKS) != GENERATOR:
+            return f"its masks do not come from {GENERATOR!r}; run the same version on both sides"
+        if stage == Stage.COLLECT_MASKED_VECTORS:
+            return self.problem_of_vector(answer.get(Key.MASKED_PARAMETERS))
+        return None
+
+    def problem_of_vector(self, parts: Any) -> str | None:
+        """Flower's factor and our vector, both of whole numbers below the modulus."""
+        if not isinstance(parts, list) or len(parts) != 2 or not all(isinstance(part, bytes) for part in parts):
+            return "its message holds no masked vector"
+        if len(parts[1]) > WORD * self.size + HEADER or len(parts[0]) > WORD + HEADER:
+            return f"its masked vector has {len(parts[1])} bytes, and {WORD * self.size} are right"
+        try:
+            arrays = decode(parts)
+        except WireError as error:
+            return str(error)
+        if [array.shape for array in arrays] != [(1,), (self.size,)] or any(array.dtype != np.int64 for array in arrays):
+            return f"its masked vector is {arrays[1].dtype}{arrays[1].shape}, and int64({self.size},) is right"
+        if any(array.min(initial=0) < 0 or array.max(initial=0) >= 2**MODULUS_BITS for array in arrays):
+            return "its masked vector holds numbers that are not below the modulus"
+        return None
+
+    def refused(self) -> list[dict[str, Any]]:
+        """Who was lost and why, by partition, for results.jsonl."""
+        lost = [(proxy.partition, self.reasons[proxy.node_id]) for proxy, _ in self.asked if proxy.node_id in self.reasons]
+        return [{"partition": partition, "reason": reason} for partition, reason in sorted(lost)]
+
+
+def weight(message: Message) -> int:
+    """Bytes of a message's arrays, and of the keys, shares and masked numbers in it."""
+    arrays = sum(len(array.data) for record in message.content.array_records.values() for array in record.values())
+    values = [value for record in message.content.config_records.values() for value in record.values()]
+    parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
+    return arrays + sum(len(part) for part in parts if isinstance(part, bytes))

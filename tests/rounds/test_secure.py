@@ -1,0 +1,350 @@
+"""Secure rounds in one process: Flower's real protocol and cryptography, without the network."""
+
+import json
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.common import parameters_to_ndarrays
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+from flwr.compat.common import recorddict_compat as compat
+
+from client.app import make_app
+from client.secure import secure
+from common.config import configure
+from common.errors import ConfigurationError, FedmirageError
+from common.masks import GENERATOR, MASKS, mask
+from common.methods import METHODS
+from common.payload import decode
+from common.secagg import MODULUS_BITS, REFUSAL, why_not
+from server.checkpoint import read
+from server.run import run
+from tests.inprocess import InProcessGrid, node_id, run_in_process
+from tests.methods.test_pairs import BASE, BATCH_NORM, finite, line
+
+Intercept = Callable[[int, Message], Message | None]
+SMALL = {**BASE, "eval_every": 1}
+
+
+def lines(folder: Path, kind: str = "round") -> list[dict[str, Any]]:
+    return [found for text in (folder / "results.jsonl").read_text().splitlines() if (found := json.loads(text))["kind"] == kind]
+
+
+def shared(folder: Path) -> list[np.ndarray]:
+    return read(folder / "checkpoint.safetensors").shared
+
+
+def close(one: list[np.ndarray], other: list[np.ndarray], within: float) -> bool:
+    assert [array.dtype for array in one] == [array.dtype for array in other]
+    return all(np.abs(a - b).max(initial=0) <= within for a, b in zip(one, other, strict=True))
+
+
+def stage_of(reply: Message) -> str:
+    """Which of the four exchanges a client's reply belongs to."""
+    if reply.has_error() or RECORD_KEY_CONFIGS not in reply.content.config_records:
+        return ""
+    keys = reply.content.config_records[RECORD_KEY_CONFIGS].keys()
+    marks = {
+        Key.PUBLIC_KEY_1: Stage.SETUP,
+        Key.DESTINATION_LIST: Stage.SHARE_KEYS,
+        Key.MASKED_PARAMETERS: Stage.COLLECT_MASKED_VECTORS,
+        Key.SHARE_LIST: Stage.UNMASK,
+    }
+    return next(stage for mark, stage in marks.items() if mark in keys)
+
+
+def lose(partition: int, stage: str, times: int = 1) -> Intercept:
+    """A client whose answers in one stage never arrive, so many times."""
+    left = [times]
+
+    def intercept(node: int, reply: Message) -> Message | None:
+        if node == node_id(partition) and stage_of(reply) == stage and left[0]:
+            left[0] -= 1
+            return None
+        return reply
+
+    return intercept
+
+
+@pytest.mark.parametrize("model", [BASE["model"], BATCH_NORM])
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_gives_the_plain_numbers(tmp_path: Path, name: str, model: str) -> None:
+    """One round to the quantisation step; methods are found by themselves, and those that must see clients alone are refused."""
+    settings = {**SMALL, "model": model, "methods": line(name), "secagg": "on"}
+    (method,) = configure({"methods": line(name)}).method_list
+    if why_not(method) is not None:
+        with pytest.raises(ConfigurationError, match=f"secagg: {name} needs"):
+            configure(settings)
+        return
+    run_in_process(tmp_path / "secure", **{**settings, "rounds": 1})
+    run_in_process(tmp_path / "plain", **{**settings, "rounds": 1, "secagg": "off"})
+    assert close(shared(tmp_path / "secure"), shared(tmp_path / "plain"), 5e-3 if method.repairs else 2e-6)
+    secure, plain = lines(tmp_path / "secure"), lines(tmp_path / "plain")
+    assert secure[0]["train"] == pytest.approx(plain[0]["train"], abs=1e-4)
+    assert secure[0]["secure"] == {"clients": 4, "examples": sum(client["examples"] for client in plain[0]["clients"])}
+    if "methods" in plain[0]:
+        assert secure[0]["methods"] == pytest.approx(plain[0]["methods"], rel=1e-2, abs=1e-3)
+    run_in_process(tmp_path / "two", **settings)
+    assert finite([*shared(tmp_path / "two"), np.zeros(1)])
+
+
+def test_one_seed_gives_the_same_bits_again(tmp_path: Path) -> None:
+    """Masks and keys differ from run to run, what they hide does not: numbers lie on the grid before they are rounded."""
+    for name in ("one", "two"):
+        run_in_process(tmp_path / name, **SMALL, methods="scaffold", secagg="on")
+    one, two = shared(tmp_path / "one"), shared(tmp_path / "two")
+    assert [array.tobytes() for array in one] == [array.tobytes() for array in two]
+
+
+def test_ten_rounds_follow_the_plain_curve(tmp_path: Path) -> None:
+    settings = {"rounds": 10, "local_epochs": 1, "model": "mlp(hidden=32, layers=1)"}
+    run_in_process(tmp_path / "plain", **settings)
+    run_in_process(tmp_path / "secure", **settings, secagg="on")
+    plain, secure = ([line["accuracy"] for line in lines(tmp_path / name)] for name in ("plain", "secure"))
+    assert max(plain) > 0.5
+    assert secure == pytest.approx(plain, abs=0.01)
+
+
+def test_clients_of_very_unlike_size(tmp_path: Path) -> None:
+    """Weights are in the vector: the plain weighted mean, not the uniform one."""
+    settings = {**SMALL, "partition": "dirichlet(alpha=0.3, min_size=1)", "rounds": 1}
+    for name, more in {"plain": {}, "secure": {"secagg": "on"}, "uniform": {"weighting": "uniform"}}.items():
+        run_in_process(tmp_path / name, **settings, **more)
+    assert close(shared(tmp_path / "secure"), shared(tmp_path / "plain"), 2e-5)
+    assert not close(shared(tmp_path / "uniform"), shared(tmp_path / "plain"), 1e-4)
+    run_in_process(tmp_path / "both", **settings, secagg="on", weighting="uniform")
+    assert close(shared(tmp_path / "both"), shared(tmp_path / "uniform"), 1e-6)
+
+
+# What the server gets to see
+
+
+def test_nothing_of_a_single_client_can_be_read(tmp_path: Path) -> None:
+    """All that the server receives from one client in a round; the same update is found in a plain run."""
+    heard: dict[str, list[Message]] = {"plain": [], "secure": []}
+    for name, secagg in {"plain": "off", "secure": "on"}.items():
+
+        def listen(node: int, reply: Message, kept: list[Message] = heard[name]) -> Message:
+            if node == node_id(1):
+                kept.append(deepcopy(reply))  # the server takes messages apart
+            return reply
+
+        run_in_process(tmp_path / name, listen, **{**SMALL, "rounds": 1, "model": "mlp(hidden=64)"}, secagg=secagg)
+    start = configure({**SMALL, "model": "mlp(hidden=64)"})
+    plain = compat.recorddict_to_fitres(heard["plain"][1].content, True)
+    update = np.concatenate([array.ravel() for array in parameters_to_ndarrays(plain.parameters)])
+    assert plain.num_examples == 6
+    assert "term.task" in plain.metrics
+    assert start.secagg_params.active is False
+
+    properties, *protocol = heard["secure"]
+    assert set(properties.content.config_records["getpropertiesres.properties"]) == {
+        "partition",
+        "own",
+        "fingerprint",
+        "shape",
+        "classes",
+    }
+    assert list(map(stage_of, protocol)) == [Stage.SETUP, Stage.SHARE_KEYS, Stage.COLLECT_MASKED_VECTORS, Stage.UNMASK]
+    for message in protocol:
+        assert not any(len(record) for record in message.content.array_records.values())
+        assert not any(len(record) for name, record in message.content.config_records.items() if name.endswith("metrics"))
+        for record in message.content.metric_records.values():  # Flower's own: it says 1 for everybody
+            assert dict(record) == {"num_examples": 1}
+    _, vector = decode(protocol[2].content.config_records[RECORD_KEY_CONFIGS][Key.MASKED_PARAMETERS])  # type: ignore[arg-type]
+    masked = vector[-len(update) :].astype(np.float64)
+    assert abs(np.corrcoef(masked, update)[0, 1]) < 5 / np.sqrt(len(update))
+    assert abs(masked.mean() / 2**MODULUS_BITS - 0.5) < 5 / np.sqrt(12 * len(masked))  # uniform below the modulus
+    assert abs(masked.std() / 2**MODULUS_BITS - np.sqrt(1 / 12)) < 0.02
+    (summary,) = lines(tmp_path / "secure")
+    assert summary["clients"] == [{"partition": partition} for partition in range(4)]
+
+
+# Losses
+
+
+def test_a_client_lost_while_training_is_left_out(tmp_path: Path) -> None:
+    """The others' weighted mean, as in a plain round that lost the same client."""
+    settings = {**SMALL, "rounds": 1, "round_timeout": 0.5}
+    run_in_process(tmp_path / "secure", lose(2, Stage.COLLECT_MASKED_VECTORS), **settings, secagg="on")
+    seen: list[int] = []
+
+    def silent(node: int, reply: Message) -> Message | None:
+        seen.append(node)
+        return None if node == node_id(2) and seen.count(node) > 1 else reply
+
+    run_in_process(tmp_path / "plain", silent, **settings)
+    (line,) = lines(tmp_path / "secure")
+    assert [client["partition"] for client in line["clients"]] == [0, 1, 3]
+    assert line["refused"] == [{"partition": 2, "reason": "no answer within 0 s (round-timeout)"}]
+    assert close(shared(tmp_path / "secure"), shared(tmp_path / "plain"), 2e-5)
+
+
+@pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SHARE_KEYS])
+def test_a_client_lost_earlier_means_another_try(tmp_path: Path, stage: str) -> None:
+    settings = {**SMALL, "rounds": 1, "round_timeout": 0.5}
+    run_in_process(tmp_path / "lost", lose(2, stage), **settings, secagg="on")
+    run_in_process(tmp_path / "whole", **settings, secagg="on")
+    (retry,) = lines(tmp_path / "lost", "retry")
+    assert "secure aggregation was left with 3 of 4 clients" in retry["reason"]
+    assert "client 2: no answer" in retry["reason"]
+    assert close(shared(tmp_path / "lost"), shared(tmp_path / "whole"), 0)
+
+
+def test_a_client_lost_before_the_sum_is_opened_changes_nothing(tmp_path: Path) -> None:
+    settings = {**SMALL, "rounds": 1, "round_timeout": 0.5, "secagg": "on"}
+    run_in_process(tmp_path / "lost", lose(2, Stage.UNMASK), **settings)
+    run_in_process(tmp_path / "whole", **settings)
+    assert [client["partition"] for client in lines(tmp_path / "lost")[0]["clients"]] == [0, 1, 2, 3]
+    assert close(shared(tmp_path / "lost"), shared(tmp_path / "whole"), 0)
+
+
+def test_tries_end(tmp_path: Path) -> None:
+    with pytest.raises(FedmirageError, match=r"left with 3 of 4 .* The round was tried 2 times \(retries=1\)"):
+        run_in_process(tmp_path, lose(2, Stage.SETUP, times=9), **{**SMALL, "round_timeout": 0.3}, retries=1, secagg="on")
+    assert lines(tmp_path, "summary")[0]["status"] == "failed"
+
+
+def test_too_many_lost_while_training(tmp_path: Path) -> None:
+    def two(node: int, reply: Message) -> Message | None:
+        return None if node in (node_id(0), node_id(1)) and stage_of(reply) == Stage.COLLECT_MASKED_VECTORS else reply
+
+    with pytest.raises(FedmirageError, match=r"left with 2 of 4 clients while training, 3 are needed"):
+        run_in_process(tmp_path, two, **{**SMALL, "round_timeout": 0.3}, retries=0, secagg="on")
+
+
+def test_a_client_out_of_range_says_so_and_sits_out(tmp_path: Path) -> None:
+    """Partition 3 has more examples than the others; the bound lies between."""
+    run_in_process(tmp_path, **{**SMALL, "partition": "dirichlet(alpha=1.0, min_size=1)", "rounds": 1}, secagg="on(bound=17)")
+    (line,) = lines(tmp_path)
+    assert len(line["clients"]) == 3
+    (refused,) = line["refused"]
+    assert refused["reason"] == "it has more examples than secagg's bound=17; raise bound"
+
+
+# Peers that do not fit
+
+
+def broken(change: Callable[[list[Any]], list[Any]]) -> Intercept:
+    """Partition 1 sends another masked vector than its own."""
+
+    def intercept(node: int, reply: Message) -> Message:
+        if node == node_id(1) and stage_of(reply) == Stage.COLLECT_MASKED_VECTORS:
+            record = reply.content.config_records[RECORD_KEY_CONFIGS]
+            record[Key.MASKED_PARAMETERS] = change(record[Key.MASKED_PARAMETERS])  # type: ignore[arg-type]
+        return reply
+
+    return intercept
+
+
+def array_bytes(array: np.ndarray) -> bytes:
+    import io
+
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda parts: parts[:1], "holds no masked vector"),
+        (lambda parts: [parts[0], b"noise"], "cannot be read"),
+        (lambda parts: [parts[0], parts[1] + bytes(10**6)], "bytes, and"),
+        (lambda parts: [parts[0], array_bytes(np.zeros(3, np.int64))], r"int64\(3,\), and int64"),
+        (lambda parts: [parts[0], array_bytes(decode([parts[1]])[0].astype(np.float64))], "float64"),
+        (lambda parts: [parts[0], array_bytes(decode([parts[1]])[0] + 2**60)], "not below the modulus"),
+    ],
+)
+def test_a_malformed_vector_is_refused(tmp_path: Path, change: Any, reason: str) -> None:
+    run_in_process(tmp_path, broken(change), **{**SMALL, "rounds": 1}, secagg="on")
+    (line,) = lines(tmp_path)
+    assert [client["partition"] for client in line["clients"]] == [0, 2, 3]
+    (refused,) = line["refused"]
+    assert re.search(reason, refused["reason"])
+
+
+def test_masks_that_do_not_cancel_are_noticed(tmp_path: Path) -> None:
+    """A vector of its own noise is well-formed; the sum shows that it is not what the masks belong to."""
+
+    def noise(parts: list[bytes]) -> list[bytes]:
+        size = len(decode([parts[1]])[0])
+        return [parts[0], array_bytes(mask(b"other", 2**MODULUS_BITS, [(size,)])[0])]
+
+    with pytest.raises(FedmirageError, match="holds numbers that 4 clients cannot have sent"):
+        run_in_process(tmp_path, broken(noise), **SMALL, retries=0, secagg="on")
+
+
+def test_a_client_with_other_masks_is_refused(tmp_path: Path) -> None:
+    """Flower's own mod answers the set-up without a word about its generator."""
+
+    def without(node: int, reply: Message) -> Message:
+        if node == node_id(1) and stage_of(reply) == Stage.SETUP:
+            del reply.content.config_records[RECORD_KEY_CONFIGS][MASKS]
+        return reply
+
+    with pytest.raises(FedmirageError, match="client 1: its masks do not come from 'aes256-ctr-1'"):
+        run_in_process(tmp_path, without, **SMALL, retries=0, secagg="on")
+
+
+SETUP = {
+    Key.STAGE: Stage.SETUP,
+    Key.SAMPLE_NUMBER: 4,
+    Key.SHARE_NUMBER: 4,
+    Key.THRESHOLD: 3,
+    Key.CLIPPING_RANGE: 8.0,
+    Key.TARGET_RANGE: 2**40,
+    Key.MOD_RANGE: 2**MODULUS_BITS,
+    Key.MAX_WEIGHT: 1.0,
+    MASKS: GENERATOR,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({MASKS: "mt19937"}, "the server's masks come from 'mt19937'"),
+        ({MASKS: None}, "the server's masks come from \"Flower's own generator\""),
+        ({Key.SAMPLE_NUMBER: 2}, "the server wants the sum of 2 clients"),
+        ({Key.THRESHOLD: 2}, "the server's threshold is 2, but secagg gives 3"),
+        ({Key.MOD_RANGE: 2**32}, "the server's mod_range is"),
+        ({Key.CLIPPING_RANGE: 1e9}, "the server's clipping_range is"),
+        ({Key.STAGE: Stage.UNMASK, Key.ACTIVE_NODE_ID_LIST: [1, 2, 3], Key.DEAD_NODE_ID_LIST: [2]}, "both keys of a client"),
+        ({Key.STAGE: Stage.SHARE_KEYS}, "Abort secure aggregation: expect setup stage|must be a list of two bytes|expect"),
+    ],
+)
+def test_a_client_holds_the_server_to_the_configuration(changed: dict[str, Any], reason: str) -> None:
+    settings = {key: value for key, value in {**SETUP, **changed}.items() if value is not None}
+    message = Message(RecordDict({RECORD_KEY_CONFIGS: ConfigRecord(settings)}), 7, MessageType.TRAIN)
+    message.metadata.__dict__["_message_id"] = "1"
+    context = Context(1, 7, {}, RecordDict(), {})
+
+    def never(*_: Any) -> Message:
+        raise AssertionError("a client trained for a server that it does not trust")
+
+    reply = secure(configure({"secagg": "on"}))(message, context, never)
+    assert list(reply.content) == [REFUSAL]
+    assert re.search(reason, str(reply.content.config_records[REFUSAL]["reason"]))
+
+
+def test_a_plain_server_gets_nothing(tmp_path: Path) -> None:
+    """The server runs without secagg, its clients with it: as if somebody had changed the server alone."""
+    secure = configure({**SMALL, "out": str(tmp_path), "secagg": "on"})
+    plain = configure({**SMALL, "out": str(tmp_path), "retries": 0})
+    heard: list[Message] = []
+
+    def listen(_: int, reply: Message) -> Message:
+        heard.append(reply)
+        return reply
+
+    with pytest.raises(Exception):  # noqa: B017, PT011 - what a changed server makes of it is its own affair
+        run(InProcessGrid(make_app(secure, tmp_path / "memory"), 4, listen), plain)
+    refusals = [reply.content.config_records[REFUSAL]["reason"] for reply in heard if REFUSAL in reply.content.config_records]
+    assert len(refusals) == 4
+    assert all("asks for a plain update" in str(reason) for reason in refusals)
+    assert not any(record for reply in heard for record in reply.content.array_records.values())

@@ -1,0 +1,80 @@
+"""What --secagg may say, the bit budget, and what is refused before the start."""
+
+from typing import ClassVar
+
+import pytest
+
+from common.config import configure
+from common.errors import ConfigurationError
+from common.methods.page import Method, Section
+from common.secagg import On, why_not
+
+
+def test_off_is_the_default_and_on_the_bare_flag() -> None:
+    assert not configure({}).secagg_params.active
+    assert configure({"secagg": "on"}).secagg_params.active
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"secagg": "yes"}, "secagg: no .*'yes'"),
+        ({"secagg": "on(bits=50)"}, "bits=50"),
+        ({"secagg": "on(threshold=0.5)"}, "threshold=0.5"),
+        ({"secagg": "on(clip=1000, bits=16)"}, "has a step of 0.031; raise bits or lower clip"),
+        ({"secagg": "on", "clients": 2}, "a round has 2 of 2 clients"),
+        ({"secagg": "on", "clients": 10, "participation": 0.2}, "a round has 2 of 10 clients"),
+        ({"secagg": "on", "clients": 300_000}, "300000 clients x bits=40 could overflow the 53 bits of a sum; lower bits to 34"),
+        ({"secagg": "on", "validation": 0.1}, "validation=0.1 would show the server each client's loss"),
+        ({"secagg": "on", "diagnostics": True}, "diagnostics look at single clients"),
+    ],
+)
+def test_refusals(settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        configure(settings)
+
+
+def test_all_refusals_at_once() -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        configure({"secagg": "on", "clients": 2, "validation": 0.1, "diagnostics": True})
+    assert len(refusal.value.problems) == 3
+
+
+@pytest.mark.parametrize(("clients", "shares", "threshold"), [(3, 3, 2), (4, 4, 3), (5, 5, 3), (10, 10, 6), (50, 50, 30)])
+def test_the_plan_of_a_round(clients: int, shares: int, threshold: int) -> None:
+    """More than half of the shares, and never all: one client may always be lost."""
+    plan = On().plan(clients)
+    assert (plan.shares, plan.threshold) == (shares, threshold)
+    assert plan.shares / 2 < plan.threshold < plan.shares
+
+
+def test_a_part_of_the_clients_as_neighbours_is_odd() -> None:
+    assert On(shares=0.2).plan(50).shares == 11
+    assert On(shares=0.01).plan(50).shares == 3
+    assert On(threshold=1.0).plan(10).threshold == 9
+
+
+def test_the_budget_is_the_number_of_digits_of_the_largest_sum() -> None:
+    secagg = On()
+    for clients in (3, 10, 1000, 2**17):
+        largest = clients * 2**secagg.bits
+        assert 2 ** (secagg.needed_bits(clients) - 1) <= largest < 2 ** secagg.needed_bits(clients)
+    assert "10 clients x 40 bits need 44 of 53" in secagg.budget(10)
+
+
+class Curious(Method):
+    """A page whose server half looks at clients one by one."""
+
+    name: ClassVar[str] = "curious"
+    title: ClassVar[str] = ""
+    authors: ClassVar[str] = ""
+    link: ClassVar[str] = ""
+    up: ClassVar[tuple[Section, ...]] = (Section("counts", weighting=None),)
+    summable_instead: ClassVar[str] = "write curious(blind=True)"
+
+
+def test_a_section_that_must_be_seen_alone_is_refused_with_the_way_out() -> None:
+    reason = why_not(Curious())
+    assert reason is not None
+    assert "curious needs each client's 'counts' one by one" in reason
+    assert reason.endswith("write curious(blind=True)")
