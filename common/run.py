@@ -53,8 +53,12 @@ def task_of(config: RunConfig, dataset: DataSet) -> Task:
             f"task={name!r}, but the labels of {dataset.name} are {dataset.task}; write task='auto' or choose other data"
         )
     if name == "multi-label":
-        single = [method.name for method in config.method_list if method.single_label_only]
-        problems += [f"methods: {method} is not defined for multi-label tasks such as {dataset.name}" for method in single]
+        problems += [
+            f"methods: {method.name} is not defined for multi-label tasks such as {dataset.name}: {method.single_label_because}; "
+            "leave it out or choose other data"
+            for method in config.method_list
+            if method.single_label_because
+        ]
     if problems:
         raise ConfigurationError(problems)
     return TASKS[name]

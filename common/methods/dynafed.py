@@ -48,7 +48,7 @@ class DynaFedParams(Method):
     link: ClassVar[str] = "https://arxiv.org/abs/2211.10878"
 
     needs_whole_model: ClassVar[bool] = True  # training on X needs all weights
-    single_label_only: ClassVar[bool] = True  # Y is a distribution over classes
+    single_label_because: ClassVar[str] = "a synthetic image has one distribution over all classes for its label"
     repairs: ClassVar[bool] = True  # the global model changes after the server's update
 
     variant: Literal["paper", "code"] | None = None

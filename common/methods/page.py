@@ -45,7 +45,7 @@ class Method(Params):
     server_rule: ClassVar[bool] = False  # changes how the average becomes the next model
     repairs: ClassVar[bool] = False  # changes the global model once more after the server's update
     needs_whole_model: ClassVar[bool] = False  # must see all weights on the server or on every client
-    single_label_only: ClassVar[bool] = False  # not defined for multi-label tasks
+    single_label_because: ClassVar[str] = ""  # why it is not defined for multi-label tasks, as half a sentence; "": it is
     up: ClassVar[tuple[Section, ...]] = ()  # what clients send beside `shared`
     down: ClassVar[tuple[Section, ...]] = ()  # what the server sends beside `shared`
     figures: ClassVar[tuple[str, ...]] = ()  # what its client half may report: "term.NAME" of its terms, and what it names itself

@@ -52,7 +52,7 @@ class Vhl(Method):
         "vhl.virtual_train_accuracy",
     )
 
-    single_label_only: ClassVar[bool] = True  # a virtual sample is paired with the real ones of its one class
+    single_label_because: ClassVar[str] = "a virtual sample is paired with the real ones of its one class"
     down: ClassVar[tuple[Section, ...]] = (Section(VIRTUAL),)
 
     variant: Literal["vhl", "naive", "vfa", "vftl"] = "vhl"

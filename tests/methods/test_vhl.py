@@ -301,13 +301,21 @@ def test_refusals_once_the_data_are_known(tmp_path: Path, methods: str, reason: 
         run_in_process(tmp_path, **BASE, methods=methods)
 
 
-def test_several_labels_a_sample_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("methods", "reason"),
+    [
+        ("vhl", "a virtual sample is paired with the real ones of its one class"),
+        ("dynafed", "a synthetic image has one distribution over all classes"),
+    ],
+)
+def test_several_labels_a_sample_are_refused_with_the_method_s_own_reason(methods: str, reason: str) -> None:
     from types import SimpleNamespace
 
     from common.run import task_of
 
-    with pytest.raises(ConfigurationError, match="vhl is not defined for multi-label tasks such as flair"):
-        task_of(configure({"methods": "vhl"}), SimpleNamespace(task="multi-label", name="flair"))  # type: ignore[arg-type]
+    wanted = f"methods: {methods} is not defined for multi-label tasks such as flair: {reason}"
+    with pytest.raises(ConfigurationError, match=wanted):
+        task_of(configure({"methods": methods}), SimpleNamespace(task="multi-label", name="flair"))  # type: ignore[arg-type]
 
 
 def test_more_virtual_classes_than_real_ones(tmp_path: Path) -> None:
