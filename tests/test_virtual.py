@@ -12,7 +12,7 @@ from common.errors import ConfigurationError
 from common.losses import label_distance, supervised_contrast
 from common.methods.vhl import Vhl
 from common.seeds import torch_generator
-from common.virtual.sets import digest, virtual_images
+from common.virtual.sets import digest, seed_of, virtual_images
 from common.virtual.stylegan import StyleGan, blur, latent_std, noise_means, upsampled
 
 GENERATORS = ["stylegan", "gaussian", "simple_cnn"]
@@ -104,6 +104,14 @@ def test_classes_can_be_told_apart(generator: str) -> None:
         nearest = np.square(flat[~even, None] - centres[None]).sum(-1).argmin(1)
         found[shuffled] = (nearest == labels[~even]).mean()
     assert found[False] > 0.55 > found[True]
+
+
+def test_grey_images_are_the_mean_of_colours_that_are_pixels_already() -> None:
+    """With raw colours, a quarter of this set's class 2 was black: what is far below 0 outweighed the rest."""
+    params, config = settings(generator="stylegan", per_class=40, width=64)
+    colour, grey = (virtual_images(params, config, (channels, 32, 32), 10, seed_of(config))[0] for channels in (3, 1))
+    assert np.abs(colour.mean(axis=1, keepdims=True) - grey).max() <= 1
+    assert (grey.reshape(10, 40, -1).max(axis=2) < 26).mean(axis=1).max() <= 0.05
 
 
 def test_another_data_set_lends_its_images() -> None:
