@@ -1,95 +1,24 @@
-"""The Flower ClientApp: from a message's context to a client."""
+"""The Flower ClientApp. Of the four messages of a secure round only one trains: what needs torch is loaded when it comes."""
 
-import os
-from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 from flwr.app import Context
 from flwr.client import Client
 from flwr.clientapp import ClientApp
 
-from client.client import FederatedClient
 from client.secure import secure
-from common import device
 from common.config import RunConfig, validate
-from common.data import load
-from common.data.partitions import Indices, split
-from common.data.types import DataSet
-from common.data.view import ClientView, view
-from common.errors import FedmirageError
-from common.language import write
-from common.models import Model
-from common.payload import Arrays
-from common.run import blueprint, task_of
-from common.weights import to_arrays
 
 
 def make_app(config: RunConfig | None = None, memory: Path | None = None) -> ClientApp:
     """A ClientApp for one configuration (simulation), or for whatever run config the messages bring (deployment)."""
 
     def client_fn(context: Context) -> Client:
-        settings = config or validate(context.run_config)
-        place = device.prepare(settings, settings.threads)
-        seen = view_of(settings, context)
-        model, initial = model_of(settings, seen.dataset.shape, len(seen.dataset.classes))
-        device.place(model, place, settings)
-        folder = memory or Path(str(context.node_config.get("memory") or flower_home() / "fedmirage" / "memory"))
-        own = "data" in context.node_config
-        return FederatedClient(settings, seen, model, initial, task_of(settings, seen.dataset), place, folder, own).to_client()
+        from client.build import build_client
+
+        return build_client(config or validate(context.run_config), context, memory).to_client()
 
     return ClientApp(client_fn=client_fn, mods=[secure(config)])
-
-
-def view_of(config: RunConfig, context: Context) -> ClientView:
-    """This node's share of the common data set, or, with --node-config 'data="..."', all of its own."""
-    partition = context.node_config.get("partition-id")
-    if partition is None:
-        raise FedmirageError(
-            "this node has no partition-id; start it with flower-supernode --node-config 'partition-id=N', N from 0"
-        )
-    own = context.node_config.get("data")
-    if own is not None:
-        return own_view(config, int(partition), str(own))
-    return shared_view(config, int(partition))
-
-
-@lru_cache(maxsize=4)
-def own_view(config: RunConfig, partition: int, path: str) -> ClientView:
-    """The node's own data, whole: its folder takes the place of the `path` in the dataset line, or of the data folder."""
-    (params,) = config.dataset_list
-    has_path = "path" in type(params).model_fields
-    line = write(params.model_copy(update={"path": path})) if has_path else config.dataset
-    dataset = load(line, config.data_dir or None if has_path else path)
-    return view(dataset, np.arange(len(dataset.train)), partition, config.clients, config.validation, config.seed)
-
-
-@lru_cache(maxsize=256)
-def shared_view(config: RunConfig, partition: int) -> ClientView:
-    """A share of the common set; the cache lets a worker of a simulation serve many clients."""
-    dataset, parts = dealt(config)
-    if not 0 <= partition < len(parts):
-        raise FedmirageError(f"partition-id={partition}, but clients={config.clients}: ids go from 0 to {config.clients - 1}")
-    return view(dataset, parts[partition], partition, config.clients, config.validation, config.seed)
-
-
-@lru_cache(maxsize=2)
-def dealt(config: RunConfig) -> tuple[DataSet, list[Indices]]:
-    """The common set, mapped from the cache, and who holds what of it."""
-    dataset = load(config.dataset, config.data_dir or None, config.download)
-    return dataset, split(config.partition_params, dataset.train, len(dataset.classes), config.clients, config.seed)
-
-
-@lru_cache(maxsize=2)
-def model_of(config: RunConfig, shape: tuple[int, int, int], classes: int) -> tuple[Model, Arrays]:
-    """The run's model, one a process, and the weights that its seed gives."""
-    model = blueprint(config, shape, classes)
-    return model, to_arrays(model)
-
-
-def flower_home() -> Path:
-    """Where Flower keeps its things on this node."""
-    return Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")
 
 
 app = make_app()

@@ -71,10 +71,7 @@ LAYOUTS = ("channels_last", "contiguous")
 
 def simulated(config: RunConfig, rounds: int) -> float:
     """The median round of a simulation: everything from the draw of the clients to the checkpoint, save evaluation."""
-    with tempfile.TemporaryDirectory() as folder:
-        simulate(configure(config.flat(), {"out": folder}))
-        lines = [line for line in read(Path(folder) / FILE) if line["kind"] == "round"]
-    return float(statistics.median(line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines[-rounds:]))
+    return a_round(config, "simulation", rounds)["seconds"]
 
 
 def bare(config: RunConfig, rounds: int) -> list[float]:
@@ -172,7 +169,7 @@ PUBLISHED_TRAINING = 14.81
 
 def generation_times(config: RunConfig, sizes: list[int], steps: int) -> tuple[float, dict[int, float]]:
     """Processor seconds of a client's local training, and of its generation by the number of images."""
-    from client.app import dealt, model_of
+    from client.build import dealt, model_of
     from client.client import FederatedClient
     from client.generation import synthesise
     from client.train import train
@@ -223,6 +220,40 @@ def whole_rounds(settings: dict[str, Any], generation_steps: int, rounds: int) -
     for name, seconds in timed.items():
         table.add_row(f"simulated round, {name}", f"{seconds:.2f}", f"{seconds / reference:.2f}")
     out.print(table)
+
+
+@app.command()
+def secagg(
+    rounds: Annotated[int, typer.Option(help="Rounds whose median counts; the first one, which warms up, does not.")] = 3,
+    model: Annotated[str, typer.Option(help="The model, whose size decides.")] = "simple-cnn",
+    steps: Annotated[int, typer.Option(help="Local steps of a client.")] = 10,
+    clients: Annotated[str, typer.Option(help="Numbers of clients in the simulation.")] = "3,10,50",
+    grpc: Annotated[int, typer.Option(help="Clients over gRPC; 0 leaves them out.")] = 3,
+) -> None:
+    """A round with and without secure aggregation: seconds, and bytes up and down."""
+    settings = {"model": model, "local_steps": steps, "partition": "iid", "rounds": rounds + 1, "eval_every": rounds + 1}
+    table = Table("runtime", "clients", "plain s", "secure s", "ratio", "up MB", "down MB", title=f"{model}, {steps} steps")
+    cases = [("simulation", int(count)) for count in clients.split(",") if count] + [("grpc", grpc)] * bool(grpc)
+    for runtime, count in cases:
+        plain, secure = (
+            a_round(configure({**settings, "clients": count, "secagg": mode}), runtime, rounds) for mode in ("off", "on")
+        )
+        moved = [f"{plain[key] / 1e6:.2f} -> {secure[key] / 1e6:.2f}" for key in ("bytes_up", "bytes_down")]
+        times = [f"{plain['seconds']:.2f}", f"{secure['seconds']:.2f}", f"{secure['seconds'] / plain['seconds']:.2f}"]
+        table.add_row(runtime, str(count), *times, *moved)
+    out.print(table)
+
+
+def a_round(config: RunConfig, runtime: str, rounds: int) -> dict[str, float]:
+    """The median round of a run: seconds without evaluation, bytes."""
+    from experiments.deployment import deploy
+
+    with tempfile.TemporaryDirectory() as folder:
+        placed = configure(config.flat(), {"out": folder})
+        simulate(placed) if runtime == "simulation" else deploy(placed, Console(quiet=True))
+        lines = [line for line in read(Path(folder) / FILE) if line["kind"] == "round"][-rounds:]
+    seconds = statistics.median(line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines)
+    return {"seconds": seconds, **{key: statistics.median(line[key] for line in lines) for key in ("bytes_up", "bytes_down")}}
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """What there is: methods, models, data sets, each parameter with its default and its meaning, straight from the code."""
 
 import inspect
+from typing import get_args
 
 from rich.console import Console
 from rich.table import Table
@@ -9,6 +10,7 @@ from common.config import describe
 from common.language import Params
 from common.methods import METHODS, Method
 from common.models import MODELS, build
+from common.secagg import why_not
 
 
 def table(title: str, *columns: str) -> Table:
@@ -19,25 +21,47 @@ def table(title: str, *columns: str) -> Table:
     return made
 
 
+def security_table() -> str:
+    """README's table of what goes with secure aggregation, as markdown: a row a method, and a row a variant where they differ."""
+    rows = ["| Method | Sent up beside the model | Plain | Secure aggregation |", "|---|---|---|---|"]
+    for kind in METHODS.values():
+        told = {line: sends(method) for line, method in variants(kind).items()}
+        if len(set(told.values())) == 1:
+            told = {kind.name: next(iter(told.values()))}
+        rows += [f"| `{line}` | {up} | yes | {secure} |" for line, (up, secure) in told.items()]
+    return "\n".join(rows)
+
+
+def variants(kind: type[Method]) -> dict[str, Method]:
+    """A method as it is written with each of its variants; where a parameter has no default, without any."""
+    field = kind.model_fields.get("variant")
+    names = [name for name in get_args(field.annotation) if isinstance(name, str)] if field else []
+    names = names or [name for part in (get_args(field.annotation) if field else ()) for name in get_args(part)]
+    if not names:
+        return {kind.name: kind.model_construct()}
+    return {f"{kind.name}(variant='{name}')": kind.model_validate({"variant": name}) for name in names}
+
+
+def sends(method: Method) -> tuple[str, str]:
+    """What clients send beside `shared`, and whether a sum of it is enough."""
+    if method.shares == "nothing":
+        return "nothing is sent at all", "yes"
+    up = ", ".join(f"{section.name}" for section in method.up) or "nothing"
+    reason = why_not(method)
+    return up, "yes" if reason is None else f"no: {reason}"
+
+
 def show_methods(console: Console) -> None:
     """One line a method."""
-    made = table("methods", "name", "paper", "shares", "secure sums", "parameters")
+    made = table("methods", "name", "paper", "shares", "secagg", "parameters")
     for method in METHODS.values():
-        made.add_row(method.name, method.authors, method.shares, secure(method), keys(method))
+        allowed = [sends(made_up)[1] for made_up in variants(method).values()]
+        shown = "yes" if set(allowed) == {"yes"} else "some variants" if "yes" in allowed else "no"
+        made.add_row(method.name, method.authors, method.shares, shown, keys(method))
     console.print(made)
     console.print(
         "fedmirage methods NAME explains one; several are joined by commas, left to right is inside out.", highlight=False
     )
-
-
-def secure(method: type[Method]) -> str:
-    """Whether the server needs no more than the sum over clients; it may depend on the parameters."""
-    try:
-        if method.shares == "nothing":
-            return "nothing sent"
-        return "no" if method().needs_each_client else "yes"
-    except ValueError:  # it has parameters without a default
-        return "yes" if all(section.summable for section in method.up) else "no"
 
 
 def show_method(console: Console, method: type[Method]) -> None:
@@ -97,3 +121,7 @@ def keys(params: type[Params]) -> str:
 def first_line(params: type[Params]) -> str:
     """The first sentence or so of a docstring."""
     return next(iter(inspect.cleandoc(params.__doc__ or "").splitlines()), "")
+
+
+if __name__ == "__main__":
+    print(security_table())

@@ -11,6 +11,7 @@ from common.config import RunConfig
 from common.data import load
 from common.errors import ConfigurationError
 from common.run import check_with_data
+from common.secagg import On
 from experiments.progress import Watch, summary_table
 from experiments.simulation import plan, simulate
 from server import checkpoint
@@ -36,6 +37,8 @@ def launch(
         f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients, {config.model}, seed {config.seed}",
         highlight=False,
     )
+    if isinstance(config.secagg_params, On):
+        console.print(config.secagg_params.budget(config.drawn), highlight=False)
     for caution in config.cautions:
         console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C; a simulation has Ray's handler, which just ends it

@@ -107,3 +107,21 @@ def test_compare(tmp_path: Path) -> None:
     assert "finished" in text
     assert (tmp_path / "curve.png").stat().st_size > 1000
     assert "there are no results" in fedmirage("compare", str(tmp_path), timeout=60).stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["--secagg"], "on"),
+        (["--secagg", "--rounds", "1"], "on"),
+        (["--secagg", "on(clip=4)"], "on(clip=4)"),
+        (["--secagg=off"], "off"),
+        ([], "off"),
+    ],
+)
+def test_secagg_needs_no_value(monkeypatch: pytest.MonkeyPatch, typed: list[str], meant: str) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr("experiments.launch.launch", lambda config, *_: seen.append(config.secagg) or {"status": "finished"})
+    result = runner.invoke(app, ["run", *typed])
+    assert result.exit_code == 0, result.output
+    assert seen == [meant]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from client.app import dealt, model_of
+from client.build import dealt, model_of
 from client.diagnostics import OwnLabels
 from common.config import RunConfig, configure
 from common.data import load

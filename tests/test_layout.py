@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,3 +85,9 @@ def test_no_committed_file_names_a_place_on_one_machine() -> None:
         pytest.skip("not a git work tree")
     files = [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
     assert [path for path in files if MACHINE_PATH.search(path.read_text(errors="replace"))] == []
+
+
+def test_messages_that_train_nothing_load_no_torch() -> None:
+    """Over gRPC every message is a process of its own, and three of the four of a secure round are only about keys."""
+    code = "import sys, client.app; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

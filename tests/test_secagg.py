@@ -4,10 +4,12 @@ from typing import ClassVar
 
 import pytest
 
-from common.config import configure
+from common.config import PROJECT_FILE, configure
 from common.errors import ConfigurationError
+from common.methods import METHODS
 from common.methods.page import Method, Section
 from common.secagg import On, why_not
+from experiments.catalogue import security_table
 
 
 def test_off_is_the_default_and_on_the_bare_flag() -> None:
@@ -78,3 +80,10 @@ def test_a_section_that_must_be_seen_alone_is_refused_with_the_way_out() -> None
     assert reason is not None
     assert "curious needs each client's 'counts' one by one" in reason
     assert reason.endswith("write curious(blind=True)")
+
+
+def test_readme_has_the_table_that_the_code_gives() -> None:
+    readme = (PROJECT_FILE.parent / "README.md").read_text()
+    table = readme.partition("<!-- methods and secure aggregation -->\n")[2].partition("\n<!-- end -->")[0]
+    assert table == security_table(), "run `python -m experiments.catalogue` and put its table into README.md"
+    assert all(f"`{name}" in table for name in METHODS)

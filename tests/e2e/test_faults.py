@@ -67,9 +67,9 @@ def test_a_lost_node_is_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
     assert {entry["partition"] for entry in refused} <= {1}
 
 
-def node_processes(folder: Path, partition: int) -> list[int]:
+def node_processes(folder: Path, partition: int, clients: int = 3) -> list[int]:
     """A SuperNode and whatever it has started."""
-    (node,) = processes(f'partition-id={partition} num-partitions=3 memory="{folder}/memory"')
+    (node,) = processes(f'partition-id={partition} num-partitions={clients} memory="{folder}/memory"')
     children = subprocess.run(["pgrep", "-s", str(node)], capture_output=True, text=True, check=False).stdout.split()
     return [node, *(int(child) for child in children if int(child) != node)]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters, parameters_to_ndarrays
 
-from client.app import model_of
+from client.build import model_of
 from common.config import RunConfig, configure
 from common.data import load
 from common.memory import local_models
