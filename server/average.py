@@ -17,7 +17,8 @@ Results = list[tuple[ClientProxy, FitRes]]
 Failures = list[tuple[ClientProxy, FitRes] | BaseException]
 Evaluate = Callable[[int, Arrays, dict[str, Scalar]], tuple[float, dict[str, Scalar]] | None]
 TERM = "term."  # the prefix of a training term in FitRes.metrics
-PARTICIPANTS = "participants"  # in the metrics of a secure sum: how many clients trained, whom the one reply stands for
+PARTICIPANTS = "participants"  # in the metrics of a secure sum's one reply: how many clients trained
+ANSWERED = "answered"  # and the partitions that it stands for: "0 2 3"
 
 
 class Average(FedAvg):
@@ -85,6 +86,11 @@ def in_partition_order(results: Results) -> Results:
 def participants(results: Results) -> int:
     """How many clients trained."""
     return sum(int(result.metrics.get(PARTICIPANTS, result.num_examples > 0)) for _, result in results)
+
+
+def answered(results: Results) -> set[int]:
+    """Whose replies these are, by partition."""
+    return {int(cid) for proxy, result in results for cid in str(result.metrics.get(ANSWERED, proxy.cid)).split()}
 
 
 def shares_of(examples: list[int], weighting: Weighting) -> list[float] | None:

@@ -29,7 +29,7 @@ from common.masks import GENERATOR, MASKS, WORD, install, mask
 from common.payload import LAYOUT, decode, pack
 from common.secagg import LEAST, MODULUS_BITS, REFUSAL, On
 from common.tally import Means, Tally, Vector
-from server.average import PARTICIPANTS
+from server.average import ANSWERED, PARTICIPANTS
 from server.checkpoint import Checkpoint
 from server.checks import HEADER
 from server.fit import FitOutcome, RoundFailed, since
@@ -67,7 +67,9 @@ class SecureFit:
         means = self.tally.decode(sums, parameters_to_ndarrays(parameters))
         if self.state.counted is not None:
             self.state.counted |= {proxy.cid: round_number for proxy in active}
-        aggregated, metrics = self.strategy.aggregate_fit(round_number, [(active[0], reply_of(means))] if means else [], [])
+        aggregated, metrics = self.strategy.aggregate_fit(
+            round_number, [(active[0], reply_of(means, active))] if means else [], []
+        )
         clients = [{"partition": proxy.partition} for proxy in active]
         seconds = {"clients": answered - started, "aggregate": time.perf_counter() - answered}
         together = {"clients": means.clients, "examples": means.examples} if means else {"clients": 0, "examples": 0}
@@ -118,10 +120,11 @@ class SecureFit:
         return np.asarray(np.rint(sums / self.secagg.step) * self.secagg.step, dtype=np.float64)
 
 
-def reply_of(means: Means) -> FitRes:
-    """One reply that stands for all who trained: strategies average it with nobody."""
+def reply_of(means: Means, active: list[PartitionProxy]) -> FitRes:
+    """One reply that stands for all who answered: strategies average it with nobody."""
     flat, layout = pack(means.sections)
-    metrics: dict[str, Scalar] = {**means.figures, LAYOUT: layout, PARTICIPANTS: means.clients}
+    whose = " ".join(proxy.cid for proxy in active)
+    metrics: dict[str, Scalar] = {**means.figures, LAYOUT: layout, PARTICIPANTS: means.clients, ANSWERED: whose}
     return FitRes(Status(Code.OK, ""), ndarrays_to_parameters(flat), max(1, means.examples), metrics)
 
 

@@ -21,7 +21,7 @@ from common.models.base import LAST
 from common.payload import Arrays
 from common.virtual.sets import digest, normalisation, seed_of, virtual_images, virtual_means
 from common.weights import from_arrays
-from server.average import Failures, Results
+from server.average import Failures, Results, answered
 from server.pretrain import pretrain
 from server.wrapper import Instructions, ServerContext, StrategyWrapper, attach
 
@@ -113,10 +113,10 @@ class VirtualSet(StrategyWrapper[Vhl]):
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """Who answers holds the set."""
-        answered = {int(proxy.cid) for proxy, _ in results}
-        self.failed -= answered
+        holding = answered(results)
+        self.failed -= holding
         if self.params.sends:
-            self.state.holders = sorted({*self.state.holders, *answered})
+            self.state.holders = sorted({*self.state.holders, *holding})
         aggregated, metrics = self.inner.aggregate_fit(server_round, results, failures)
         if self.state.pretrained_accuracy >= 0:
             metrics = {**metrics, "vhl.pretrained_accuracy": self.state.pretrained_accuracy}

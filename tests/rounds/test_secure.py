@@ -19,6 +19,7 @@ from client.secure import secure
 from common.config import configure
 from common.errors import ConfigurationError, FedmirageError
 from common.masks import GENERATOR, MASKS, mask
+from common.memory import local_models
 from common.methods import METHODS
 from common.payload import decode
 from common.secagg import MODULUS_BITS, REFUSAL, why_not
@@ -121,6 +122,15 @@ def test_clients_of_very_unlike_size(tmp_path: Path) -> None:
     assert close(shared(tmp_path / "both"), shared(tmp_path / "uniform"), 1e-6)
 
 
+def test_vhl_hands_its_set_out_once(tmp_path: Path) -> None:
+    """One reply stands for all: each of them counts as holding the set from then on."""
+    run_in_process(tmp_path, **{**SMALL, "rounds": 2, "methods": line("vhl"), "secagg": "on"})
+    first, second = (found["bytes_down"] for found in lines(tmp_path))
+    run_in_process(tmp_path / "plain", **{**SMALL, "rounds": 2, "methods": line("vhl")})
+    with_set, without = (found["bytes_down"] for found in lines(tmp_path / "plain"))
+    assert first - second == with_set - without > 0
+
+
 # What the server gets to see
 
 
@@ -137,7 +147,11 @@ def test_nothing_of_a_single_client_can_be_read(tmp_path: Path) -> None:
         run_in_process(tmp_path / name, listen, **{**SMALL, "rounds": 1, "model": "mlp(hidden=64)"}, secagg=secagg)
     start = configure({**SMALL, "model": "mlp(hidden=64)"})
     plain = compat.recorddict_to_fitres(heard["plain"][1].content, True)
-    update = np.concatenate([array.ravel() for array in parameters_to_ndarrays(plain.parameters)])
+    arrays = parameters_to_ndarrays(plain.parameters)
+    token = read(tmp_path / "plain" / "checkpoint.safetensors").token
+    _, trained = local_models(tmp_path / "plain" / "memory" / token, 1)[1]
+    assert [array.tobytes() for array in arrays] == [array.tobytes() for array in trained]  # a plain run shows all
+    update = np.concatenate([array.ravel() for array in arrays])
     assert plain.num_examples == 6
     assert "term.task" in plain.metrics
     assert start.secagg_params.active is False
