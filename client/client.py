@@ -26,6 +26,7 @@ from common.models import Model
 from common.payload import LAYOUT, SHARED, Array, Arrays, Sections, pack, unpack
 from common.privacy import Guarded
 from common.run import appearance
+from common.secagg import On
 from common.sharing import shared_positions
 from common.tally import Tally
 from common.task import Task, evaluate
@@ -128,7 +129,7 @@ class FederatedClient(NumPyClient):
         metrics["seconds"] = time.perf_counter() - started
         if isinstance(privacy := self.config.privacy_params, Guarded):
             sections, examples, metrics = protect(privacy, local, sections, examples, metrics)
-        if self.config.secagg_params.active:
+        if isinstance(self.config.secagg_params, On):
             return [self.tally(local, sections, examples, metrics)], 1, {}
         flat, layout = pack(sections)
         return flat, examples, {**metrics, LAYOUT: layout}
@@ -136,10 +137,9 @@ class FederatedClient(NumPyClient):
     def tally(self, local: LocalRound, sections: Sections, examples: int, metrics: dict[str, Scalar]) -> Array:
         """All that this client says, as one vector to be masked and added up."""
         every, trained = names(self.model), parameter_mask(self.model)
-        shared, classes = [every[position] for position in self.shared], len(self.view.dataset.classes)
-        widened = any(method.extra_outputs(classes) for method in self.config.method_list)
+        shared = [every[position] for position in self.shared]
         trainable = [trained[position] for position in self.shared]
-        tally = Tally(self.config, shared, local.broadcast, trainable, self.task, widened)
+        tally = Tally(self.config, shared, local.broadcast, trainable, self.task, len(self.view.dataset.classes))
         return tally.encode(sections, local.broadcast, examples, {name: float(value) for name, value in metrics.items()})
 
     def evaluate(self, parameters: NDArrays, config: dict[str, Scalar]) -> tuple[float, int, dict[str, Scalar]]:

@@ -5,7 +5,7 @@ request, other settings, too few clients, or both keys of one client are refused
 """
 
 from importlib import import_module
-from logging import WARNING
+from logging import ERROR, WARNING
 from typing import Any, cast
 
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
@@ -32,13 +32,17 @@ def secure(config: RunConfig | None = None) -> Mod:
             return call_next(message, context)
 
         def trained(request: Message, state: Context) -> Message:
-            reply = call_next(request, state)
+            try:
+                reply = call_next(request, state)
+            except Exception as error:  # whatever its text says of the data stays here
+                log(ERROR, "training failed: %s", error, exc_info=True)
+                raise FedmirageError("its training failed; its own log says why") from None
             if (reason := compat.recorddict_to_fitres(reply.content, True).metrics.get("error")) is not None:
                 raise FedmirageError(str(reason))
             return reply
 
         try:
-            stage = check_request(message, settings.secagg_params)
+            stage = check_request(message, settings.secagg_params, settings.drawn)
             reply = secaggplus_mod(message, context, trained)
         except (FedmirageError, ValueError, KeyError, TypeError) as error:
             log(WARNING, "this client takes no part in the round: %s", error)
@@ -50,23 +54,26 @@ def secure(config: RunConfig | None = None) -> Mod:
     return mod
 
 
-def check_request(message: Message, secagg: On) -> str:
+def check_request(message: Message, secagg: On, drawn: int) -> str:
     """The stage that the server asks for; raises if it is not what this run's configuration allows."""
     if RECORD_KEY_CONFIGS not in message.content.config_records:
         raise WireError("the server asks for a plain update, but this run has secure aggregation (secagg); nothing was sent")
     request = message.content.config_records[RECORD_KEY_CONFIGS]
     stage = str(request.get(Key.STAGE))
     if stage == Stage.SETUP:
-        check_setup(request, secagg)
+        check_setup(request, secagg, drawn)
     elif stage == Stage.UNMASK:
-        numbers = cast(dict[str, list[int]], request)
-        both = set(numbers[Key.ACTIVE_NODE_ID_LIST]) & set(numbers[Key.DEAD_NODE_ID_LIST])
-        if both:
+        active, dead = (set(cast(list[int], request[key])) for key in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST))
+        if active & dead:
             raise WireError("the server asks for both keys of a client, which would open its update; nothing was sent")
+        if len(active) < LEAST:
+            raise WireError(
+                f"the server wants to open a sum of {len(active)} clients, and at least {LEAST} are needed to hide one"
+            )
     return stage
 
 
-def check_setup(request: ConfigRecord, secagg: On) -> None:
+def check_setup(request: ConfigRecord, secagg: On, drawn: int) -> None:
     """The server's settings must be those that follow from the run's configuration, and its masks ours."""
     theirs = request.get(MASKS, "Flower's own generator")
     if theirs != GENERATOR:
@@ -74,8 +81,10 @@ def check_setup(request: ConfigRecord, secagg: On) -> None:
             f"the server's masks come from {theirs!r}, this client's from {GENERATOR!r}; run the same version on both"
         )
     clients = cast(int, request[Key.SAMPLE_NUMBER])
-    if clients < LEAST:
-        raise WireError(f"the server wants the sum of {clients} clients, and at least {LEAST} are needed to hide one")
+    if clients < secagg.least(drawn):
+        raise WireError(
+            f"the server wants the sum of {clients} clients; of {drawn} there must be {secagg.least(drawn)} to hide one"
+        )
     plan = secagg.plan(clients)
     expected: dict[str, Any] = {
         Key.SHARE_NUMBER: plan.shares,

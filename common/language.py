@@ -1,8 +1,8 @@
 """The one small language: `name(key=literal, ...)`, several joined by commas.
 
-`methods`, `dataset`, `partition`, `model` and `dp` are all written in it. Literals are read with `ast`, never evaluated. Each
-name belongs to a frozen pydantic model (`Params`), so that a wrong name, key, type or range is refused with a sentence, all of
-them at once.
+`methods`, `dataset`, `partition`, `model`, `secagg` and `dp` are all written in it. Literals are read with `ast`, never
+evaluated. Each name belongs to a frozen pydantic model (`Params`), so that a wrong name, key, type or range is refused with a
+sentence, all of them at once.
 """
 
 import ast
@@ -48,7 +48,7 @@ def parse(text: str, key: str) -> list[Call]:
     return calls
 
 
-EXAMPLES = {"dataset": "digits", "partition": "iid", "model": "simple-cnn", "dp": "off"}
+EXAMPLES = {"dataset": "digits", "partition": "iid", "model": "simple-cnn", "secagg": "off", "dp": "off"}
 
 
 def split(text: str) -> list[str]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from common.config import RunConfig
     from common.methods import Method
 
-LEAST = 3  # clients of a secure round: of two, each can subtract itself from the sum
+LEAST = 3  # clients of a sum: of two, each can subtract itself
+COARSEST = 1e-4  # the largest error that rounding may make in the update of a client with one example
 REFUSAL = "refusal"  # the record in which a client says why it takes no part
 MODULUS_BITS = 53  # of a sum: what a double holds exactly; a masked number travels as 64 bits anyway
 
@@ -27,8 +28,6 @@ Part = Annotated[float, Field(gt=0, le=1)]
 
 class SecAggParams(Params):
     """The params of `secagg`."""
-
-    active: ClassVar[bool] = False
 
 
 class Off(SecAggParams):
@@ -41,14 +40,14 @@ class On(SecAggParams):
     """The server sees the sum of the clients' updates."""
 
     name: ClassVar[str] = "on"
-    active: ClassVar[bool] = True
 
     shares: Part = 1.0
     """The share of a round's clients with which each one agrees masks and to which it entrusts pieces of its keys; 1 is all of
-    them. Less is faster with very many clients (SecAgg+), and survives fewer losses."""
-    threshold: Annotated[float, Field(gt=0.5, le=1)] = 0.6
-    """The share of those pieces that opens a lost client's masks, and so of the clients that must stay to the end. More than
-    half, so that no two groups can open both masks of one client."""
+    them. Less is faster with very many clients (SecAgg+) and survives fewer losses; never fewer than 2 log2(clients) + 1, so that
+    losses do not cut the circle of neighbours apart (a round in which they do is not opened)."""
+    threshold: Annotated[float, Field(gt=0.5, lt=1)] = 0.6
+    """The share of those pieces that opens a lost client's masks, and so of a client's neighbours that must stay to the end. More
+    than half, so that no two groups can open both masks of one client; at most all but one."""
     clip: Annotated[float, Field(gt=0)] = 8.0
     """The largest number that can be masked. A client whose weighted update holds a larger one says so and sits the round out."""
     bits: Annotated[int, Field(ge=16, le=48)] = 40
@@ -58,8 +57,11 @@ class On(SecAggParams):
 
     @model_validator(mode="after")
     def _fine_enough(self) -> Self:
-        if self.step > 0.01:
-            raise ValueError(f"clip={self.clip:g} with bits={self.bits} has a step of {self.step:.2g}; raise bits or lower clip")
+        if self.step * self.bound > COARSEST:
+            raise ValueError(
+                f"clip={self.clip:g}, bits={self.bits} and bound={self.bound} would round the update of a client with one "
+                f"example to {self.step * self.bound:.2g}; raise bits, or lower bound or clip"
+            )
         return self
 
     @property
@@ -69,9 +71,13 @@ class On(SecAggParams):
 
     def plan(self, clients: int) -> Plan:
         """How a round of so many clients shares its keys; SecAgg+ wants an odd number of shares unless it is everybody."""
-        shares = max(LEAST, math.ceil(self.shares * clients))
-        shares = clients if shares + (shares % 2 == 0) >= clients else shares + (shares % 2 == 0)
-        return Plan(shares, min(max(2, math.ceil(self.threshold * shares)), shares - 1) if shares > 2 else 2)
+        shares = max(math.ceil(self.shares * clients), 2 * math.ceil(math.log2(clients)) + 1)
+        shares = min(clients, shares + (shares % 2 == 0))
+        return Plan(shares, min(math.ceil(self.threshold * shares), shares - 1))
+
+    def least(self, drawn: int) -> int:
+        """Of `drawn` clients that a round should have, how many must be there, and stay: otherwise few could be singled out."""
+        return max(LEAST, drawn // 2 + 1)
 
     def needed_bits(self, clients: int) -> int:
         """Binary digits of the largest sum that so many clients can give."""
@@ -82,8 +88,8 @@ class On(SecAggParams):
         plan = self.plan(clients)
         return (
             f"secure aggregation: {clients} clients x {self.bits} bits need {self.needed_bits(clients)} of {MODULUS_BITS}; "
-            f"numbers within +-{self.clip:g} in steps of {self.step:.2g}; at most {self.bound} examples a client; "
-            f"{plan.threshold} of {plan.shares} key shares open a lost client's masks"
+            f"numbers within +-{self.clip:g} in steps of {self.step:.2g}; at most {self.bound} examples a client; at least "
+            f"{self.least(clients)} clients; {plan.threshold} of {plan.shares} key shares open a lost client's masks"
         )
 
 
@@ -100,13 +106,14 @@ class Plan:
 
 def why_not(method: Method) -> str | None:
     """Why a method cannot run under secure aggregation, and what to do instead; None if it can."""
-    alone = [section.name for section in method.up if not section.summable or section.holds is None]
-    if not alone:
-        return None
-    return (
-        f"{method.name} needs each client's {' and '.join(map(repr, alone))} one by one, and secure aggregation shows the server "
-        f"only sums; {method.summable_instead or 'drop one of the two'}"
-    )
+    alone = [repr(section.name) for section in method.up if not section.summable]
+    shapeless = [repr(section.name) for section in method.up if section.summable and section.holds is None]
+    instead = method.summable_instead or "drop one of the two"
+    if alone:
+        return f"{method.name} needs each client's {' and '.join(alone)} one by one, and the server sees only sums; {instead}"
+    if shapeless:
+        return f"{method.name} sends {' and '.join(shapeless)} without saying of what shape, which a sum must know; {instead}"
+    return None
 
 
 def problems(config: RunConfig, secagg: On) -> list[str]:

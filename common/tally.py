@@ -2,6 +2,7 @@
 
     client   v_i = [ 1, n_i/bound | for every section p_i (what it sends), for `shared` p_i (w_i - w) | figures ]
              p_i = n_i/bound where a section is weighted by examples, 1 where all clients count alike, 0 if it did not train
+             a figure that a client lacks, or that is not finite, counts as 0: who has one would otherwise be seen
     server   sum_i v_i; a section's mean is its sum over the sum of the p_i, and `shared` is w plus that
 
 Weights are inside the vector, so that nothing but the sum is seen, and clients of 10 and of 60,000 examples are both exact.
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.config import RunConfig
-from common.errors import FedmirageError
+from common.errors import FedmirageError, WireError
 from common.methods.page import Weighting
 from common.payload import SHARED, Array, Arrays, Sections
 from common.privacy import CLIPPED, Local
@@ -28,7 +29,7 @@ from common.task import Task
 Vector = npt.NDArray[np.float64]
 WIDE_BITS = 19  # numbers that take two places may be as large as 2^19
 
-COUNTS = 2  # the first two wide places: 1 if the client trained, and n_i/bound
+COUNTS = 2  # the first two wide numbers: 1 if the client trained, and n_i/bound
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,11 @@ class Tally:
     """The order of the vector, which both sides derive from the run's configuration and the shared weights."""
 
     def __init__(
-        self, config: RunConfig, names: Sequence[str], shared: Arrays, trainable: Sequence[bool], task: Task, extra_outputs: bool
+        self, config: RunConfig, names: Sequence[str], shared: Arrays, trainable: Sequence[bool], task: Task, classes: int
     ) -> None:
         assert isinstance(config.secagg_params, On)
         self.secagg, self.names = config.secagg_params, tuple(names)
-        self.figures = figure_names(config, task, extra_outputs)
+        self.figures = figure_names(config, task, classes)
         weights = list(zip(names, shared, trainable, strict=True))
         self.entries = [
             Entry(SHARED, name, array.shape, array.dtype, config.weighs, not trained) for name, array, trained in weights
@@ -83,11 +84,8 @@ class Tally:
                     if trained
                 ]
 
-    @property
-    def size(self) -> int:
-        """Numbers in the vector."""
-        wide = COUNTS + 2 * len(self.figures) + sum(entry.size for entry in self.entries if entry.wide)
-        return 2 * wide + sum(entry.size for entry in self.entries if not entry.wide)
+        self.wide = COUNTS + len(self.figures) + sum(entry.size for entry in self.entries if entry.wide)  # of two places each
+        self.size = 2 * self.wide + sum(entry.size for entry in self.entries if not entry.wide)  # of the vector
 
     # On the client
 
@@ -109,33 +107,32 @@ class Tally:
             if not np.isfinite(array).all():
                 raise FedmirageError(f"its {entry.name!r} ({entry.section}) is not finite; lower lr")
             if np.abs(array).max(initial=0) > (2**WIDE_BITS if entry.wide else self.secagg.clip):
-                raise FedmirageError(
-                    f"its {entry.name!r} ({entry.section}) leaves the range that secagg can mask (clip={self.secagg.clip:g}); "
-                    "raise clip, or lower lr"
-                )
+                limit = f"2^{WIDE_BITS}); lower lr" if entry.wide else f"clip={self.secagg.clip:g}); raise clip, or lower lr"
+                raise FedmirageError(f"its {entry.name!r} ({entry.section}) leaves the range that secagg can mask ({limit}")
             (wide if entry.wide else narrow).append(array.ravel())
-        wide.append(self._figures(figures, share))
+        wide.append(self._figures(figures, weights))
         return np.concatenate([*self._split(np.concatenate(wide)), *map(self._on_grid, narrow)])
 
-    def _figures(self, figures: Mapping[str, float], share: float) -> Vector:
-        """For every figure its weight and its weighted value: who has none does not count in its mean."""
+    def _figures(self, figures: Mapping[str, float], weights: Mapping[Weighting, float]) -> Vector:
+        """Every figure under one weight for all clients."""
         if undeclared := sorted(figures.keys() - set(self.figures)):
             raise FedmirageError(
                 f"the figure {undeclared[0]!r} is not on the page of any method of this run; add it to `figures`"
             )
-        most = float(2**WIDE_BITS)
-        pairs = [(share * (name in figures), share * min(max(figures.get(name, 0.0), -most), most)) for name in self.figures]
-        return np.array(pairs, dtype=np.float64).ravel()
+        values = np.nan_to_num(np.array([figures.get(name, 0.0) for name in self.figures]), posinf=0, neginf=0)
+        weighed = np.clip(values, -(2.0**WIDE_BITS), 2.0**WIDE_BITS) * [weights[weighting_of(name)] for name in self.figures]
+        return np.asarray(weighed, dtype=np.float64)
 
     # On the server
 
     def decode(self, sums: Vector, reference: Arrays) -> Means | None:
         """The means that a sum stands for; None if nobody trained."""
-        numbers = COUNTS + 2 * len(self.figures) + sum(entry.size for entry in self.entries if entry.wide)
-        wide, narrow = self._join(sums[: 2 * numbers]), sums[2 * numbers :]
+        wide, narrow = self._join(sums[: 2 * self.wide]), sums[2 * self.wide :]
         clients, share = round(wide[0]), float(wide[1])
-        if clients < 1 or share <= 0:
+        if clients < 1:
             return None
+        if share <= 0:
+            raise WireError(f"the sum has {clients} clients that trained, and no examples")
         totals: dict[Weighting, float] = {"examples": share, "uniform": float(clients)}
         before, sections = iter(reference), {entry.section: Arrays() for entry in self.entries} | {SHARED: Arrays()}
         places = {True: COUNTS, False: 0}
@@ -144,8 +141,10 @@ class Tally:
             places[entry.wide] += entry.size
             mean = (wide if entry.wide else narrow)[start : places[entry.wide]].reshape(entry.shape) / totals[entry.weighting]
             sections[entry.section].append((mean + next(before) if entry.section == SHARED else mean).astype(entry.dtype))
-        pairs = wide[places[True] :].reshape(-1, 2)
-        figures = {name: value / weight for name, (weight, value) in zip(self.figures, pairs.tolist(), strict=True) if weight > 0}
+        figures = {
+            name: value / totals[weighting_of(name)]
+            for name, value in zip(self.figures, wide[places[True] :].tolist(), strict=True)
+        }
         return Means(sections, clients, round(share * self.secagg.bound), figures)
 
     # Numbers on the grid
@@ -169,12 +168,18 @@ class Tally:
         return np.asarray(np.rint(whole / self.secagg.step) * self.unit + rest * (self.unit / self.secagg.clip), dtype=np.float64)
 
 
-def figure_names(config: RunConfig, task: Task, extra_outputs: bool) -> tuple[str, ...]:
+def figure_names(config: RunConfig, task: Task, classes: int) -> tuple[str, ...]:
     """All that the clients of a run may report, in a fixed order."""
     if isinstance(config.privacy_params, Local):
         return ()
     names = ["term.task", "steps", "samples", "seconds", *([CLIPPED] if config.privacy_params.active else [])]
     if config.scores_local_models:
-        metrics = (*task.metrics, "accuracy_real_classes") if extra_outputs else task.metrics
+        widened = any(method.extra_outputs(classes) for method in config.method_list)
+        metrics = (*task.metrics, "accuracy_real_classes") if widened else task.metrics
         names += [f"local_model.on_test_shard.by_examples.{name}" for name in metrics]
     return tuple(dict.fromkeys([*names, *(name for method in config.method_list for name in method.figures)]))
+
+
+def weighting_of(figure: str) -> Weighting:
+    """How a figure is averaged, as without secure aggregation."""
+    return "uniform" if figure == CLIPPED else "examples"

@@ -55,7 +55,7 @@ class Rounds:
     def one(self, number: int) -> bool:
         """One round; True if the run should stop after it."""
         started = time.perf_counter()
-        self.roster.round = number
+        self.roster.round, self.roster.resting = number, set()
         outcome = self.try_fit(number, ndarrays_to_parameters(self.checkpoint.shared))
         shared = self.checkpoint.shared if outcome.parameters is None else parameters_to_ndarrays(outcome.parameters)
         line: dict[str, Any] = {"kind": "round", "round": number, "accuracy": None, "loss": None}

@@ -100,10 +100,9 @@ def make_fit(
     if isinstance(config.secagg_params, On):
         from server.secure import SecureFit  # its cryptography takes time to load
 
-        widened = any(method.extra_outputs(len(evaluator.dataset.classes)) for method in config.method_list)
-        tally = Tally(config, *shared, evaluator.task, widened)
+        tally = Tally(config, *shared, evaluator.task, len(evaluator.dataset.classes))
         log(INFO, "%s", config.secagg_params.budget(config.drawn))
-        return SecureFit(strategy, roster, send, config.secagg_params, tally, *limits)
+        return SecureFit(strategy, roster, send, config.secagg_params, tally, config.drawn, *limits)
     sections = [section for method in config.method_list for section in method.up]
     return PlainFit(strategy, roster, send, ReplyCheck(*shared, sections), *limits)
 

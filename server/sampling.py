@@ -40,6 +40,7 @@ class Roster(ClientManager):
         self.grid, self.clients, self.seed, self.exchange = grid, clients, seed, exchange
         self.expected = expected  # what the nodes' data must look like: shape, classes, and for a common set its fingerprint
         self.round = 0  # set by the rounds' loop before each draw
+        self.resting: set[int] = set()  # partitions that this round's further tries do without
         self.proxies: dict[int, PartitionProxy] = {}
         self.refused: dict[int, str] = {}  # node id -> why
 
@@ -113,7 +114,7 @@ class Roster(ClientManager):
         The order does not depend on who is there, so that a lost node changes nothing for the others.
         """
         order = numpy_generator(self.seed, "sampling", self.round).permutation(self.clients)
-        present = [self.proxies[partition] for partition in map(int, order) if partition in self.proxies]
+        present = [self.proxies[partition] for partition in map(int, order) if partition in self.proxies.keys() - self.resting]
         chosen = [proxy for proxy in present if criterion is None or criterion.select(proxy)][:num_clients]
         return sorted(chosen, key=lambda proxy: int(proxy.cid))
 

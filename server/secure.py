@@ -2,18 +2,19 @@
 
 Four exchanges: public keys; key shares; masked vectors, for which the clients train; shares that open the masks of the sum. A
 client that is lost while training is left out, and the others' sum is exact. One that is lost earlier ends this try: the masks of
-the others count on it. The round is then tried again with those who are there.
+the others count on it. The round is then tried again without it.
 """
 
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib import import_module
+from logging import WARNING
 from typing import Any, cast
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.common import Code, FitIns, FitRes, Parameters, Scalar, Status, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.common import Code, FitIns, FitRes, Parameters, Scalar, Status, log, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server import LegacyContext
@@ -27,7 +28,7 @@ from flwr.server.workflow.secure_aggregation.secaggplus_workflow import Workflow
 from common.errors import WireError
 from common.masks import GENERATOR, MASKS, WORD, install, mask
 from common.payload import LAYOUT, decode, pack
-from common.secagg import LEAST, MODULUS_BITS, REFUSAL, On
+from common.secagg import MODULUS_BITS, REFUSAL, On
 from common.tally import Means, Tally, Vector
 from server.average import ANSWERED, PARTICIPANTS
 from server.checkpoint import Checkpoint
@@ -38,6 +39,10 @@ from server.sampling import PartitionProxy, Roster, Send
 install(import_module(SecAggPlusWorkflow.__module__), mask)
 
 Asked = list[tuple[PartitionProxy, FitIns]]
+KEY_PIECES = {
+    Stage.SHARE_KEYS: (Key.DESTINATION_LIST, Key.CIPHERTEXT_LIST),
+    Stage.UNMASK: (Key.NODE_ID_LIST, Key.SHARE_LIST),
+}  # who a piece of a key is for, or of; and the pieces
 
 
 @dataclass
@@ -49,6 +54,7 @@ class SecureFit:
     send: Send
     secagg: On
     tally: Tally
+    drawn: int  # clients of a round
     timeout: float
     min_replies: int
     state: Checkpoint  # knows whose replies have counted, and when
@@ -58,10 +64,17 @@ class SecureFit:
         started = time.perf_counter()
         drawn = self.strategy.configure_fit(round_number, parameters, self.roster)
         asked = cast(Asked, [(proxy, since(ins, proxy, self.state)) for proxy, ins in drawn])
-        if len(asked) < LEAST:
-            raise RoundFailed(f"round {round_number}: {len(asked)} clients are there, and a secure sum needs at least {LEAST}.")
+        least = self.secagg.least(self.drawn)
+        if len(asked) < least:
+            raise RoundFailed(
+                f"round {round_number}: {len(asked)} clients are there, and a secure sum of {self.drawn} needs at least {least}."
+            )
         courier = Courier(self.send, self.timeout, self.tally.size, asked)
-        sums, active = self.protocol(round_number, asked, courier)
+        try:
+            sums, active = self.protocol(round_number, asked, courier)
+        finally:
+            for entry in courier.refused():
+                log(WARNING, "client %s is left out of this round: %s", entry["partition"], entry["reason"])
         answered = time.perf_counter()
 
         means = self.tally.decode(sums, parameters_to_ndarrays(parameters))
@@ -90,19 +103,32 @@ class SecureFit:
 
         def stage(what: str, step: Callable[[Any, LegacyContext, WorkflowState], bool], needed: int) -> None:
             try:
-                done = step(courier, context, state)
-            except ValueError as error:  # Flower's way to say that shares do not fit together
-                raise RoundFailed(f"round {round_number}: secure aggregation failed while {what}: {error}.") from None
-            if not done or len(state.active_node_ids) < needed:
-                why = "; ".join(f"client {entry['partition']}: {entry['reason']}" for entry in courier.refused())
+                done, here = step(courier, context, state), len(state.active_node_ids)
+            except (ValueError, KeyError, TypeError, IndexError) as error:  # shares or keys that do not fit together
+                raise RoundFailed(f"round {round_number}: secure aggregation failed while {what}: {error!r}.") from None
+            left = f"{here} of {len(asked)} clients"
+            if here < needed:
                 raise RoundFailed(
-                    f"round {round_number}: secure aggregation was left with {len(state.active_node_ids)} of {len(asked)} "
-                    f"clients while {what}, {needed} are needed. {why}"
+                    f"round {round_number}: secure aggregation was left with {left} while {what}, {needed} are needed. "
+                    f"{courier.sentences()}"
+                )
+            if not done or not connected(state.active_node_ids, state.nid_to_neighbours):
+                raise RoundFailed(
+                    f"round {round_number}: secure aggregation was left with {left} while {what}, and too few of somebody's "
+                    f"neighbours are among them. {courier.sentences()}"
                 )
 
-        stage("exchanging keys", workflow.setup_stage, len(asked))
-        stage("sharing keys", workflow.share_keys_stage, len(asked))
-        stage("training", workflow.collect_masked_vectors_stage, max(plan.threshold, self.min_replies))
+        try:
+            stage("exchanging keys", workflow.setup_stage, len(asked))
+            stage("sharing keys", workflow.share_keys_stage, len(asked))
+        except RoundFailed:
+            self.roster.resting |= {entry["partition"] for entry in courier.refused()}
+            raise
+        stage(
+            "training",
+            workflow.collect_masked_vectors_stage,
+            max(self.secagg.least(self.drawn), plan.threshold, self.min_replies),
+        )
         active = sorted(
             (proxy for proxy, _ in asked if proxy.node_id in state.active_node_ids), key=lambda proxy: proxy.partition
         )
@@ -191,7 +217,22 @@ class Courier:
             return f"its masks do not come from {GENERATOR!r}; run the same version on both sides"
         if stage == Stage.COLLECT_MASKED_VECTORS:
             return self.problem_of_vector(answer.get(Key.MASKED_PARAMETERS))
-        return None
+        return self.problem_of_keys(stage, answer)
+
+    def problem_of_keys(self, stage: str, answer: ConfigRecord) -> str | None:
+        """Public keys, or for each of some clients of the round a piece of a key."""
+        if stage == Stage.SETUP:
+            keys = [answer.get(key) for key in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2)]
+            return None if all(isinstance(key, bytes) for key in keys) else "its message holds no public keys"
+        owners, pieces = KEY_PIECES[stage]
+        nodes, shares = answer.get(owners), answer.get(pieces)
+        known = {proxy.node_id for proxy, _ in self.asked}
+        fits = isinstance(nodes, list) and isinstance(shares, list) and len(nodes) == len(shares) and known.issuperset(nodes)
+        return (
+            None
+            if fits and all(isinstance(share, bytes) for share in cast(list[Any], shares))
+            else "its key shares are malformed"
+        )
 
     def problem_of_vector(self, parts: Any) -> str | None:
         """Flower's factor and our vector, both of whole numbers below the modulus."""
@@ -209,10 +250,23 @@ class Courier:
             return "its masked vector holds numbers that are not below the modulus"
         return None
 
+    def sentences(self) -> str:
+        """Who was lost and why, for a person."""
+        return "; ".join(f"client {entry['partition']}: {entry['reason']}" for entry in self.refused())
+
     def refused(self) -> list[dict[str, Any]]:
         """Who was lost and why, by partition, for results.jsonl."""
         lost = [(proxy.partition, self.reasons[proxy.node_id]) for proxy, _ in self.asked if proxy.node_id in self.reasons]
         return [{"partition": partition, "reason": reason} for partition, reason in sorted(lost)]
+
+
+def connected(active: set[int], neighbours: dict[int, set[int]]) -> bool:
+    """Whether masks bind all who are left to each other: the sum of a part that stands alone could be opened alone."""
+    reached, edge = set[int](), {min(active, default=0)} & active
+    while edge:
+        reached |= edge
+        edge = {other for node in edge for other in neighbours[node] & active} - reached
+    return reached == active
 
 
 def weight(message: Message) -> int:

@@ -8,13 +8,13 @@ from common.config import PROJECT_FILE, configure
 from common.errors import ConfigurationError
 from common.methods import METHODS
 from common.methods.page import Method, Section
-from common.secagg import On, why_not
+from common.secagg import Off, On, why_not
 from experiments.catalogue import security_table
 
 
 def test_off_is_the_default_and_on_the_bare_flag() -> None:
-    assert not configure({}).secagg_params.active
-    assert configure({"secagg": "on"}).secagg_params.active
+    assert isinstance(configure({}).secagg_params, Off)
+    assert isinstance(configure({"secagg": "on"}).secagg_params, On)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,9 @@ def test_off_is_the_default_and_on_the_bare_flag() -> None:
         ({"secagg": "yes"}, "secagg: no .*'yes'"),
         ({"secagg": "on(bits=50)"}, "bits=50"),
         ({"secagg": "on(threshold=0.5)"}, "threshold=0.5"),
-        ({"secagg": "on(clip=1000, bits=16)"}, "has a step of 0.031; raise bits or lower clip"),
+        ({"secagg": "on(threshold=1)"}, "threshold=1"),
+        ({"secagg": "on(bits=16)"}, "a client with one example to 16; raise bits, or lower bound or clip"),
+        ({"secagg": "on(bound=1000000000000)"}, "raise bits, or lower bound or clip"),
         ({"secagg": "on", "clients": 2}, "a round has 2 of 2 clients"),
         ({"secagg": "on", "clients": 10, "participation": 0.2}, "a round has 2 of 10 clients"),
         ({"secagg": "on", "clients": 300_000}, "300000 clients x bits=40 could overflow the 53 bits of a sum; lower bits to 34"),
@@ -50,10 +52,17 @@ def test_the_plan_of_a_round(clients: int, shares: int, threshold: int) -> None:
     assert plan.shares / 2 < plan.threshold < plan.shares
 
 
-def test_a_part_of_the_clients_as_neighbours_is_odd() -> None:
-    assert On(shares=0.2).plan(50).shares == 11
-    assert On(shares=0.01).plan(50).shares == 3
-    assert On(threshold=1.0).plan(10).threshold == 9
+def test_a_part_of_the_clients_as_neighbours_is_odd_and_never_too_few() -> None:
+    """2 ceil(log2 50) + 1 = 13."""
+    assert On(shares=0.5).plan(50).shares == 25
+    assert On(shares=0.48).plan(50).shares == 25
+    assert On(shares=0.01).plan(50).shares == 13
+    assert On(shares=0.01).plan(5).shares == 5
+    assert On(threshold=0.99).plan(10).threshold == 9
+
+
+def test_more_than_half_of_a_round_must_be_there() -> None:
+    assert [On().least(drawn) for drawn in (3, 4, 5, 6, 100)] == [3, 3, 3, 4, 51]
 
 
 def test_the_budget_is_the_number_of_digits_of_the_largest_sum() -> None:
@@ -73,6 +82,16 @@ class Curious(Method):
     link: ClassVar[str] = ""
     up: ClassVar[tuple[Section, ...]] = (Section("counts", weighting=None),)
     summable_instead: ClassVar[str] = "write curious(blind=True)"
+
+
+class Vague(Curious):
+    """A page that does not say what its section holds."""
+
+    up: ClassVar[tuple[Section, ...]] = (Section("counts", holds=None),)
+
+
+def test_a_section_without_a_shape_is_refused() -> None:
+    assert "sends 'counts' without saying of what shape" in str(why_not(Vague()))
 
 
 def test_a_section_that_must_be_seen_alone_is_refused_with_the_way_out() -> None:

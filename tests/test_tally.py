@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.config import configure
-from common.errors import FedmirageError
+from common.errors import FedmirageError, WireError
 from common.masks import quantize
 from common.tally import Tally
 from common.task import SingleLabel
@@ -18,7 +18,7 @@ TRAINABLE = [True, False, True]
 
 def tally(methods: str = "fedavg", secagg: str = "on", **more: object) -> Tally:
     config = configure({"methods": methods, "secagg": secagg, **more})
-    return Tally(config, NAMES, REFERENCE, TRAINABLE, SingleLabel(), extra_outputs=False)
+    return Tally(config, NAMES, REFERENCE, TRAINABLE, SingleLabel(), classes=2)
 
 
 def moved(rng: np.random.Generator) -> list[np.ndarray]:
@@ -79,7 +79,7 @@ def test_sections_have_their_own_weightings() -> None:
     assert np.allclose(means.sections["control-delta"][0], 0.5, atol=1e-6)
     assert np.allclose(means.sections["control-delta"][1], 1.5, atol=1e-6)
     assert np.allclose(means.sections["shared"][1], 40.125, atol=1e-5)
-    assert means.figures["term.control"] == pytest.approx(1.0)
+    assert means.figures["term.control"] == pytest.approx(0.75)  # who has none counts as 0: nobody can be told by it
 
 
 def test_numbers_lie_on_the_grid_so_that_rounding_changes_nothing() -> None:
@@ -103,6 +103,23 @@ def test_what_cannot_be_masked_is_refused_without_its_size(change: float, exampl
     changed = [REFERENCE[0] + np.float32(change), *REFERENCE[1:]]
     with pytest.raises(FedmirageError, match=reason):
         tally().encode({"shared": changed}, REFERENCE, examples, {})
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -float("inf")])
+def test_a_figure_that_is_not_finite_counts_as_nothing(odd: float) -> None:
+    made = tally()
+    vectors = [made.encode({"shared": REFERENCE}, REFERENCE, 5, {"term.task": value}) for value in (odd, 3.0)]
+    means = made.decode(np.sum(vectors, axis=0), REFERENCE)
+    assert means is not None
+    assert means.figures["term.task"] == pytest.approx(1.5)
+
+
+def test_clients_without_examples_cannot_have_trained() -> None:
+    made = tally()
+    sums = made.encode({"shared": REFERENCE}, REFERENCE, 5, {})
+    sums[1] = sums[made.wide + 1] = 0  # n_i/bound, both places
+    with pytest.raises(WireError, match="1 clients that trained, and no examples"):
+        made.decode(sums, REFERENCE)
 
 
 def test_a_figure_that_no_page_declares_is_refused() -> None:

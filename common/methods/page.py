@@ -48,7 +48,8 @@ class Method(Params):
     single_label_because: ClassVar[str] = ""  # why it is not defined for multi-label tasks, as half a sentence; "": it is
     up: ClassVar[tuple[Section, ...]] = ()  # what clients send beside `shared`
     down: ClassVar[tuple[Section, ...]] = ()  # what the server sends beside `shared`
-    figures: ClassVar[tuple[str, ...]] = ()  # what its client half may report: "term.NAME" of its terms, and what it names itself
+    figures: ClassVar[tuple[str, ...]] = ()  # what its client half may report: "term.NAME" of its terms, and names of its own;
+    # in a secure sum, who has none counts as 0
     summable_instead: ClassVar[str] = ""  # what to write where only sums may be seen and a section of `up` has to be seen alone
 
     def extra_outputs(self, classes: int) -> int:
@@ -62,11 +63,6 @@ class Method(Params):
     def cautions(self, config: RunConfig) -> list[str]:
         """What is odd about these settings though it can run, as sentences."""
         return []
-
-    @property
-    def needs_each_client(self) -> bool:
-        """The server must see every client's message, not only the sum."""
-        return not all(section.summable for section in self.up)
 
 
 def clashes(methods: Sequence[Method]) -> list[str]:
