@@ -114,7 +114,8 @@ class Roster(ClientManager):
         The order does not depend on who is there, so that a lost node changes nothing for the others.
         """
         order = numpy_generator(self.seed, "sampling", self.round).permutation(self.clients)
-        present = [self.proxies[partition] for partition in map(int, order) if partition in self.proxies.keys() - self.resting]
+        there = self.proxies.keys() - self.resting
+        present = [self.proxies[partition] for partition in map(int, order) if partition in there]
         chosen = [proxy for proxy in present if criterion is None or criterion.select(proxy)][:num_clients]
         return sorted(chosen, key=lambda proxy: int(proxy.cid))
 

@@ -6,16 +6,15 @@ the others count on it. The round is then tried again without it.
 """
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from logging import WARNING
 from typing import Any, cast
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.common import Code, FitIns, FitRes, Parameters, Scalar, Status, log, ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+from flwr.app import ConfigRecord, Context, RecordDict
+from flwr.common import Code, FitRes, Parameters, Scalar, Status, log, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server import LegacyContext
 from flwr.server.client_proxy import ClientProxy
@@ -25,24 +24,17 @@ from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECOR
 from flwr.server.workflow.constant import Key as WorkflowKey
 from flwr.server.workflow.secure_aggregation.secaggplus_workflow import WorkflowState
 
-from common.errors import WireError
-from common.masks import GENERATOR, MASKS, WORD, install, mask
-from common.payload import LAYOUT, decode, pack
-from common.secagg import MODULUS_BITS, REFUSAL, On
+from common.masks import install, mask
+from common.payload import LAYOUT, pack
+from common.secagg import MODULUS_BITS, On
 from common.tally import Means, Tally, Vector
-from server.average import ANSWERED, PARTICIPANTS
+from server.average import ANSWERED, PARTICIPANTS, Results
 from server.checkpoint import Checkpoint
-from server.checks import HEADER
+from server.courier import Asked, Courier
 from server.fit import FitOutcome, RoundFailed, since
 from server.sampling import PartitionProxy, Roster, Send
 
 install(import_module(SecAggPlusWorkflow.__module__), mask)
-
-Asked = list[tuple[PartitionProxy, FitIns]]
-KEY_PIECES = {
-    Stage.SHARE_KEYS: (Key.DESTINATION_LIST, Key.CIPHERTEXT_LIST),
-    Stage.UNMASK: (Key.NODE_ID_LIST, Key.SHARE_LIST),
-}  # who a piece of a key is for, or of; and the pieces
 
 
 @dataclass
@@ -80,16 +72,15 @@ class SecureFit:
         means = self.tally.decode(sums, parameters_to_ndarrays(parameters))
         if self.state.counted is not None:
             self.state.counted |= {proxy.cid: round_number for proxy in active}
-        aggregated, metrics = self.strategy.aggregate_fit(
-            round_number, [(active[0], reply_of(means, active))] if means else [], []
-        )
+        results: Results = [(active[0], reply_of(means, active))] if means else []
+        aggregated, metrics = self.strategy.aggregate_fit(round_number, results, [])
         clients = [{"partition": proxy.partition} for proxy in active]
         seconds = {"clients": answered - started, "aggregate": time.perf_counter() - answered}
         together = {"clients": means.clients, "examples": means.examples} if means else {"clients": 0, "examples": 0}
         sent = (courier.up, courier.down)
         return FitOutcome(aggregated, metrics, clients, courier.refused(), *sent, seconds, together)
 
-    def protocol(self, round_number: int, asked: Asked, courier: "Courier") -> tuple[Vector, list[PartitionProxy]]:
+    def protocol(self, round_number: int, asked: Asked, courier: Courier) -> tuple[Vector, list[PartitionProxy]]:
         """The sum of the vectors, and whose they were."""
         plan = self.secagg.plan(len(asked))
         workflow = SecAggPlusWorkflow(
@@ -112,7 +103,7 @@ class SecureFit:
                     f"round {round_number}: secure aggregation was left with {left} while {what}, {needed} are needed. "
                     f"{courier.sentences()}"
                 )
-            if not done or not connected(state.active_node_ids, state.nid_to_neighbours):
+            if not done:
                 raise RoundFailed(
                     f"round {round_number}: secure aggregation was left with {left} while {what}, and too few of somebody's "
                     f"neighbours are among them. {courier.sentences()}"
@@ -124,14 +115,12 @@ class SecureFit:
         except RoundFailed:
             self.roster.resting |= {entry["partition"] for entry in courier.refused()}
             raise
-        stage(
-            "training",
-            workflow.collect_masked_vectors_stage,
-            max(self.secagg.least(self.drawn), plan.threshold, self.min_replies),
-        )
-        active = sorted(
-            (proxy for proxy, _ in asked if proxy.node_id in state.active_node_ids), key=lambda proxy: proxy.partition
-        )
+        least = max(self.secagg.least(self.drawn), plan.threshold, self.min_replies)
+        stage("training", workflow.collect_masked_vectors_stage, least)
+        left = state.active_node_ids
+        if not connected(left, state.nid_to_neighbours):
+            raise RoundFailed(f"round {round_number}: the clients that are left have no masks in common. {courier.sentences()}")
+        active = sorted((proxy for proxy, _ in asked if proxy.node_id in left), key=lambda proxy: proxy.partition)
         stage("opening the sum", workflow.unmask_stage, plan.threshold)
         (mean,) = handover.aggregated
         return self.checked(mean * len(active), round_number, len(active)), active
@@ -172,94 +161,6 @@ class Handover(FedAvg):
         return None, {}
 
 
-@dataclass
-class Courier:
-    """What Flower's workflow takes for the grid: carries messages with a deadline, checks replies, counts bytes."""
-
-    send: Send
-    timeout: float
-    size: int  # of a masked vector
-    asked: Asked
-    up: int = 0
-    down: int = 0
-    reasons: dict[int, str] = field(default_factory=dict)  # node -> why it is not there any more
-
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """The usable replies; who sent none, or one that cannot be used, is lost to this try."""
-        waiting, stage = {message.metadata.dst_node_id: message for message in messages}, ""
-        for message in waiting.values():
-            request = message.content.config_records[RECORD_KEY_CONFIGS]
-            stage = str(request[Key.STAGE])
-            if stage == Stage.SETUP:
-                request[MASKS] = GENERATOR
-            self.down += weight(message)
-        usable = []
-        for node, reply in self.send(list(waiting.values()), self.timeout):
-            del waiting[node]
-            reason = f"it failed: {reply.error.reason}" if reply.has_error() else self.problem(stage, reply)
-            if reason is None:
-                self.up += weight(reply)
-                usable.append(reply)
-            else:
-                self.reasons[node] = reason
-        self.reasons |= dict.fromkeys(waiting, f"no answer within {self.timeout:.0f} s (round-timeout)")
-        return usable
-
-    def problem(self, stage: str, reply: Message) -> str | None:
-        """Why a reply cannot be used."""
-        records = reply.content.config_records
-        if REFUSAL in records:
-            return str(records[REFUSAL].get("reason"))
-        if RECORD_KEY_CONFIGS not in records:
-            return "it sent a plain reply; does it run the same version, with secagg?"
-        answer = records[RECORD_KEY_CONFIGS]
-        if stage == Stage.SETUP and answer.get(MASKS) != GENERATOR:
-            return f"its masks do not come from {GENERATOR!r}; run the same version on both sides"
-        if stage == Stage.COLLECT_MASKED_VECTORS:
-            return self.problem_of_vector(answer.get(Key.MASKED_PARAMETERS))
-        return self.problem_of_keys(stage, answer)
-
-    def problem_of_keys(self, stage: str, answer: ConfigRecord) -> str | None:
-        """Public keys, or for each of some clients of the round a piece of a key."""
-        if stage == Stage.SETUP:
-            keys = [answer.get(key) for key in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2)]
-            return None if all(isinstance(key, bytes) for key in keys) else "its message holds no public keys"
-        owners, pieces = KEY_PIECES[stage]
-        nodes, shares = answer.get(owners), answer.get(pieces)
-        known = {proxy.node_id for proxy, _ in self.asked}
-        fits = isinstance(nodes, list) and isinstance(shares, list) and len(nodes) == len(shares) and known.issuperset(nodes)
-        return (
-            None
-            if fits and all(isinstance(share, bytes) for share in cast(list[Any], shares))
-            else "its key shares are malformed"
-        )
-
-    def problem_of_vector(self, parts: Any) -> str | None:
-        """Flower's factor and our vector, both of whole numbers below the modulus."""
-        if not isinstance(parts, list) or len(parts) != 2 or not all(isinstance(part, bytes) for part in parts):
-            return "its message holds no masked vector"
-        if len(parts[1]) > WORD * self.size + HEADER or len(parts[0]) > WORD + HEADER:
-            return f"its masked vector has {len(parts[1])} bytes, and {WORD * self.size} are right"
-        try:
-            arrays = decode(parts)
-        except WireError as error:
-            return str(error)
-        if [array.shape for array in arrays] != [(1,), (self.size,)] or any(array.dtype != np.int64 for array in arrays):
-            return f"its masked vector is {arrays[1].dtype}{arrays[1].shape}, and int64({self.size},) is right"
-        if any(array.min(initial=0) < 0 or array.max(initial=0) >= 2**MODULUS_BITS for array in arrays):
-            return "its masked vector holds numbers that are not below the modulus"
-        return None
-
-    def sentences(self) -> str:
-        """Who was lost and why, for a person."""
-        return "; ".join(f"client {entry['partition']}: {entry['reason']}" for entry in self.refused())
-
-    def refused(self) -> list[dict[str, Any]]:
-        """Who was lost and why, by partition, for results.jsonl."""
-        lost = [(proxy.partition, self.reasons[proxy.node_id]) for proxy, _ in self.asked if proxy.node_id in self.reasons]
-        return [{"partition": partition, "reason": reason} for partition, reason in sorted(lost)]
-
-
 def connected(active: set[int], neighbours: dict[int, set[int]]) -> bool:
     """Whether masks bind all who are left to each other: the sum of a part that stands alone could be opened alone."""
     reached, edge = set[int](), {min(active, default=0)} & active
@@ -267,11 +168,3 @@ def connected(active: set[int], neighbours: dict[int, set[int]]) -> bool:
         reached |= edge
         edge = {other for node in edge for other in neighbours[node] & active} - reached
     return reached == active
-
-
-def weight(message: Message) -> int:
-    """Bytes of a message's arrays, and of the keys, shares and masked numbers in it."""
-    arrays = sum(len(array.data) for record in message.content.array_records.values() for array in record.values())
-    values = [value for record in message.content.config_records.values() for value in record.values()]
-    parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
-    return arrays + sum(len(part) for part in parts if isinstance(part, bytes))

@@ -336,6 +336,7 @@ def test_a_malformed_vector_is_refused(tmp_path: Path, change: Any, reason: str)
     ("stage", "key", "value", "reason"),
     [
         (Stage.SETUP, Key.PUBLIC_KEY_1, "text", "holds no public keys"),
+        (Stage.SETUP, Key.PUBLIC_KEY_2, b"junk", "holds no public keys"),
         (Stage.SHARE_KEYS, Key.DESTINATION_LIST, [1, 2, 3], "key shares are malformed"),
         (Stage.SHARE_KEYS, Key.CIPHERTEXT_LIST, [b"x"], "key shares are malformed"),
     ],
