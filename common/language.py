@@ -22,7 +22,7 @@ NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 class Params(BaseModel):
     """What may stand between the parentheses of one name: frozen, checked, a sentence under every field."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False)
     name: ClassVar[str] = ""
 
 

@@ -81,3 +81,19 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         clients=0, methods="fedagv", partition="classes", model="zzz", odd=1, patience=2, warm_start="a", resume="b"
     )
     assert len(found) == 7
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("fedprox(mu='0.5')", "fedprox(mu='0.5'): input should be a valid number"),
+        ("fedprox(mu=True)", "fedprox(mu=True): input should be a valid number"),
+        ("fedcog(samples=8.0)", "fedcog(samples=8.0): input should be a valid integer"),
+        ("vhl(shuffle_labels=1)", "vhl(shuffle_labels=1): input should be a valid boolean"),
+    ],
+)
+def test_a_literal_of_the_wrong_kind_is_refused_and_not_converted(line: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        configure({"methods": line})
+    assert reason in str(refusal.value)
+    assert configure({"methods": "fedprox(mu=1)"}).method_list[0].mu == 1.0  # type: ignore[attr-defined]
