@@ -52,11 +52,13 @@ def statuses(environment: dict[str, str], *arguments: str) -> list[str]:
     return [run["status"] for run in json.loads(answer[answer.index("{") :])["runs"]]
 
 
-def test_flowers_own_simulation_gives_the_same_bits(tmp_path: Path, environment: dict[str, str]) -> None:
-    run_in_process(tmp_path / "plain", **SETTINGS)
+@pytest.mark.parametrize("secagg", ["off", "on"])
+def test_flowers_own_simulation_gives_the_same_bits(tmp_path: Path, environment: dict[str, str], secagg: str) -> None:
+    run_in_process(tmp_path / "plain", **SETTINGS, secagg=secagg)
     federation = "num-supernodes=3 client-resources-num-cpus=1"
     out = tmp_path / "run"
-    done = flwr(environment, "run", ".", "--stream", "--federation-config", federation, "--run-config", f'{LINE} out="{out}"')
+    settings = f'{LINE} secagg="{secagg}" out="{out}"'
+    done = flwr(environment, "run", ".", "--stream", "--federation-config", federation, "--run-config", settings)
     assert read(out / "results.jsonl")[-1].get("status") == "finished", done.stdout + done.stderr
     assert_same_bits(tmp_path / "plain", out)
     wait_until(lambda: statuses(environment) == ["finished:completed"], 30, "the run ends")
