@@ -4,6 +4,7 @@ import inspect
 import sys
 import time
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from typer.core import TyperCommand
 
 from common.config import RunConfig, configure, defaults, key_of
 from common.errors import ConfigurationError, FedmirageError
-from common.language import nearest
+from common.language import Params, nearest
 
 EPILOG = """Examples:
 
@@ -194,6 +195,20 @@ def datasets(
     from experiments.catalogue import show_datasets, show_entry
 
     show_datasets(out, data_dir) if name is None else show_entry(out, find(DATASETS, name, "dataset"))
+
+
+@app.command()
+def privacy() -> None:
+    """What can stand in --secagg and --dp: every key, its default, its meaning."""
+    from common.privacy import PRIVACY
+    from common.secagg import SECAGG
+    from experiments.catalogue import show_entry
+
+    settings: dict[str, Mapping[str, type[Params]]] = {"--secagg": SECAGG, "--dp": PRIVACY}
+    for setting, known in settings.items():
+        for params in (params for params in known.values() if params.model_fields):
+            out.print(setting, style="bold", end=" ")
+            show_entry(out, params)
 
 
 @app.command()

@@ -10,6 +10,8 @@ from common.data import DATASETS
 from common.errors import ConfigurationError
 from common.methods import METHODS
 from common.models import MODELS
+from common.privacy import PRIVACY
+from common.secagg import SECAGG
 from experiments.cli import app, settle
 from tests.e2e.commands import fedmirage
 
@@ -125,3 +127,10 @@ def test_secagg_needs_no_value(monkeypatch: pytest.MonkeyPatch, typed: list[str]
     result = runner.invoke(app, ["run", *typed])
     assert result.exit_code == 0, result.output
     assert seen == [meant]
+
+
+def test_privacy_explains_every_key() -> None:
+    text = shown("privacy")
+    for params in (*SECAGG.values(), *PRIVACY.values()):
+        for key in params.model_fields:
+            assert key in text
