@@ -81,13 +81,14 @@ def containers(tmp_path: Path) -> Iterator[Containers]:
     started("down", "--volumes", "--timeout", "5")
 
 
-def test_containers_give_the_same_bits(tmp_path: Path, containers: Containers) -> None:
-    done = containers.run("run", LINE, clients=3)
+@pytest.mark.parametrize("secagg", ["off", "on"])
+def test_containers_give_the_same_bits(tmp_path: Path, containers: Containers, secagg: str) -> None:
+    done = containers.run("run", f'{LINE} secagg="{secagg}"', clients=3)
     assert done.returncode == 0, done.stdout + done.stderr + containers("logs", "--no-color").stdout
     assert "finished after round 2" in done.stdout
     out = containers.runs / "run"
     assert (out / "results.jsonl").stat().st_uid == os.getuid()
-    run_in_process(tmp_path / "plain", **SETTINGS, clients=3)
+    run_in_process(tmp_path / "plain", **SETTINGS, clients=3, secagg=secagg)
     here, there = (read(folder / "results.jsonl")[0]["versions"] for folder in (tmp_path / "plain", out))
     if any(here[name].partition("+")[0] != there[name].partition("+")[0] for name in ("torch", "numpy")):
         pytest.skip(f"the run finished; its bits are not compared, since versions differ: here {here}, in the image {there}")
