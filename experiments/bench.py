@@ -240,6 +240,7 @@ def secagg(
         )
         moved = [f"{plain[key] / 1e6:.2f} -> {secure[key] / 1e6:.2f}" for key in ("bytes_up", "bytes_down")]
         times = [f"{plain['seconds']:.2f}", f"{secure['seconds']:.2f}", f"{secure['seconds'] / plain['seconds']:.2f}"]
+        out.print(f"{runtime}, {count} clients: {times[0]} s plain, {times[1]} s secure", highlight=False)  # it takes minutes
         table.add_row(runtime, str(count), *times, *moved)
     out.print(table)
 
