@@ -20,8 +20,7 @@ from common.methods import METHODS, Method, clashes
 from common.methods.page import Weighting
 from common.models.params import MODELS, ModelParams
 from common.privacy import PRIVACY, PrivacyParams
-from common.secagg import SECAGG, On, SecAggParams
-from common.secagg import problems as secagg_problems
+from common.secagg import SECAGG, SecAggParams
 
 PROJECT_FILE = Path(__file__).parent.parent / "pyproject.toml"
 
@@ -300,10 +299,8 @@ def _contradictions(config: RunConfig) -> list[str]:
         problems += clashes(config.method_list)
         if has(*RunConfig.model_fields):  # otherwise a setting that a method looks at may be missing
             problems += [problem for method in config.method_list for problem in method.check(config)]
-            if "secagg_params" in values and isinstance(config.secagg_params, On):
-                problems += secagg_problems(config, config.secagg_params)
             if has("privacy_params", "secagg_params"):
-                problems += config.privacy_params.check(config)
+                problems += config.secagg_params.check(config) + config.privacy_params.check(config)
     return problems
 
 

@@ -27,9 +27,8 @@ def mask(seed: bytes, num_range: int, dimensions_list: list[tuple[int, ...]]) ->
     if num_range.bit_count() != 1:
         raise ValueError(f"masks are drawn modulo a power of two, not {num_range}")
     key = HKDF(algorithm=SHA256(), length=32, salt=None, info=GENERATOR.encode()).derive(seed)
-    stream = Cipher(
-        AES(key), CTR(bytes(16))
-    ).encryptor()  # every key is used for one stream only, so that the counter may begin at 0
+    # every key is used for one stream only, and so the counter may begin at 0
+    stream = Cipher(AES(key), CTR(bytes(16))).encryptor()
     arrays = []
     for shape in dimensions_list:
         size = int(np.prod(shape, dtype=np.int64))

@@ -29,6 +29,10 @@ Part = Annotated[float, Field(gt=0, le=1)]
 class SecAggParams(Params):
     """The params of `secagg`."""
 
+    def check(self, config: RunConfig) -> list[str]:
+        """Why these settings cannot run together, as sentences; none if they can."""
+        return []
+
 
 class Off(SecAggParams):
     """The server sees every client's update."""
@@ -63,6 +67,29 @@ class On(SecAggParams):
                 f"example to {self.step * self.bound:.2g}; raise bits, or lower bound or clip"
             )
         return self
+
+    def check(self, config: RunConfig) -> list[str]:
+        """Why these settings cannot run with secure aggregation, as sentences; none if they can."""
+        found = [f"secagg: {reason}" for reason in map(why_not, config.method_list) if reason]
+        if config.drawn < LEAST:
+            found.append(
+                f"secagg: a round has {config.drawn} of {config.clients} clients, and a sum of fewer than {LEAST} shows who sent "
+                "what; raise clients or participation"
+            )
+        if self.needed_bits(config.drawn) > MODULUS_BITS:
+            most = MODULUS_BITS - config.drawn.bit_length()
+            found.append(
+                f"secagg: {config.drawn} clients x bits={self.bits} could overflow the {MODULUS_BITS} bits of a sum; "
+                f"lower bits to {most}"
+            )
+        if config.validation:
+            found.append(
+                f"secagg: validation={config.validation:g} would show the server each client's loss and number of samples; "
+                "set validation=0"
+            )
+        if config.diagnostics:
+            found.append("secagg: diagnostics look at single clients, and the server sees only their sum; drop diagnostics")
+        return found
 
     @property
     def step(self) -> float:
@@ -114,27 +141,3 @@ def why_not(method: Method) -> str | None:
     if shapeless:
         return f"{method.name} sends {' and '.join(shapeless)} without saying of what shape, which a sum must know; {instead}"
     return None
-
-
-def problems(config: RunConfig, secagg: On) -> list[str]:
-    """Why a configuration cannot run under secure aggregation."""
-    found = [f"secagg: {reason}" for reason in map(why_not, config.method_list) if reason]
-    if config.drawn < LEAST:
-        found.append(
-            f"secagg: a round has {config.drawn} of {config.clients} clients, and a sum of fewer than {LEAST} shows who sent "
-            "what; raise clients or participation"
-        )
-    if secagg.needed_bits(config.drawn) > MODULUS_BITS:
-        most = MODULUS_BITS - config.drawn.bit_length()
-        found.append(
-            f"secagg: {config.drawn} clients x bits={secagg.bits} could overflow the {MODULUS_BITS} bits of a sum; "
-            f"lower bits to {most}"
-        )
-    if config.validation:
-        found.append(
-            f"secagg: validation={config.validation:g} would show the server each client's loss and number of samples; "
-            "set validation=0"
-        )
-    if config.diagnostics:
-        found.append("secagg: diagnostics look at single clients, and the server sees only their sum; drop diagnostics")
-    return found

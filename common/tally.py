@@ -66,7 +66,7 @@ class Tally:
         self, config: RunConfig, names: Sequence[str], shared: Arrays, trainable: Sequence[bool], task: Task, classes: int
     ) -> None:
         assert isinstance(config.secagg_params, On)
-        self.secagg, self.names = config.secagg_params, tuple(names)
+        self.secagg = config.secagg_params
         self.figures = figure_names(config, task, classes)
         weights = list(zip(names, shared, trainable, strict=True))
         self.entries = [

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import numpy as np
 from flwr.app import ConfigRecord, Message
-from flwr.common import FitIns
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key
 
@@ -15,9 +14,9 @@ from common.masks import GENERATOR, MASKS, WORD
 from common.payload import decode
 from common.secagg import MODULUS_BITS, REFUSAL
 from server.checks import HEADER
-from server.sampling import PartitionProxy, Send
+from server.fit import Asked
+from server.sampling import Send
 
-Asked = list[tuple[PartitionProxy, FitIns]]
 KEY_PIECES = {
     Stage.SHARE_KEYS: (Key.DESTINATION_LIST, Key.CIPHERTEXT_LIST),
     Stage.UNMASK: (Key.NODE_ID_LIST, Key.SHARE_LIST),
@@ -103,10 +102,6 @@ class Courier:
         if any(array.min(initial=0) < 0 or array.max(initial=0) >= 2**MODULUS_BITS for array in arrays):
             return "its masked vector holds numbers that are not below the modulus"
         return None
-
-    def sentences(self) -> str:
-        """Who was lost and why, for a person."""
-        return "; ".join(f"client {entry['partition']}: {entry['reason']}" for entry in self.refused())
 
     def refused(self) -> list[dict[str, Any]]:
         """Who was lost and why, by partition, for results.jsonl."""

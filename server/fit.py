@@ -1,9 +1,10 @@
 """One round of training: who is asked, what comes back, what of it counts. With a deadline, which Flower's own workflow lacks."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from logging import WARNING
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from flwr.app import Message, MessageType
 from flwr.common import EvaluateIns, FitIns, FitRes, Parameters, Scalar, log
@@ -18,6 +19,8 @@ from server.checkpoint import Checkpoint
 from server.checks import ReplyCheck
 from server.exchange import Replies
 from server.sampling import PartitionProxy, Roster, Send
+
+Asked = list[tuple[PartitionProxy, FitIns]]
 
 
 class RoundFailed(FedmirageError):  # noqa: N818 - it is caught and tried again, not an error of the program
@@ -45,22 +48,48 @@ class FitRound(Protocol):
 
 
 @dataclass
-class PlainFit:
-    """Every client's update is seen by the server."""
+class Fit:
+    """What a plain and a secure round have in common."""
 
     strategy: Strategy
     roster: Roster
     send: Send
-    check: ReplyCheck
     timeout: float
     min_replies: int
     state: Checkpoint  # knows whose replies have counted, and when
 
+    def ask(self, round_number: int, parameters: Parameters) -> Asked:
+        """Who is drawn, and what each of them gets."""
+        drawn = self.strategy.configure_fit(round_number, parameters, self.roster)
+        return cast(Asked, [(proxy, since(ins, proxy, self.state)) for proxy, ins in drawn])
+
+    def count(self, round_number: int, proxies: Iterable[ClientProxy]) -> None:
+        """These clients' replies have counted: they may remember this round."""
+        if self.state.counted is not None:
+            self.state.counted |= {proxy.cid: round_number for proxy in proxies}
+
+
+def sentences(refused: list[dict[str, Any]]) -> str:
+    """Who was left out and why, for a person."""
+    return "; ".join(f"client {entry['partition']}: {entry['reason']}" for entry in refused)
+
+
+def warn(refused: list[dict[str, Any]]) -> None:
+    """The same in Flower's log."""
+    for entry in refused:
+        log(WARNING, "client %s is left out of this round: %s", entry["partition"], entry["reason"])
+
+
+@dataclass
+class PlainFit(Fit):
+    """Every client's update is seen by the server."""
+
+    check: ReplyCheck
+
     def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
         """Ask, wait, check, aggregate."""
         started = time.perf_counter()
-        drawn = self.strategy.configure_fit(round_number, parameters, self.roster)
-        asked = [(proxy, since(ins, proxy, self.state)) for proxy, ins in drawn]
+        asked = self.ask(round_number, parameters)
         messages = [
             Message(compat.fitins_to_recorddict(ins, True), proxy.node_id, MessageType.TRAIN, group_id=str(round_number))
             for proxy, ins in asked
@@ -71,22 +100,18 @@ class PlainFit:
 
         results, refused = self._sort(asked, replies)
         if len(results) < self.min_replies:
-            why = (
-                "; ".join(f"client {entry['partition']}: {entry['reason']}" for entry in refused)
-                or "nobody was there to be asked"
-            )
+            why = sentences(refused) or "nobody was there to be asked"
             raise RoundFailed(
                 f"round {round_number}: {len(results)} usable replies, {self.min_replies} needed (min-replies). {why}"
             )
         bytes_up = sum(size(result.parameters) for _, result in results)
-        if self.state.counted is not None:
-            self.state.counted |= {proxy.cid: round_number for proxy, _ in results}
+        self.count(round_number, (proxy for proxy, _ in results))
         aggregated, metrics = self.strategy.aggregate_fit(round_number, results, [])
         seconds = {"clients": answered - started, "aggregate": time.perf_counter() - answered}
         clients = [client_record(proxy, result) for proxy, result in results]
         return FitOutcome(aggregated, metrics, clients, refused, bytes_up, bytes_down, seconds)
 
-    def _sort(self, asked: Any, replies: Replies) -> tuple[list[tuple[ClientProxy, FitRes]], list[dict[str, Any]]]:
+    def _sort(self, asked: Asked, replies: Replies) -> tuple[list[tuple[ClientProxy, FitRes]], list[dict[str, Any]]]:
         """Usable replies in partition order, and for everybody else the reason."""
         silent: dict[int, PartitionProxy] = {proxy.node_id: proxy for proxy, _ in asked}
         results: list[tuple[ClientProxy, FitRes]] = []
@@ -107,8 +132,7 @@ class PlainFit:
             {"partition": proxy.partition, "reason": f"no answer within {self.timeout:.0f} s (round-timeout)"}
             for proxy in silent.values()
         ]
-        for entry in refused:
-            log(WARNING, "client %s is left out of this round: %s", entry["partition"], entry["reason"])
+        warn(refused)
         return in_partition_order(results), sorted(refused, key=lambda entry: int(entry["partition"]))
 
 

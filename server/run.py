@@ -102,9 +102,9 @@ def make_fit(
 
         tally = Tally(config, *shared, evaluator.task, len(evaluator.dataset.classes))
         log(INFO, "%s", config.secagg_params.budget(config.drawn))
-        return SecureFit(strategy, roster, send, config.secagg_params, tally, config.drawn, *limits)
+        return SecureFit(strategy, roster, send, *limits, config.secagg_params, tally, config.drawn)
     sections = [section for method in config.method_list for section in method.up]
-    return PlainFit(strategy, roster, send, ReplyCheck(*shared, sections), *limits)
+    return PlainFit(strategy, roster, send, *limits, ReplyCheck(*shared, sections))
 
 
 def make_strategy(config: RunConfig, state: Checkpoint, evaluator: Evaluator, results: Results) -> Strategy:

@@ -9,16 +9,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from logging import WARNING
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, RecordDict
-from flwr.common import Code, FitRes, Parameters, Scalar, Status, log, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.common import Code, FitRes, Parameters, Scalar, Status, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server import LegacyContext
 from flwr.server.client_proxy import ClientProxy
-from flwr.server.strategy import FedAvg, Strategy
+from flwr.server.strategy import FedAvg
 from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD
 from flwr.server.workflow.constant import Key as WorkflowKey
@@ -29,33 +28,25 @@ from common.payload import LAYOUT, pack
 from common.secagg import MODULUS_BITS, On
 from common.tally import Means, Tally, Vector
 from server.average import ANSWERED, PARTICIPANTS, Results
-from server.checkpoint import Checkpoint
-from server.courier import Asked, Courier
-from server.fit import FitOutcome, RoundFailed, since
-from server.sampling import PartitionProxy, Roster, Send
+from server.courier import Courier
+from server.fit import Asked, Fit, FitOutcome, RoundFailed, sentences, warn
+from server.sampling import PartitionProxy
 
 install(import_module(SecAggPlusWorkflow.__module__), mask)
 
 
 @dataclass
-class SecureFit:
+class SecureFit(Fit):
     """Nobody's update is seen by the server: the strategy gets one reply that stands for all who trained."""
 
-    strategy: Strategy
-    roster: Roster
-    send: Send
     secagg: On
     tally: Tally
     drawn: int  # clients of a round
-    timeout: float
-    min_replies: int
-    state: Checkpoint  # knows whose replies have counted, and when
 
     def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
         """Ask, wait, add up, aggregate."""
         started = time.perf_counter()
-        drawn = self.strategy.configure_fit(round_number, parameters, self.roster)
-        asked = cast(Asked, [(proxy, since(ins, proxy, self.state)) for proxy, ins in drawn])
+        asked = self.ask(round_number, parameters)
         least = self.secagg.least(self.drawn)
         if len(asked) < least:
             raise RoundFailed(
@@ -65,13 +56,11 @@ class SecureFit:
         try:
             sums, active = self.protocol(round_number, asked, courier)
         finally:
-            for entry in courier.refused():
-                log(WARNING, "client %s is left out of this round: %s", entry["partition"], entry["reason"])
+            warn(courier.refused())
         answered = time.perf_counter()
 
         means = self.tally.decode(sums, parameters_to_ndarrays(parameters))
-        if self.state.counted is not None:
-            self.state.counted |= {proxy.cid: round_number for proxy in active}
+        self.count(round_number, active)
         results: Results = [(active[0], reply_of(means, active))] if means else []
         aggregated, metrics = self.strategy.aggregate_fit(round_number, results, [])
         clients = [{"partition": proxy.partition} for proxy in active]
@@ -101,12 +90,12 @@ class SecureFit:
             if here < needed:
                 raise RoundFailed(
                     f"round {round_number}: secure aggregation was left with {left} while {what}, {needed} are needed. "
-                    f"{courier.sentences()}"
+                    f"{sentences(courier.refused())}"
                 )
             if not done:
                 raise RoundFailed(
                     f"round {round_number}: secure aggregation was left with {left} while {what}, and too few of somebody's "
-                    f"neighbours are among them. {courier.sentences()}"
+                    f"neighbours are among them. {sentences(courier.refused())}"
                 )
 
         try:
@@ -119,7 +108,9 @@ class SecureFit:
         stage("training", workflow.collect_masked_vectors_stage, least)
         left = state.active_node_ids
         if not connected(left, state.nid_to_neighbours):
-            raise RoundFailed(f"round {round_number}: the clients that are left have no masks in common. {courier.sentences()}")
+            raise RoundFailed(
+                f"round {round_number}: the clients that are left have no masks in common. {sentences(courier.refused())}"
+            )
         active = sorted((proxy for proxy, _ in asked if proxy.node_id in left), key=lambda proxy: proxy.partition)
         stage("opening the sum", workflow.unmask_stage, plan.threshold)
         (mean,) = handover.aggregated
