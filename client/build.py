@@ -9,36 +9,44 @@ from flwr.app import Context
 
 from client.client import FederatedClient
 from common import device
-from common.config import RunConfig
 from common.data import load
 from common.data.partitions import Indices, split
-from common.data.types import DataSet
+from common.data.set import DataSet
 from common.data.view import ClientView, view
 from common.errors import FedmirageError
-from common.language import write
 from common.models import Model
-from common.payload import Arrays
 from common.run import blueprint, task_of
-from common.weights import to_arrays
+from common.settings.config import RunConfig
+from common.settings.language import write
+from common.wire.payload import Arrays
+from common.wire.weights import to_arrays
 
 
-def build_client(config: RunConfig, context: Context, memory: Path | None = None) -> FederatedClient:
+def build_client(
+    config: RunConfig, context: Context, memory: Path | None = None
+) -> FederatedClient:
     """The client of one message."""
     place = device.prepare(config, config.threads)
     seen = view_of(config, context)
     model, initial = model_of(config, seen.dataset.shape, len(seen.dataset.classes))
     device.place(model, place, config)
-    folder = memory or Path(str(context.node_config.get("memory") or flower_home() / "fedmirage" / "memory"))
+    folder = memory or Path(
+        str(context.node_config.get("memory") or flower_home() / "fedmirage" / "memory")
+    )
     own = "data" in context.node_config
-    return FederatedClient(config, seen, model, initial, task_of(config, seen.dataset), place, folder, own)
+    return FederatedClient(
+        config, seen, model, initial, task_of(config, seen.dataset), place, folder, own
+    )
 
 
 def view_of(config: RunConfig, context: Context) -> ClientView:
-    """This node's share of the common data set, or, with --node-config 'data="..."', all of its own."""
+    """This node's share of the common data set, or, with --node-config 'data="..."', all of its
+    own."""
     partition = context.node_config.get("partition-id")
     if partition is None:
         raise FedmirageError(
-            "this node has no partition-id; start it with flower-supernode --node-config 'partition-id=N', N from 0"
+            "this node has no partition-id; start it with flower-supernode --node-config"
+            " 'partition-id=N', N from 0"
         )
     own = context.node_config.get("data")
     if own is not None:
@@ -48,12 +56,20 @@ def view_of(config: RunConfig, context: Context) -> ClientView:
 
 @lru_cache(maxsize=4)
 def own_view(config: RunConfig, partition: int, path: str) -> ClientView:
-    """The node's own data, whole: its folder takes the place of the `path` in the dataset line, or of the data folder."""
+    """The node's own data, whole: its folder takes the place of the `path` in the dataset line, or
+    of the data folder."""
     (params,) = config.dataset_list
     has_path = "path" in type(params).model_fields
     line = write(params.model_copy(update={"path": path})) if has_path else config.dataset
     dataset = load(line, config.data_dir or None if has_path else path)
-    return view(dataset, np.arange(len(dataset.train)), partition, config.clients, config.validation, config.seed)
+    return view(
+        dataset,
+        np.arange(len(dataset.train)),
+        partition,
+        config.clients,
+        config.validation,
+        config.seed,
+    )
 
 
 @lru_cache(maxsize=256)
@@ -61,15 +77,22 @@ def shared_view(config: RunConfig, partition: int) -> ClientView:
     """A share of the common set; the cache lets a worker of a simulation serve many clients."""
     dataset, parts = dealt(config)
     if not 0 <= partition < len(parts):
-        raise FedmirageError(f"partition-id={partition}, but clients={config.clients}: ids go from 0 to {config.clients - 1}")
-    return view(dataset, parts[partition], partition, config.clients, config.validation, config.seed)
+        raise FedmirageError(
+            f"partition-id={partition}, but clients={config.clients}: ids go from 0 to"
+            f" {config.clients - 1}"
+        )
+    return view(
+        dataset, parts[partition], partition, config.clients, config.validation, config.seed
+    )
 
 
 @lru_cache(maxsize=2)
 def dealt(config: RunConfig) -> tuple[DataSet, list[Indices]]:
     """The common set, mapped from the cache, and who holds what of it."""
     dataset = load(config.dataset, config.data_dir or None, config.download)
-    return dataset, split(config.partition_params, dataset.train, len(dataset.classes), config.clients, config.seed)
+    return dataset, split(
+        config.partition_params, dataset.train, len(dataset.classes), config.clients, config.seed
+    )
 
 
 @lru_cache(maxsize=2)

@@ -1,4 +1,5 @@
-"""The one Flower client: opens the round, lets every method begin, runs the one loop, lets every method end, packs."""
+"""The one Flower client: opens the round, lets every method begin, runs the one loop, lets every
+method end, packs."""
 
 import time
 from dataclasses import dataclass
@@ -12,30 +13,31 @@ from flwr.common import NDArrays, Scalar
 
 from client.data import LocalData
 from client.diagnostics import local_model_scores
+from client.dp import protect
 from client.objective import LocalRound, Objective
-from client.privacy import protect
 from client.train import train
-from common.config import RunConfig
-from common.data.resident import Resident
+from common.data.batches import Resident
 from common.data.view import ClientView
 from common.device import memory_format
+from common.dp.settings import Guarded
 from common.errors import FedmirageError
+from common.learning.task import Task, evaluate
 from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
 from common.methods import Method, half
 from common.models import Model
-from common.payload import LAYOUT, SHARED, Array, Arrays, Sections, pack, unpack
-from common.privacy import Guarded
 from common.run import appearance
-from common.secagg import On
-from common.sharing import shared_positions
-from common.tally import Tally
-from common.task import Task, evaluate
-from common.weights import from_arrays, names, parameter_mask, to_arrays
+from common.secagg.settings import On
+from common.secagg.vector import Tally
+from common.settings.config import RunConfig
+from common.wire.payload import LAYOUT, SHARED, Array, Arrays, Sections, pack, unpack
+from common.wire.sharing import shared_positions
+from common.wire.weights import from_arrays, names, parameter_mask, to_arrays
 
 
 @dataclass
 class FederatedClient(NumPyClient):
-    """One client of one run; made anew for every message, so that nothing lives here that must outlive a round."""
+    """One client of one run; made anew for every message, so that nothing lives here that must
+    outlive a round."""
 
     config: RunConfig
     view: ClientView
@@ -53,14 +55,19 @@ class FederatedClient(NumPyClient):
             del seen["fingerprint"]  # it would let a guess at the data be confirmed
         return {"partition": self.view.partition, "own": self.own_data, **seen}
 
-    def fit(self, parameters: NDArrays, config: dict[str, Scalar]) -> tuple[NDArrays, int, dict[str, Scalar]]:
-        """One round. What goes wrong for a reason that a person can mend travels back as a sentence."""
+    def fit(
+        self, parameters: NDArrays, config: dict[str, Scalar]
+    ) -> tuple[NDArrays, int, dict[str, Scalar]]:
+        """One round. What goes wrong for a reason that a person can mend travels back as a
+        sentence."""
         try:
             return self._fit(parameters, config)
         except FedmirageError as error:
             return [], 0, {LAYOUT: "", "error": str(error)}
 
-    def _fit(self, parameters: NDArrays, config: dict[str, Scalar]) -> tuple[NDArrays, int, dict[str, Scalar]]:
+    def _fit(
+        self, parameters: NDArrays, config: dict[str, Scalar]
+    ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         started = time.perf_counter()
         received = unpack(parameters, str(config[LAYOUT]))
         local = self.open(received, config)
@@ -82,13 +89,19 @@ class FederatedClient(NumPyClient):
         self.load(broadcast, memory)
         counts = self.view.class_counts
         data = self.view.dataset
-        resident = Resident.load(data.train, self.view.train, self.device, memory_format(self.config))
+        resident = Resident.load(
+            data.train, self.view.train, self.device, memory_format(self.config)
+        )
         return LocalRound(
             number=number,
             partition=self.view.partition,
             config=self.config,
             model=self.model,
-            reference={name: value.detach().clone() for name, value in self.model.named_parameters() if value.requires_grad},
+            reference={
+                name: value.detach().clone()
+                for name, value in self.model.named_parameters()
+                if value.requires_grad
+            },
             data=LocalData(resident, data.mean, data.std, counts),
             received=received,
             memory=memory,
@@ -102,14 +115,22 @@ class FederatedClient(NumPyClient):
         )
 
     def close(
-        self, local: LocalRound, objectives: list[Objective[Method]], sections: Sections, terms: dict[str, float], started: float
+        self,
+        local: LocalRound,
+        objectives: list[Objective[Method]],
+        sections: Sections,
+        terms: dict[str, float],
+        started: float,
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         """Check, remember, pack."""
         arrays, every = to_arrays(self.model), names(self.model)
-        bad = [name for name, array in zip(every, arrays, strict=True) if not np.isfinite(array).all()]
+        bad = [
+            name for name, array in zip(every, arrays, strict=True) if not np.isfinite(array).all()
+        ]
         if bad:
             raise FedmirageError(
-                f"training diverged in round {local.number}: {bad[0]!r} is not finite; lower lr (now {local.lr:g})"
+                f"training diverged in round {local.number}: {bad[0]!r} is not finite; lower lr"
+                f" (now {local.lr:g})"
             )
         examples = len(self.view.train) if local.steps else 0
         local.memory.put(LOCAL_MODEL, arrays)
@@ -118,9 +139,14 @@ class FederatedClient(NumPyClient):
         metrics |= {**local.report, "steps": local.steps, "samples": local.samples}
         if self.config.scores_local_models and len(self.view.test_shard):
             scores = self.score(self.view.dataset.test, self.view.test_shard)
-            metrics |= {f"local_model.on_test_shard.by_examples.{name}": value for name, value in scores.items()}
+            metrics |= {
+                f"local_model.on_test_shard.by_examples.{name}": value
+                for name, value in scores.items()
+            }
         if self.config.diagnostics and self.config.evaluates(local.number):
-            metrics |= local_model_scores(self.model, self.view, self.task, self.config, self.device)
+            metrics |= local_model_scores(
+                self.model, self.view, self.task, self.config, self.device
+            )
         local.memory.close()
         shared = {every[position]: arrays[position] for position in self.shared}
         for objective in objectives:
@@ -134,16 +160,33 @@ class FederatedClient(NumPyClient):
         flat, layout = pack(sections)
         return flat, examples, {**metrics, LAYOUT: layout}
 
-    def tally(self, local: LocalRound, sections: Sections, examples: int, metrics: dict[str, Scalar]) -> Array:
+    def tally(
+        self, local: LocalRound, sections: Sections, examples: int, metrics: dict[str, Scalar]
+    ) -> Array:
         """All that this client says, as one vector to be masked and added up."""
         every, trained = names(self.model), parameter_mask(self.model)
         shared = [every[position] for position in self.shared]
         trainable = [trained[position] for position in self.shared]
-        tally = Tally(self.config, shared, local.broadcast, trainable, self.task, len(self.view.dataset.classes))
-        return tally.encode(sections, local.broadcast, examples, {name: float(value) for name, value in metrics.items()})
+        tally = Tally(
+            self.config,
+            shared,
+            local.broadcast,
+            trainable,
+            self.task,
+            len(self.view.dataset.classes),
+        )
+        return tally.encode(
+            sections,
+            local.broadcast,
+            examples,
+            {name: float(value) for name, value in metrics.items()},
+        )
 
-    def evaluate(self, parameters: NDArrays, config: dict[str, Scalar]) -> tuple[float, int, dict[str, Scalar]]:
-        """The received model, completed by what this client keeps to itself, on its validation share."""
+    def evaluate(
+        self, parameters: NDArrays, config: dict[str, Scalar]
+    ) -> tuple[float, int, dict[str, Scalar]]:
+        """The received model, completed by what this client keeps to itself, on its validation
+        share."""
         if not len(self.view.validation):
             return 0.0, 0, {}
         self.load(parameters, self.memory(config, int(config["round"]) + 1))
@@ -170,11 +213,13 @@ class FederatedClient(NumPyClient):
         return shared_positions(names(self.model), self.config.method_list)
 
     def load(self, shared: NDArrays, memory: Memory) -> None:
-        """The received weights; those that are not shared come from this client's last local model, at first from the seed."""
+        """The received weights; those that are not shared come from this client's last local model,
+        at first from the seed."""
         positions = self.shared
         if len(shared) != len(positions):
             raise FedmirageError(
-                f"the server sent {len(shared)} arrays, this model shares {len(positions)}; do both run the same version?"
+                f"the server sent {len(shared)} arrays, this model shares {len(positions)}; do both"
+                " run the same version?"
             )
         arrays = list(self.initial)
         if len(positions) < len(arrays):
@@ -189,6 +234,13 @@ class FederatedClient(NumPyClient):
         data = self.view.dataset
         layout = memory_format(self.config)
         return evaluate(
-            self.model, samples.images, samples.labels, data.mean, data.std, self.task,
-            memory_format=layout, device=self.device, real_classes=len(data.classes),
-        )  # fmt: skip
+            self.model,
+            samples.images,
+            samples.labels,
+            data.mean,
+            data.std,
+            self.task,
+            memory_format=layout,
+            device=self.device,
+            real_classes=len(data.classes),
+        )

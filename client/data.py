@@ -1,4 +1,5 @@
-"""The samples that a client trains on in a round, and the batches made of them: on the device, without per-sample Python."""
+"""The samples that a client trains on in a round, and the batches made of them: on the device,
+without per-sample Python."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,25 +11,30 @@ import torch
 from torch import Tensor, nn
 
 from client.objective import LocalRound
-from common.augment import AUGMENTATIONS, augment, mean_bytes
-from common.data.resident import Resident, normalise
+from common.data.batches import Resident, normalise
 from common.device import memory_format
+from common.learning.augment import AUGMENTATIONS, augment, mean_bytes
 
 
 @dataclass
 class LocalData:
-    """Resident images and labels. Bytes are augmented and normalised batch by batch; floats are taken as they are."""
+    """Resident images and labels. Bytes are augmented and normalised batch by batch; floats are
+    taken as they are."""
 
     resident: Resident  # uint8 pixels, or float pixels that are normalised already (virtual data)
     mean: tuple[float, ...]
     std: tuple[float, ...]
     class_counts: npt.NDArray[np.int64]  # (classes,) of the client's real training samples
-    accompanied: bool = False  # by images of a method in every step: then a batch of one is not alone in its pass
+    accompanied: bool = (
+        False  # by images of a method in every step: then a batch of one is not alone in its pass
+    )
 
     def __len__(self) -> int:
         return len(self.resident)
 
-    def prepare(self, images: Tensor, name: str, generator: torch.Generator, layout: torch.memory_format) -> Tensor:
+    def prepare(
+        self, images: Tensor, name: str, generator: torch.Generator, layout: torch.memory_format
+    ) -> Tensor:
         """Bytes to the floats that a model sees, varied by the augmentation of this name."""
         if images.dtype != torch.uint8:
             return images
@@ -44,10 +50,13 @@ class LocalData:
         steps, epochs = config.local_steps or None, config.local_epochs or None
         if alone_spoils and min(len(self), config.batch_size) == 1:
             return
-        # One sample has no variance to normalise by, so a leftover of one is passed over; of each pass that is at most one batch.
+        # One sample has no variance to normalise by, so a leftover of one is passed over; of each
+        # pass that is at most one batch.
         asked = 2 * steps if steps and alone_spoils else steps
         indices = self.resident.batches(order, config.batch_size, steps=asked, epochs=epochs)
-        for index in islice((index for index in indices if len(index) > 1 or not alone_spoils), steps):
+        for index in islice(
+            (index for index in indices if len(index) > 1 or not alone_spoils), steps
+        ):
             images, labels = self.resident.take(index)
             yield self.prepare(images, config.augment, varied, layout), labels
 

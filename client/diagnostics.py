@@ -1,6 +1,8 @@
-"""What --diagnostics measures on a client: how good its own model is, right after training and before any averaging.
+"""What --diagnostics measures on a client: how good its own model is, right after training and
+before any averaging.
 
-The papers' "fine-tuning" rows are the second of these figures: a client's model on data that look like its own.
+The papers' "fine-tuning" rows are the second of these figures: a client's model on data that look
+like its own.
 """
 
 from dataclasses import dataclass
@@ -9,27 +11,37 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.config import RunConfig
-from common.data.resident import Resident
+from common.data.batches import Resident
 from common.data.view import ClientView
 from common.device import memory_format
+from common.learning.task import Meter, SingleLabel, SingleLabelMeter, Task, evaluate
 from common.models import Model
-from common.task import Meter, SingleLabel, SingleLabelMeter, Task, evaluate
+from common.settings.config import RunConfig
 
 LOCAL = "diagnostics.local_model"  # the prefix of these figures in FitRes.metrics
 OWN = "own_labels"
 
 
-def local_model_scores(model: Model, view: ClientView, task: Task, config: RunConfig, device: torch.device) -> dict[str, float]:
-    """Accuracy on the whole test set and, where a sample has one label, on the test set weighted to the client's own labels."""
+def local_model_scores(
+    model: Model, view: ClientView, task: Task, config: RunConfig, device: torch.device
+) -> dict[str, float]:
+    """Accuracy on the whole test set and, where a sample has one label, on the test set weighted to
+    the client's own labels."""
     data, layout = view.dataset, memory_format(config)
     samples = Resident.load(data.test, np.arange(len(data.test)), device, layout)
     if task.name == SingleLabel.name:
         task = OwnLabels(torch.from_numpy(view.class_counts).to(device))
     scores = evaluate(
-        model, samples.images, samples.labels, data.mean, data.std, task,
-        memory_format=layout, device=device, classes=len(data.classes),
-    )  # fmt: skip
+        model,
+        samples.images,
+        samples.labels,
+        data.mean,
+        data.std,
+        task,
+        memory_format=layout,
+        device=device,
+        classes=len(data.classes),
+    )
     found = {f"{LOCAL}.on_test.accuracy": scores["accuracy"]}
     if OWN in scores:
         found[f"{LOCAL}.on_own_labels.accuracy"] = scores[OWN]
@@ -40,7 +52,8 @@ def local_model_scores(model: Model, view: ClientView, task: Task, config: RunCo
 class OwnLabels(SingleLabel):
     """The single-label task, with one figure more."""
 
-    counts: Tensor  # (classes,) of the client's training samples: d in the formula, up to a factor that cancels
+    # (classes,) of the client's training samples: d in the formula, up to a factor that cancels
+    counts: Tensor
 
     def meter(self) -> Meter:
         """A new meter at zero."""
@@ -48,7 +61,8 @@ class OwnLabels(SingleLabel):
 
 
 class OwnLabelsMeter(SingleLabelMeter):
-    """sum_c right_c d_c / sum_c total_c d_c: the accuracy on test samples that count as often as the client has their label."""
+    """sum_c right_c d_c / sum_c total_c d_c: the accuracy on test samples that count as often as
+    the client has their label."""
 
     def __init__(self, counts: Tensor) -> None:
         super().__init__()
@@ -64,4 +78,6 @@ class OwnLabelsMeter(SingleLabelMeter):
     def result(self) -> dict[str, float]:
         """Without the figure where the test set has none of the client's labels."""
         weight = float(self.total @ self.counts)
-        return super().result() | ({OWN: float(self.right @ self.counts) / weight} if weight else {})
+        return super().result() | (
+            {OWN: float(self.right @ self.counts) / weight} if weight else {}
+        )

@@ -1,4 +1,5 @@
-"""What a method's client half is: terms in the local objective, and what it does before and after them."""
+"""What a method's client half is: terms in the local objective, and what it does before and after
+them."""
 
 from __future__ import annotations
 
@@ -10,16 +11,16 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from common.config import RunConfig
+from common.learning.task import Task
 from common.memory import Memory
 from common.methods import Method
 from common.models import Model
 from common.models.base import LAST
-from common.payload import Array, Arrays, Sections
 from common.seeds import torch_generator
-from common.sharing import shared_positions
-from common.task import Task
-from common.weights import names
+from common.settings.config import RunConfig
+from common.wire.payload import Array, Arrays, Sections
+from common.wire.sharing import shared_positions
+from common.wire.weights import names
 
 if TYPE_CHECKING:
     from client.data import LocalData
@@ -35,7 +36,9 @@ class LocalRound:
     partition: int
     config: RunConfig
     model: Model  # starts as the received weights, and is trained in place
-    reference: dict[str, Tensor]  # name -> weight as the round began, for trainable parameters; never changed
+    reference: dict[
+        str, Tensor
+    ]  # name -> weight as the round began, for trainable parameters; never changed
     data: LocalData
     received: Sections  # what came beside `shared`
     memory: Memory
@@ -51,7 +54,8 @@ class LocalRound:
     report: dict[str, float] = field(default_factory=dict)  # named figures for results.jsonl
 
     def generator(self, purpose: str) -> torch.Generator:
-        """Randomness for one purpose: depends on seed, purpose, round and partition, and on nothing that ran before."""
+        """Randomness for one purpose: depends on seed, purpose, round and partition, and on nothing
+        that ran before."""
         return torch_generator(self.config.seed, purpose, self.number, self.partition)
 
     def trainable(self) -> list[Tensor]:
@@ -59,14 +63,16 @@ class LocalRound:
         return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
 
     def shared_reference(self) -> dict[str, Tensor]:
-        """Of `reference`, the weights that cross the wire: all of them unless a method shares a part."""
+        """Of `reference`, the weights that cross the wire: all of them unless a method shares a
+        part."""
         every = names(self.model)
         shared = {every[position] for position in shared_positions(every, self.config.method_list)}
         return {name: value for name, value in self.reference.items() if name in shared}
 
 
 class Step:
-    """One batch: what goes in, and, once `forward` has run, features and logits of the real part and of every extra part."""
+    """One batch: what goes in, and, once `forward` has run, features and logits of the real part
+    and of every extra part."""
 
     def __init__(self, local: LocalRound, number: int, images: Tensor, labels: Tensor) -> None:
         self.local, self.number = local, number
@@ -79,10 +85,13 @@ class Step:
         self.extra_features: dict[str, Tensor] = {}
         self.extra_logits: dict[str, Tensor] = {}
         self.maps: dict[str, Tensor] = {}  # stage -> map of the real batch
-        self.extra_maps: dict[str, dict[str, Tensor]] = {}  # stage -> method -> map of its extra images
+        self.extra_maps: dict[
+            str, dict[str, Tensor]
+        ] = {}  # stage -> method -> map of its extra images
 
     def forward(self) -> None:
-        """One pass of the real batch and all extra images together, so that BatchNorm sees one batch."""
+        """One pass of the real batch and all extra images together, so that BatchNorm sees one
+        batch."""
         model = self.local.model
         parts = [self.images, *self.extra_images.values()]
         images = torch.cat(parts) if len(parts) > 1 else self.images
@@ -98,7 +107,8 @@ class Step:
 
 
 class Objective(Generic[M]):
-    """A method's client half. Override what the method needs; the defaults add nothing to FedAvg."""
+    """A method's client half. Override what the method needs; the defaults add nothing to
+    FedAvg."""
 
     task_weight: float = 1.0  # scales the loss on real data, and nothing else
     stages: tuple[str, ...] = ()  # of the model, whose maps `terms` looks at
@@ -118,7 +128,8 @@ class Objective(Generic[M]):
         return {}
 
     def gradients(self, step: Step, compute: Callable[[], None]) -> None:
-        """Leave the gradients of this batch on the parameters; `compute` evaluates the loss and its gradients once."""
+        """Leave the gradients of this batch on the parameters; `compute` evaluates the loss and its
+        gradients once."""
         compute()
 
     def at(self, step: Step) -> None:

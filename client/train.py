@@ -7,15 +7,16 @@ import torch
 from torch import Tensor
 
 from client.objective import LocalRound, Objective, Step
-from common.config import RunConfig
 from common.errors import FedmirageError
 from common.methods import Method
+from common.settings.config import RunConfig
 
 Objectives = Sequence[Objective[Method]]
 
 
 def train(local: LocalRound, objectives: Objectives) -> tuple[int, dict[str, float]]:
-    """Train `local.model` in place for one round; returns the steps made and the mean of every term."""
+    """Train `local.model` in place for one round; returns the steps made and the mean of every
+    term."""
     optimizer = make_optimizer(local.config, local.trainable(), local.lr)
     means = Means()
     steps = 0
@@ -39,7 +40,9 @@ def train(local: LocalRound, objectives: Objectives) -> tuple[int, dict[str, flo
     return steps, means.values()
 
 
-def evaluate_loss(step: Step, objectives: Objectives, optimizer: torch.optim.Optimizer, means: "Means") -> None:
+def evaluate_loss(
+    step: Step, objectives: Objectives, optimizer: torch.optim.Optimizer, means: "Means"
+) -> None:
     """The local objective of one batch as a sum of named terms, and its gradients."""
     optimizer.zero_grad(set_to_none=True)
     step.forward()
@@ -49,7 +52,10 @@ def evaluate_loss(step: Step, objectives: Objectives, optimizer: torch.optim.Opt
             terms["task"] = terms["task"] * objective.task_weight
         added = objective.terms(step)
         if terms.keys() & added.keys():
-            raise FedmirageError(f"two methods call a term of the local objective {next(iter(terms.keys() & added.keys()))!r}")
+            raise FedmirageError(
+                "two methods call a term of the local objective"
+                f" {next(iter(terms.keys() & added.keys()))!r}"
+            )
         terms |= added
     total = torch.stack(list(terms.values())).sum() if len(terms) > 1 else terms["task"]
     step.loss = total.detach()
@@ -68,7 +74,9 @@ class Means:
         """Count one evaluation of the objective."""
         self.evaluations += 1
         for name, term in terms.items():
-            self.totals[name] = self.totals[name] + term.detach() if name in self.totals else term.detach()
+            self.totals[name] = (
+                self.totals[name] + term.detach() if name in self.totals else term.detach()
+            )
 
     def values(self) -> dict[str, float]:
         """Mean over all evaluations; a term that was absent counts as zero."""
@@ -76,8 +84,15 @@ class Means:
 
 
 def make_optimizer(config: RunConfig, parameters: list[Tensor], lr: float) -> torch.optim.Optimizer:
-    """A fresh optimiser for one round; the fused kernels do one pass over the weights, on the CPU too."""
+    """A fresh optimiser for one round; the fused kernels do one pass over the weights, on the CPU
+    too."""
     if config.optimizer == "sgd":
-        return torch.optim.SGD(parameters, lr=lr, momentum=config.momentum, weight_decay=config.weight_decay, fused=True)
+        return torch.optim.SGD(
+            parameters,
+            lr=lr,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            fused=True,
+        )
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
     return kind(parameters, lr=lr, weight_decay=config.weight_decay, fused=True)

@@ -1,9 +1,10 @@
 """What a client remembers between rounds, on its own disk, keyed "<method>.<thing>".
 
-Every round that a client finishes leaves one immutable file. A round reads the newest file of an *earlier* round, so that a
-round that is tried again, or repeated after a crash, starts from what it started from the first time; and what a client made of
-a round whose reply came too late to count is forgotten, so that its state and the server's stay in step. Flower's own
-`Context.state` lives in memory, dies with the node, and in a simulation travels with every message: nothing is kept there.
+Every round that a client finishes leaves one immutable file. A round reads the newest file of an
+*earlier* round, so that a round that is tried again, or repeated after a crash, starts from what it
+started from the first time; and what a client made of a round whose reply came too late to count is
+forgotten, so that its state and the server's stay in step. Flower's own `Context.state` lives in
+memory, dies with the node, and in a simulation travels with every message: nothing is kept there.
 """
 
 import os
@@ -15,7 +16,7 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from common.payload import Arrays
+from common.wire.payload import Arrays
 
 LOCAL_MODEL = "local.model"  # every client's last local model, whatever the methods
 LOCAL_EXAMPLES = "local.examples"
@@ -23,7 +24,8 @@ VERSION = re.compile(r"round-(\d+)\.safetensors")
 
 
 class Memory:
-    """One client's memory, opened for one round. `keep_all` keeps the files of all rounds instead of the last two."""
+    """One client's memory, opened for one round. `keep_all` keeps the files of all rounds instead
+    of the last two."""
 
     def __init__(
         self,
@@ -32,12 +34,18 @@ class Memory:
         keep_all: bool = False,
         parent: Path | None = None,
         parent_round: int = 0,
-        since: int | None = None,  # the last round in which this client's reply counted; None: the last one that it finished
+        since: (
+            int | None
+            # the last round in which this client's reply counted; None: the last one that it
+            # finished
+        ) = None,
     ) -> None:
         self.folder, self.round, self.keep_all = folder, round_number, keep_all
         self.source = newest(folder, before=round_number if since is None else since + 1)
         self.inherited = False  # whether what is read here was written by another run
-        if self.source is None and parent is not None:  # a warm start: the memory of the run that this one began from
+        if (
+            self.source is None and parent is not None
+        ):  # a warm start: the memory of the run that this one began from
             self.source = newest(parent, before=parent_round + 1)
             self.inherited = self.source is not None
         self._changes: dict[str, Arrays | None] = {}
@@ -65,9 +73,14 @@ class Memory:
         return None if self.source is None else self.round - _number(self.source)
 
     def close(self) -> None:
-        """Write this round's file in one step, and drop those that no repeated round can ask for."""
+        """Write this round's file in one step, and drop those that no repeated round can ask
+        for."""
         entries = {**dict(self._stored()), **self._changes}
-        flat = {f"{key}/{index:04d}": array for key, arrays in entries.items() for index, array in enumerate(arrays or [])}
+        flat = {
+            f"{key}/{index:04d}": array
+            for key, arrays in entries.items()
+            for index, array in enumerate(arrays or [])
+        }
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"round-{self.round:05d}.safetensors"
         draft = path.with_suffix(f".{os.getpid()}.tmp")
@@ -92,7 +105,9 @@ class Memory:
 
 def versions(folder: Path) -> list[Path]:
     """All files of one client's memory, oldest first."""
-    return sorted(path for path in folder.glob("round-*.safetensors") if VERSION.fullmatch(path.name))
+    return sorted(
+        path for path in folder.glob("round-*.safetensors") if VERSION.fullmatch(path.name)
+    )
 
 
 def newest(folder: Path, before: int) -> Path | None:
@@ -107,7 +122,8 @@ def _number(path: Path) -> int:
 
 
 def local_models(folder: Path, round_number: int) -> list[tuple[int, Arrays]]:
-    """(examples, weights) of every client's last local model up to a round, in partition order: for a host that has them all."""
+    """(examples, weights) of every client's last local model up to a round, in partition order: for
+    a host that has them all."""
     found: list[tuple[int, Arrays]] = []
     for client in sorted(folder.glob("client-*")):
         memory = Memory(client, round_number + 1)

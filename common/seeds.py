@@ -1,4 +1,5 @@
-"""Randomness is passed, never ambient: every generator is seeded from (seed, purpose, round, partition)."""
+"""Randomness is passed, never ambient: every generator is seeded from (seed, purpose, round,
+partition)."""
 
 import hashlib
 

@@ -1,7 +1,8 @@
 """Hand a run to a SuperLink, show its rounds, and exit with its true status.
 
-`flwr run` is content when a run was submitted, and exits with 0 even if it watched the run fail. Here the summary line of
-results.jsonl counts, and the SuperLink's own word. Settings come from RUN_CONFIG, written as for `flwr run --run-config`.
+`flwr run` is content when a run was submitted, and exits with 0 even if it watched the run fail.
+Here the summary line of results.jsonl counts, and the SuperLink's own word. Settings come from
+RUN_CONFIG, written as for `flwr run --run-config`.
 """
 
 import json
@@ -18,10 +19,10 @@ import tomli_w
 from flwr.common.config import parse_config_args
 from rich.console import Console
 
-from common.config import PROJECT_FILE, RunConfig, configure
 from common.errors import FedmirageError
-from experiments.progress import Watch, summary_table
-from server.results import FILE, read
+from common.settings.config import PROJECT_FILE, RunConfig, configure
+from experiments.show.progress import Watch, summary_table
+from server.record.results import FILE, read
 
 RUNS = Path("/runs")
 CONNECTION = "compose"  # the SuperLink's name in Flower's config.toml
@@ -32,7 +33,10 @@ def main(console: Console) -> int:
     """0 if the run finished, 1 if it failed, 130 if it was interrupted."""
     name = os.environ.get("RUN_NAME") or time.strftime("docker-%Y%m%d-%H%M%S")
     clients = int(os.environ.get("CLIENTS") or 3)
-    layers = {"clients": clients, "out": str(RUNS / name)}, parse_config_args([os.environ.get("RUN_CONFIG", "")])
+    layers = (
+        {"clients": clients, "out": str(RUNS / name)},
+        parse_config_args([os.environ.get("RUN_CONFIG", "")]),
+    )
     config = configure(*layers)
     folder = Path(config.resume or config.out)
     if not config.resume and (folder / FILE).exists():
@@ -46,7 +50,12 @@ def main(console: Console) -> int:
     except KeyboardInterrupt:
         flwr("stop", run_id, CONNECTION)
         return 130
-    console.print(summary_table(summary, Path("runs", folder.relative_to(RUNS)) if folder.is_relative_to(RUNS) else folder))
+    console.print(
+        summary_table(
+            summary,
+            Path("runs", folder.relative_to(RUNS)) if folder.is_relative_to(RUNS) else folder,
+        )
+    )
     return 0 if summary["status"] == "finished" else 1
 
 
@@ -66,21 +75,34 @@ def wait(run_id: str, folder: Path) -> dict[str, Any]:
     asked = time.monotonic()
     while True:
         time.sleep(0.3)
-        summary = next((line for line in read(folder / FILE)[-1:] if line["kind"] == "summary"), None)
+        summary = next(
+            (line for line in read(folder / FILE)[-1:] if line["kind"] == "summary"), None
+        )
         if summary is not None:
             return summary
         if time.monotonic() - asked > STATUS_EVERY:
             asked = time.monotonic()
             (run,) = flwr("list", CONNECTION, "--run-id", run_id)["runs"]
             if run["status"].startswith("finished") and not read(folder / FILE)[-1:]:
-                raise FedmirageError(f"the run ended as {run['status']!r} and left no results; see the log of the SuperLink")
+                raise FedmirageError(
+                    f"the run ended as {run['status']!r} and left no results; see the log of the"
+                    " SuperLink"
+                )
             if run["status"] in ("finished:failed", "finished:stopped"):
-                raise FedmirageError(f"the run ended as {run['status']!r}; see the log of the SuperLink")
+                raise FedmirageError(
+                    f"the run ended as {run['status']!r}; see the log of the SuperLink"
+                )
 
 
 def flwr(*arguments: str) -> dict[str, Any]:
     """Ask Flower's own command line, which answers in JSON."""
-    done = subprocess.run(["flwr", *arguments, "--format", "json"], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        ["flwr", *arguments, "--format", "json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     start = done.stdout.find("{")
     if start < 0:
         raise FedmirageError(f"flwr {arguments[0]} failed: {(done.stderr or done.stdout).strip()}")

@@ -1,4 +1,5 @@
-"""Benchmarks: figures that depend on the machine, so always a ratio of two things measured in one run."""
+"""Benchmarks: figures that depend on the machine, so always a ratio of two things measured in one
+run."""
 
 import multiprocessing
 import os
@@ -15,12 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 from common import device
-from common.config import RunConfig, configure
-from experiments.simulation import simulate
-from server.results import FILE, read
+from common.settings.config import RunConfig, configure
+from experiments.runtimes.simulation import simulate
+from server.record.results import FILE, read
 
 app = typer.Typer(
-    help="Benchmarks of fedmirage. Times on a busy machine are noisy; the ratios are what counts.", no_args_is_help=True
+    help="Benchmarks of fedmirage. Times on a busy machine are noisy; the ratios are what counts.",
+    no_args_is_help=True,
 )
 out = Console()
 
@@ -32,17 +34,29 @@ def main() -> None:
 
 @app.command()
 def simulation(
-    dataset: Annotated[str, typer.Option(help="28x28 or larger; Fashion-MNIST is the reference.")] = "fashion-mnist",
+    dataset: Annotated[
+        str, typer.Option(help="28x28 or larger; Fashion-MNIST is the reference.")
+    ] = "fashion-mnist",
     data_dir: Annotated[str, typer.Option(help="Where to look for it.")] = "",
     clients: Annotated[int, typer.Option(help="Clients a round.")] = 10,
     steps: Annotated[int, typer.Option(help="Steps a client.")] = 100,
-    rounds: Annotated[int, typer.Option(help="Rounds whose median counts; the first one, which warms up, does not.")] = 4,
+    rounds: Annotated[
+        int,
+        typer.Option(help="Rounds whose median counts; the first one, which warms up, does not."),
+    ] = 4,
 ) -> None:
     """A simulated FedAvg round against the same steps in bare torch processes without a framework.
 
-    The bare processes run a plain eager loop: as many processes as cores, one thread each, default memory format, unfused SGD.
+    The bare processes run a plain eager loop: as many processes as cores, one thread each, default
+    memory format, unfused SGD.
     """
-    settings = {"dataset": dataset, "data_dir": data_dir, "clients": clients, "local_steps": steps, "batch_size": 64}
+    settings = {
+        "dataset": dataset,
+        "data_dir": data_dir,
+        "clients": clients,
+        "local_steps": steps,
+        "batch_size": 64,
+    }
     settings |= {
         "model": "simple-cnn",
         "augment": "crop-flip",
@@ -52,11 +66,16 @@ def simulation(
         "rounds": rounds + 1,
     }
     table = Table(
-        "what", "seconds a round", "ratio to bare", title=f"{clients} clients x {steps} steps of batch 64, {device.cores()} cores"
+        "what",
+        "seconds a round",
+        "ratio to bare",
+        title=f"{clients} clients x {steps} steps of batch 64, {device.cores()} cores",
     )
     before = bare(configure(settings), rounds)
     timed = {
-        layout: simulated(configure({**settings, "memory_format": layout, "eval_every": rounds + 1}), rounds)
+        layout: simulated(
+            configure({**settings, "memory_format": layout, "eval_every": rounds + 1}), rounds
+        )
         for layout in LAYOUTS
     }
     reference = statistics.median(before + bare(configure(settings), rounds))
@@ -70,17 +89,20 @@ LAYOUTS = ("channels_last", "contiguous")
 
 
 def simulated(config: RunConfig, rounds: int) -> float:
-    """The median round of a simulation: everything from the draw of the clients to the checkpoint, save evaluation."""
+    """The median round of a simulation: everything from the draw of the clients to the checkpoint,
+    save evaluation."""
     return a_round(config, "simulation", rounds)["seconds"]
 
 
 def bare(config: RunConfig, rounds: int) -> list[float]:
-    """Seconds of each round: all clients' steps, dealt to one process a core, begun together and ended together."""
+    """Seconds of each round: all clients' steps, dealt to one process a core, begun together and
+    ended together."""
     workers = min(device.cores(), config.clients)
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(workers + 1)
     processes = [
-        context.Process(target=bare_worker, args=(config, barrier, worker, workers, rounds)) for worker in range(workers)
+        context.Process(target=bare_worker, args=(config, barrier, worker, workers, rounds))
+        for worker in range(workers)
     ]
     for process in processes:
         process.start()
@@ -95,13 +117,15 @@ def bare(config: RunConfig, rounds: int) -> list[float]:
     return seconds[1:]
 
 
-def bare_worker(config: RunConfig, barrier: Barrier, worker: int, workers: int, rounds: int) -> None:
+def bare_worker(
+    config: RunConfig, barrier: Barrier, worker: int, workers: int, rounds: int
+) -> None:
     """A plain training loop, as one would write it without a framework."""
     import torch
     import torch.nn.functional as F
 
-    from common.augment import AUGMENTATIONS, augment
     from common.data import load
+    from common.learning.augment import AUGMENTATIONS, augment
     from common.models import build
 
     torch.set_num_threads(1)
@@ -121,8 +145,13 @@ def bare_worker(config: RunConfig, barrier: Barrier, worker: int, workers: int, 
             optimizer = torch.optim.SGD(model.parameters(), lr=config.lr, momentum=config.momentum)
             order = torch.randperm(count, generator=generator)
             for step in range(config.local_steps):
-                index = order[torch.arange(step * config.batch_size, (step + 1) * config.batch_size) % count]
-                batch = (augment(images[index], AUGMENTATIONS[config.augment], generator).float() / 255 - mean) / std
+                index = order[
+                    torch.arange(step * config.batch_size, (step + 1) * config.batch_size) % count
+                ]
+                batch = (
+                    augment(images[index], AUGMENTATIONS[config.augment], generator).float() / 255
+                    - mean
+                ) / std
                 optimizer.zero_grad()
                 F.cross_entropy(model(batch.contiguous()), labels[k * count + index]).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
@@ -131,16 +160,24 @@ def bare_worker(config: RunConfig, barrier: Barrier, worker: int, workers: int, 
 
 @app.command()
 def fedcog(
-    dataset: Annotated[str, typer.Option(help="28x28 or larger; Fashion-MNIST is the reference.")] = "fashion-mnist",
+    dataset: Annotated[
+        str, typer.Option(help="28x28 or larger; Fashion-MNIST is the reference.")
+    ] = "fashion-mnist",
     data_dir: Annotated[str, typer.Option(help="Where to look for it.")] = "",
     steps: Annotated[int, typer.Option(help="Local steps; the paper's times are for 400.")] = 400,
     generation_steps: Annotated[int, typer.Option(help="Steps of the generation.")] = 100,
-    largest: Annotated[int, typer.Option(help="The most images that are generated; the paper goes to 1024.")] = 1024,
-    rounds: Annotated[int, typer.Option(help="Whole rounds whose median counts; 0 leaves them out.")] = 2,
+    largest: Annotated[
+        int, typer.Option(help="The most images that are generated; the paper goes to 1024.")
+    ] = 1024,
+    rounds: Annotated[
+        int, typer.Option(help="Whole rounds whose median counts; 0 leaves them out.")
+    ] = 2,
 ) -> None:
-    """FedCOG's generation against local training for 16 to 1,024 images (its table 8), and its whole round against bare torch.
+    """FedCOG's generation against local training for 16 to 1,024 images (its table 8), and its
+    whole round against bare torch.
 
-    Single figures are seconds of processor time of one client with one thread. The whole round is ten clients on all cores.
+    Single figures are seconds of processor time of one client with one thread. The whole round is
+    ten clients on all cores.
     """
     settings = {
         "dataset": dataset,
@@ -149,35 +186,67 @@ def fedcog(
         "partition": "classes(per_client=2)",
         "clients": 10,
     }
-    settings |= {"model": "simple-cnn", "batch_size": 64, "augment": "crop-flip", "lr": 0.01, "momentum": 0.9}
+    settings |= {
+        "model": "simple-cnn",
+        "batch_size": 64,
+        "augment": "crop-flip",
+        "lr": 0.01,
+        "momentum": 0.9,
+    }
     sizes = [size for size in (16, 32, 64, 128, 256, 512, 1024) if size <= largest]
     training, generation = generation_times(configure(settings), sizes, generation_steps)
     title = f"one client: {generation_steps} steps of generation against {steps} local steps"
-    table = Table("images", "seconds of generation", "ms a step", "of local training", "of it in the paper", title=title)
+    table = Table(
+        "images",
+        "seconds of generation",
+        "ms a step",
+        "of local training",
+        "of it in the paper",
+        title=title,
+    )
     for size, seconds in generation.items():
         share, published = seconds / training, PUBLISHED_GENERATION[size] / PUBLISHED_TRAINING
-        table.add_row(str(size), f"{seconds:.2f}", f"{1000 * seconds / generation_steps:.1f}", f"{share:.2f}", f"{published:.3f}")
-    table.add_row("local training", f"{training:.2f}", f"{1000 * training / steps:.1f}", "1.00", "1")
+        table.add_row(
+            str(size),
+            f"{seconds:.2f}",
+            f"{1000 * seconds / generation_steps:.1f}",
+            f"{share:.2f}",
+            f"{published:.3f}",
+        )
+    table.add_row(
+        "local training", f"{training:.2f}", f"{1000 * training / steps:.1f}", "1.00", "1"
+    )
     out.print(table)
     if rounds:
         whole_rounds(settings, generation_steps, rounds)
 
 
-PUBLISHED_GENERATION = {16: 0.72, 32: 0.78, 64: 0.79, 128: 0.80, 256: 0.81, 512: 0.83, 1024: 1.27}  # seconds on a GPU
+PUBLISHED_GENERATION = {
+    16: 0.72,
+    32: 0.78,
+    64: 0.79,
+    128: 0.80,
+    256: 0.81,
+    512: 0.83,
+    1024: 1.27,
+}  # seconds on a GPU
 PUBLISHED_TRAINING = 14.81
 
 
-def generation_times(config: RunConfig, sizes: list[int], steps: int) -> tuple[float, dict[int, float]]:
-    """Processor seconds of a client's local training, and of its generation by the number of images."""
+def generation_times(
+    config: RunConfig, sizes: list[int], steps: int
+) -> tuple[float, dict[int, float]]:
+    """Processor seconds of a client's local training, and of its generation by the number of
+    images."""
     from client.build import dealt, model_of
     from client.client import FederatedClient
-    from client.generation import synthesise
+    from client.methods.fedcog.generation import synthesise
     from client.train import train
     from common.data.view import view
     from common.methods.fedcog import FedCog
     from common.models.base import frozen
-    from common.payload import SHARED
     from common.run import task_of
+    from common.wire.payload import SHARED
 
     place = device.prepare(config, 1)
     data, parts = dealt(config)
@@ -185,7 +254,13 @@ def generation_times(config: RunConfig, sizes: list[int], steps: int) -> tuple[f
     seen = view(data, parts[0], 0, config.clients, 0.0, config.seed)
     with tempfile.TemporaryDirectory() as folder:
         client = FederatedClient(
-            config, seen, device.place(model, place, config), initial, task_of(config, data), place, Path(folder)
+            config,
+            seen,
+            device.place(model, place, config),
+            initial,
+            task_of(config, data),
+            place,
+            Path(folder),
         )
 
         def trained() -> float:
@@ -207,14 +282,24 @@ def generation_times(config: RunConfig, sizes: list[int], steps: int) -> tuple[f
 
 
 def whole_rounds(settings: dict[str, Any], generation_steps: int, rounds: int) -> None:
-    """Simulated rounds of ten clients with and without FedCOG against their training alone in bare torch processes."""
+    """Simulated rounds of ten clients with and without FedCOG against their training alone in bare
+    torch processes."""
     common = {**settings, "rounds": rounds + 1, "eval_every": rounds + 1}
     before = bare(configure(common), rounds)
-    lines = {"FedAvg": "fedavg", "FedCOG with 256 images": f"fedcog(start=1, steps={generation_steps})"}
-    timed = {name: simulated(configure({**common, "methods": line}), rounds) for name, line in lines.items()}
+    lines = {
+        "FedAvg": "fedavg",
+        "FedCOG with 256 images": f"fedcog(start=1, steps={generation_steps})",
+    }
+    timed = {
+        name: simulated(configure({**common, "methods": line}), rounds)
+        for name, line in lines.items()
+    }
     reference = statistics.median(before + bare(configure(common), rounds))
     table = Table(
-        "ten clients", "seconds a round", "ratio to bare", title=f"{settings['local_steps']} steps, {device.cores()} cores"
+        "ten clients",
+        "seconds a round",
+        "ratio to bare",
+        title=f"{settings['local_steps']} steps, {device.cores()} cores",
     )
     table.add_row("bare torch processes, training only", f"{reference:.2f}", "1.00")
     for name, seconds in timed.items():
@@ -224,37 +309,75 @@ def whole_rounds(settings: dict[str, Any], generation_steps: int, rounds: int) -
 
 @app.command()
 def secagg(
-    rounds: Annotated[int, typer.Option(help="Rounds whose median counts; the first one, which warms up, does not.")] = 3,
+    rounds: Annotated[
+        int,
+        typer.Option(help="Rounds whose median counts; the first one, which warms up, does not."),
+    ] = 3,
     model: Annotated[str, typer.Option(help="The model, whose size decides.")] = "simple-cnn",
     steps: Annotated[int, typer.Option(help="Local steps of a client.")] = 10,
     clients: Annotated[str, typer.Option(help="Numbers of clients in the simulation.")] = "3,10,50",
     grpc: Annotated[int, typer.Option(help="Clients over gRPC; 0 leaves them out.")] = 3,
 ) -> None:
     """A round with and without secure aggregation: seconds, and bytes up and down."""
-    settings = {"model": model, "local_steps": steps, "partition": "iid", "rounds": rounds + 1, "eval_every": rounds + 1}
-    table = Table("runtime", "clients", "plain s", "secure s", "ratio", "up MB", "down MB", title=f"{model}, {steps} steps")
-    cases = [("simulation", int(count)) for count in clients.split(",") if count] + [("grpc", grpc)] * bool(grpc)
+    settings = {
+        "model": model,
+        "local_steps": steps,
+        "partition": "iid",
+        "rounds": rounds + 1,
+        "eval_every": rounds + 1,
+    }
+    table = Table(
+        "runtime",
+        "clients",
+        "plain s",
+        "secure s",
+        "ratio",
+        "up MB",
+        "down MB",
+        title=f"{model}, {steps} steps",
+    )
+    cases = [("simulation", int(count)) for count in clients.split(",") if count] + [
+        ("grpc", grpc)
+    ] * bool(grpc)
     for runtime, count in cases:
         plain, secure = (
-            a_round(configure({**settings, "clients": count, "secagg": mode}), runtime, rounds) for mode in ("off", "on")
+            a_round(configure({**settings, "clients": count, "secagg": mode}), runtime, rounds)
+            for mode in ("off", "on")
         )
-        moved = [f"{plain[key] / 1e6:.2f} -> {secure[key] / 1e6:.2f}" for key in ("bytes_up", "bytes_down")]
-        times = [f"{plain['seconds']:.2f}", f"{secure['seconds']:.2f}", f"{secure['seconds'] / plain['seconds']:.2f}"]
-        out.print(f"{runtime}, {count} clients: {times[0]} s plain, {times[1]} s secure", highlight=False)  # it takes minutes
+        moved = [
+            f"{plain[key] / 1e6:.2f} -> {secure[key] / 1e6:.2f}"
+            for key in ("bytes_up", "bytes_down")
+        ]
+        times = [
+            f"{plain['seconds']:.2f}",
+            f"{secure['seconds']:.2f}",
+            f"{secure['seconds'] / plain['seconds']:.2f}",
+        ]
+        out.print(
+            f"{runtime}, {count} clients: {times[0]} s plain, {times[1]} s secure", highlight=False
+        )  # it takes minutes
         table.add_row(runtime, str(count), *times, *moved)
     out.print(table)
 
 
 def a_round(config: RunConfig, runtime: str, rounds: int) -> dict[str, float]:
     """The median round of a run: seconds without evaluation, bytes."""
-    from experiments.deployment import deploy
+    from experiments.runtimes.grpc import deploy
 
     with tempfile.TemporaryDirectory() as folder:
         placed = configure(config.flat(), {"out": folder})
         simulate(placed) if runtime == "simulation" else deploy(placed, Console(quiet=True))
         lines = [line for line in read(Path(folder) / FILE) if line["kind"] == "round"][-rounds:]
-    seconds = statistics.median(line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines)
-    return {"seconds": seconds, **{key: statistics.median(line[key] for line in lines) for key in ("bytes_up", "bytes_down")}}
+    seconds = statistics.median(
+        line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines
+    )
+    return {
+        "seconds": seconds,
+        **{
+            key: statistics.median(line[key] for line in lines)
+            for key in ("bytes_up", "bytes_down")
+        },
+    }
 
 
 @app.command()
@@ -268,7 +391,17 @@ def memory(
         done = threading.Event()
         watcher = threading.Thread(target=follow, args=(Path(folder), seen, done))
         watcher.start()
-        simulate(configure({"dataset": dataset, "rounds": rounds, "clients": 10, "local_epochs": 1, "out": folder}))
+        simulate(
+            configure(
+                {
+                    "dataset": dataset,
+                    "rounds": rounds,
+                    "clients": 10,
+                    "local_epochs": 1,
+                    "out": folder,
+                }
+            )
+        )
         done.set()
         watcher.join()
     first, last = seen[5], seen[max(seen)]
@@ -288,14 +421,19 @@ def follow(folder: Path, seen: dict[int, float], done: threading.Event) -> None:
 
 
 def resident(parent: int) -> float:
-    """Megabytes of this process and of the Ray actors below it (Ray's own daemons do not belong to the simulation)."""
+    """Megabytes of this process and of the Ray actors below it (Ray's own daemons do not belong to
+    the simulation)."""
     total = 0.0
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 title = (entry / "cmdline").read_bytes()
                 if int(entry.name) == parent or b"ray::ClientAppActor" in title:
-                    total += int((entry / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+                    total += (
+                        int((entry / "statm").read_text().split()[1])
+                        * os.sysconf("SC_PAGE_SIZE")
+                        / 1e6
+                    )
             except OSError:
                 continue
     return total

@@ -1,4 +1,5 @@
-"""The command line, `fedmirage`. Every setting of the run configuration is a flag; its help is the sentence under the field."""
+"""The command line, `fedmirage`. Every setting of the run configuration is a flag; its help is the
+sentence under the field."""
 
 import inspect
 import sys
@@ -13,20 +14,24 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
-from common.config import RunConfig, configure, defaults, key_of
 from common.errors import ConfigurationError, FedmirageError
-from common.language import Params, nearest
+from common.settings.config import RunConfig, configure, defaults, key_of
+from common.settings.language import Params, nearest
 
 EPILOG = """Examples:
 
 fedmirage run  ·  fedmirage run --partition "dirichlet(alpha=0.1)" --clients 10 --rounds 20  ·
-fedmirage run --runtime grpc  ·  fedmirage run --resume runs/one  ·  fedmirage run --warm-start runs/one@50 --rounds 70
+fedmirage run --runtime grpc  ·  fedmirage run --resume runs/one  ·
+fedmirage run --warm-start runs/one@50 --rounds 70
 """
 PRESETS = Path(__file__).parent / "presets"
 
 app = typer.Typer(
     name="fedmirage",
-    help="Federated learning on skewed data with virtual data: run methods, compare them, look at the data.",
+    help=(
+        "Federated learning on skewed data with virtual data: run methods, compare them, look at"
+        " the data."
+    ),
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -35,11 +40,19 @@ out = Console()
 err = Console(stderr=True)
 
 
-def run(settings: dict[str, Any], runtime: str, preset: str | None, config_file: list[Path], actors: int, verbose: bool) -> None:
+def run(
+    settings: dict[str, Any],
+    runtime: str,
+    preset: str | None,
+    config_file: list[Path],
+    actors: int,
+    verbose: bool,
+) -> None:
     """Train with the given methods and watch.
 
-    Settings come from the defaults (pyproject.toml), then --preset, then --config files, then flags; the later ones win.
-    DIR then holds results.jsonl (a line a round), model.safetensors and a checkpoint for --resume and --warm-start.
+    Settings come from the defaults (pyproject.toml), then --preset, then --config files, then
+    flags; the later ones win. DIR then holds results.jsonl (a line a round), model.safetensors and
+    a checkpoint for --resume and --warm-start.
     """
     from experiments.launch import launch
 
@@ -53,33 +66,62 @@ def run(settings: dict[str, Any], runtime: str, preset: str | None, config_file:
 
 
 def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
-    """Lay everything over the defaults; a resumed run has the settings that it began with, save how far it goes."""
+    """Lay everything over the defaults; a resumed run has the settings that it began with, save how
+    far it goes."""
     if flags.get("resume"):
-        from server.results import FILE, read
+        from server.record.results import FILE, read
 
         lines = read(Path(flags["resume"]) / FILE)
         if not lines or lines[0].get("kind") != "config":
             raise ConfigurationError(
-                [f"resume={flags['resume']!r}: there is no {FILE} with a configuration in it; give the directory of a run"]
+                [
+                    f"resume={flags['resume']!r}: there is no {FILE} with a configuration in it;"
+                    " give the directory of a run"
+                ]
             )
         known = {key: value for key, value in lines[0].items() if key in defaults()}
-        allowed = {"resume", "rounds", "node_timeout", "round_timeout", "retries", "device", "data_dir"}
-        changed = [key_of(key) for key in flags if key not in allowed and str(known.get(key_of(key))) != str(flags[key])]
+        allowed = {
+            "resume",
+            "rounds",
+            "node_timeout",
+            "round_timeout",
+            "retries",
+            "device",
+            "data_dir",
+        }
+        changed = [
+            key_of(key)
+            for key in flags
+            if key not in allowed and str(known.get(key_of(key))) != str(flags[key])
+        ]
         if changed or layers:
             what = ", ".join(changed) or "preset or config file"
             raise ConfigurationError(
-                [f"resume continues a run as it was, so {what} cannot change; use warm-start to begin a new run from it"]
+                [
+                    f"resume continues a run as it was, so {what} cannot change; use warm-start to"
+                    " begin a new run from it"
+                ]
             )
         return configure(
-            {**known, "warm-start": "", "out": str(Path(flags["resume"]).absolute())}, {key: flags[key] for key in flags}
+            {**known, "warm-start": "", "out": str(Path(flags["resume"]).absolute())},
+            {key: flags[key] for key in flags},
         )
     config = configure(*layers, flags)
     place = Path(
         config.out
-        or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{config.dataset_list[0].name}-{config.method_list[-1].name}"
+        or Path("runs")
+        / "-".join(
+            (
+                time.strftime("%Y%m%d-%H%M%S"),
+                config.dataset_list[0].name,
+                config.method_list[-1].name,
+            )
+        )
     )
     absolute = {
-        key: str(Path(getattr(config, key)).expanduser().absolute()) for key in ("warm_start", "data_dir") if getattr(config, key)
+        key: str(Path(getattr(config, key)).expanduser().absolute())
+        for key in ("warm_start", "data_dir")
+        if getattr(config, key)
     }
     return configure(config.flat(), {**absolute, "out": str(place.absolute())})
 
@@ -110,41 +152,84 @@ PANELS = {
 
 
 def _run_command() -> Any:
-    """`run` with a flag for each field of RunConfig; all are texts, since the configuration itself judges them, all at once."""
+    """`run` with a flag for each field of RunConfig; all are texts, since the configuration itself
+    judges them, all at once."""
     fixed = {
         "runtime": Annotated[
             str,
             typer.Option(
-                help="simulation (Ray, one host) or grpc (a SuperLink and SuperNodes, real processes).", metavar="simulation|grpc"
+                help=(
+                    "simulation (Ray, one host) or grpc (a SuperLink and SuperNodes, real"
+                    " processes)."
+                ),
+                metavar="simulation|grpc",
             ),
         ],
-        "preset": Annotated[str | None, typer.Option(help="A published setting by name, e.g. fedcog-fmnist-niid2.")],
-        "config": Annotated[list[Path], typer.Option(help="A TOML file of settings; may be given several times.")],
-        "actors": Annotated[int, typer.Option(help="Simulated clients at a time; 0 takes one a core.")],
-        "verbose": Annotated[bool, typer.Option("--verbose", help="Show what Flower and Ray have to say.")],
+        "preset": Annotated[
+            str | None, typer.Option(help="A published setting by name, e.g. fedcog-fmnist-niid2.")
+        ],
+        "config": Annotated[
+            list[Path], typer.Option(help="A TOML file of settings; may be given several times.")
+        ],
+        "actors": Annotated[
+            int, typer.Option(help="Simulated clients at a time; 0 takes one a core.")
+        ],
+        "verbose": Annotated[
+            bool, typer.Option("--verbose", help="Show what Flower and Ray have to say.")
+        ],
     }
-    values: dict[str, Any] = {"runtime": "simulation", "preset": None, "config": [], "actors": 0, "verbose": False}
+    values: dict[str, Any] = {
+        "runtime": "simulation",
+        "preset": None,
+        "config": [],
+        "actors": 0,
+        "verbose": False,
+    }
     parameters = {name: (kind, values[name]) for name, kind in fixed.items()}
     usual, panel = defaults(), ""
     for name, info in RunConfig.model_fields.items():
         panel = PANELS.get(name, panel)
         default = usual[key_of(name)]
-        shown = f"{' '.join((info.description or '').split())} \\[default: {default if default != '' else 'none'}]"
+        shown = (
+            f"{' '.join((info.description or '').split())} \\[default:"
+            f" {default if default != '' else 'none'}]"
+        )
         if isinstance(default, bool):
-            option = typer.Option(f"--{key_of(name)}/--no-{key_of(name)}", help=shown, show_default=False, rich_help_panel=panel)
+            option = typer.Option(
+                f"--{key_of(name)}/--no-{key_of(name)}",
+                help=shown,
+                show_default=False,
+                rich_help_panel=panel,
+            )
             parameters[name] = (Annotated[bool | None, option], None)
         else:
             kind = {int: "INTEGER", float: "NUMBER", str: "TEXT"}[type(default)]
-            option = typer.Option(f"--{key_of(name)}", help=shown, show_default=False, rich_help_panel=panel, metavar=kind)
+            option = typer.Option(
+                f"--{key_of(name)}",
+                help=shown,
+                show_default=False,
+                rich_help_panel=panel,
+                metavar=kind,
+            )
             parameters[name] = (Annotated[str | None, option], None)
 
     def command(**given: Any) -> None:
         settings = {name: given[name] for name in RunConfig.model_fields if given[name] is not None}
-        run(settings, given["runtime"], given["preset"], given["config"], given["actors"], given["verbose"])
+        run(
+            settings,
+            given["runtime"],
+            given["preset"],
+            given["config"],
+            given["actors"],
+            given["verbose"],
+        )
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(name, keyword, default=value, annotation=kind) for name, (kind, value) in parameters.items()]
+        [
+            inspect.Parameter(name, keyword, default=value, annotation=kind)
+            for name, (kind, value) in parameters.items()
+        ]
     )
     command.__annotations__ = {name: kind for name, (kind, _) in parameters.items()}
     command.__doc__ = run.__doc__
@@ -168,41 +253,56 @@ app.command("run", epilog=EPILOG, cls=RunCommand)(_run_command())
 
 
 @app.command()
-def methods(name: Annotated[str | None, typer.Argument(help="One method, with everything that can be set.")] = None) -> None:
+def methods(
+    name: Annotated[
+        str | None, typer.Argument(help="One method, with everything that can be set.")
+    ] = None,
+) -> None:
     """What can stand in --methods: every method, its paper, its parameters."""
     from common.methods import METHODS
-    from experiments.catalogue import show_method, show_methods
+    from experiments.show.catalogue import show_method, show_methods
 
     show_methods(out) if name is None else show_method(out, find(METHODS, name, "method"))
 
 
 @app.command()
-def models(name: Annotated[str | None, typer.Argument(help="One model, with everything that can be set.")] = None) -> None:
+def models(
+    name: Annotated[
+        str | None, typer.Argument(help="One model, with everything that can be set.")
+    ] = None,
+) -> None:
     """What can stand in --model: every network, its parameters, its size on the usual data."""
     from common.models import MODELS
-    from experiments.catalogue import show_entry, show_models
+    from experiments.show.catalogue import show_entry, show_models
 
     show_models(out) if name is None else show_entry(out, find(MODELS, name, "model"))
 
 
 @app.command()
 def datasets(
-    name: Annotated[str | None, typer.Argument(help="One data set, with everything that can be set.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One data set, with everything that can be set.")
+    ] = None,
     data_dir: Annotated[str | None, typer.Option(help="Where to look for files.")] = None,
 ) -> None:
-    """What can stand in --dataset: every data set, its parameters, and whether its files are here."""
+    """What can stand in --dataset: every data set, its parameters, and whether its files are
+    here."""
     from common.data import DATASETS
-    from experiments.catalogue import show_datasets, show_entry
+    from experiments.show.catalogue import show_datasets, show_entry
 
-    show_datasets(out, data_dir) if name is None else show_entry(out, find(DATASETS, name, "dataset"))
+    (
+        show_datasets(out, data_dir)
+        if name is None
+        else show_entry(out, find(DATASETS, name, "dataset"))
+    )
 
 
 @app.command()
 def privacy() -> None:
     """What can stand in --secagg and --dp: every key, its default, its meaning."""
-    from common.privacy import PRIVACY
-    from common.secagg import SECAGG
-    from experiments.catalogue import show_entry
+    from common.dp.settings import PRIVACY
+    from common.secagg.settings import SECAGG
+    from experiments.show.catalogue import show_entry
 
     settings: dict[str, Mapping[str, type[Params]]] = {"--secagg": SECAGG, "--dp": PRIVACY}
     for setting, known in settings.items():
@@ -215,16 +315,20 @@ def privacy() -> None:
 def partition(
     dataset: Annotated[str, typer.Option(help="The data set.")] = defaults()["dataset"],
     partition: Annotated[str, typer.Option(help="How it is dealt.")] = defaults()["partition"],
-    clients: Annotated[int, typer.Option(help="To how many clients.", min=1)] = defaults()["clients"],
+    clients: Annotated[int, typer.Option(help="To how many clients.", min=1)] = defaults()[
+        "clients"
+    ],
     seed: Annotated[int, typer.Option(help="The seed of the run.", min=0)] = defaults()["seed"],
     data_dir: Annotated[str, typer.Option(help="Where to look for files.")] = "",
     download: Annotated[bool, typer.Option(help="Fetch a missing set from the hub.")] = False,
-    out_dir: Annotated[Path, typer.Option("--out", help="Where the pictures go.")] = Path("runs/partition"),
+    out_dir: Annotated[Path, typer.Option("--out", help="Where the pictures go.")] = Path(
+        "runs/partition"
+    ),
 ) -> None:
     """Who holds what: the clients-by-classes table, how skewed it is, and pictures of it."""
     from common.data import load
     from common.data.partitions import split
-    from experiments.partition_report import figures, report, show_classes, show_figures
+    from experiments.show.partition import figures, report, show_classes, show_figures
 
     settings = {
         "dataset": dataset,
@@ -236,7 +340,9 @@ def partition(
     }
     config = configure(settings)
     loaded = load(config.dataset, config.data_dir or None, config.download)
-    parts = split(config.partition_params, loaded.train, len(loaded.classes), config.clients, config.seed)
+    parts = split(
+        config.partition_params, loaded.train, len(loaded.classes), config.clients, config.seed
+    )
     out.print(show_classes(loaded, parts))
     out.print(show_figures(figures(loaded, parts)))
     for path in report(loaded, parts, out_dir):
@@ -246,10 +352,12 @@ def partition(
 @app.command()
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Directories of runs.")],
-    picture: Annotated[Path | None, typer.Option(help="Draw accuracy by round into this PNG.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw accuracy by round into this PNG.")
+    ] = None,
 ) -> None:
     """Runs beside each other: how each ended, and, with --picture, how it got there."""
-    from experiments import compare as comparison
+    from experiments.show import compare as comparison
 
     out.print(comparison.table(runs))
     if picture is not None:
@@ -257,9 +365,11 @@ def compare(
 
 
 @app.command()
-def doctor(data_dir: Annotated[str | None, typer.Option(help="Where to look for data sets.")] = None) -> None:
+def doctor(
+    data_dir: Annotated[str | None, typer.Option(help="Where to look for data sets.")] = None,
+) -> None:
     """What this machine can do: device, threads, versions, ports, free memory, data sets found."""
-    from experiments.doctor import doctor as examine
+    from experiments.show.doctor import doctor as examine
 
     examine(out, data_dir)
 
@@ -283,7 +393,9 @@ def main() -> None:
         err.print(f"error: {error}", style="red", highlight=False, markup=False)
         sys.exit(1)
     except KeyboardInterrupt:
-        err.print("interrupted; what was finished is kept, and --resume continues it", style="yellow")
+        err.print(
+            "interrupted; what was finished is kept, and --resume continues it", style="yellow"
+        )
         sys.exit(130)
 
 

@@ -3,12 +3,13 @@
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from common.config import RunConfig, validate
+from common.settings.config import RunConfig, validate
 from server.run import run
 
 
 def make_app(config: RunConfig | None = None) -> ServerApp:
-    """A ServerApp for one configuration (simulation), or for the run config that Flower brings (deployment)."""
+    """A ServerApp for one configuration (simulation), or for the run config that Flower brings
+    (deployment)."""
     server_app = ServerApp()
 
     @server_app.main()

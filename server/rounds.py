@@ -1,4 +1,5 @@
-"""The rounds of a run: fit, evaluate, write down, save; again where a round failed; stop early where that was asked for."""
+"""The rounds of a run: fit, evaluate, write down, save; again where a round failed; stop early
+where that was asked for."""
 
 import time
 from dataclasses import dataclass
@@ -11,20 +12,20 @@ from flwr.common import Parameters, Scalar, log, ndarrays_to_parameters, paramet
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server.strategy import Strategy
 
-from common.config import RunConfig
 from common.errors import FedmirageError
-from common.payload import Arrays, size
-from server.average import TERM
-from server.budget import figures
-from server.checkpoint import FILE as CHECKPOINT
-from server.checkpoint import Checkpoint
-from server.diagnostics import diagnose
-from server.evaluate import Evaluator
-from server.exchange import exchange
-from server.fit import FitOutcome, FitRound, RoundFailed, since
-from server.results import Results
-from server.sampling import Roster
-from server.wrapper import save_state
+from common.settings.config import RunConfig
+from common.wire.payload import Arrays, size
+from server.messages.exchange import exchange
+from server.messages.plain import FitOutcome, FitRound, RoundFailed, since
+from server.messages.sampling import Roster
+from server.record.checkpoint import FILE as CHECKPOINT
+from server.record.checkpoint import Checkpoint
+from server.record.results import Results
+from server.record.scores import Evaluator
+from server.strategy.average import TERM
+from server.strategy.budget import figures
+from server.strategy.drift import diagnose
+from server.strategy.wrapper import save_state
 
 
 @dataclass
@@ -49,7 +50,10 @@ class Rounds:
             if stopped:
                 break
             stopped = self.one(number)
-        more = {"seconds": time.perf_counter() - started, **({"stopped_early": True} if stopped else {})}
+        more = {
+            "seconds": time.perf_counter() - started,
+            **({"stopped_early": True} if stopped else {}),
+        }
         return self.results.finish("finished", **more, **self.checkpoint.progress)
 
     def one(self, number: int) -> bool:
@@ -57,13 +61,23 @@ class Rounds:
         started = time.perf_counter()
         self.roster.round, self.roster.resting = number, set()
         outcome = self.try_fit(number, ndarrays_to_parameters(self.checkpoint.shared))
-        shared = self.checkpoint.shared if outcome.parameters is None else parameters_to_ndarrays(outcome.parameters)
+        shared = (
+            self.checkpoint.shared
+            if outcome.parameters is None
+            else parameters_to_ndarrays(outcome.parameters)
+        )
         line: dict[str, Any] = {"kind": "round", "round": number, "accuracy": None, "loss": None}
         fitted = time.perf_counter()
         if self.config.evaluates(number):
             line |= self.evaluate(number, shared)
-        train = {name.removeprefix(TERM): value for name, value in outcome.metrics.items() if name.startswith(TERM)}
-        evaluation = {name: value for name, value in outcome.metrics.items() if name.startswith("local_model")}
+        train = {
+            name.removeprefix(TERM): value
+            for name, value in outcome.metrics.items()
+            if name.startswith(TERM)
+        }
+        evaluation = {
+            name: value for name, value in outcome.metrics.items() if name.startswith("local_model")
+        }
         line |= {"train": train, "clients": outcome.clients, "refused": outcome.refused}
         if outcome.secure is not None:
             line["secure"] = outcome.secure
@@ -90,16 +104,20 @@ class Rounds:
             try:
                 return self.fit(number, parameters)
             except RoundFailed as error:
-                self.results.append({"kind": "retry", "round": number, "attempt": attempt + 1, "reason": str(error)})
+                self.results.append(
+                    {"kind": "retry", "round": number, "attempt": attempt + 1, "reason": str(error)}
+                )
                 log(WARNING, "%s", error)
                 if attempt == self.config.retries:
                     raise FedmirageError(
-                        f"{error} The round was tried {attempt + 1} times (retries={self.config.retries})."
+                        f"{error} The round was tried {attempt + 1} times"
+                        f" (retries={self.config.retries})."
                     ) from None
         raise AssertionError("unreachable")
 
     def evaluate(self, number: int, shared: Arrays) -> dict[str, Any]:
-        """The global model on the test set, and, where that was asked for, on the clients' validation shares."""
+        """The global model on the test set, and, where that was asked for, on the clients'
+        validation shares."""
         parameters = ndarrays_to_parameters(shared)
         scored = self.strategy.evaluate(number, parameters)
         line: dict[str, Any] = {}
@@ -110,16 +128,24 @@ class Rounds:
             line["validation"] = self.validate(number, parameters)
         if self.config.scores_local_models:
             line.setdefault("evaluation", {}).update(
-                self.evaluator.average_of_local_models(self.folder / "memory" / self.checkpoint.token, number)
+                self.evaluator.average_of_local_models(
+                    self.folder / "memory" / self.checkpoint.token, number
+                )
             )
         return line
 
     def validate(self, number: int, parameters: Parameters) -> dict[str, Any]:
-        """The global model on every client's validation share, averaged by their validation examples."""
+        """The global model on every client's validation share, averaged by their validation
+        examples."""
         drawn = self.strategy.configure_evaluate(number, parameters, self.roster)
         asked = {proxy.node_id: (proxy, since(ins, proxy, self.checkpoint)) for proxy, ins in drawn}
         messages = [
-            Message(compat.evaluateins_to_recorddict(ins, True), node, MessageType.EVALUATE, group_id=str(number))
+            Message(
+                compat.evaluateins_to_recorddict(ins, True),
+                node,
+                MessageType.EVALUATE,
+                group_id=str(number),
+            )
             for node, (_, ins) in asked.items()
         ]
         answers, silent = [], {int(proxy.cid) for proxy, _ in asked.values()}
@@ -129,11 +155,19 @@ class Rounds:
                 silent.discard(int(proxy.cid))
                 answers += [(proxy, result)] if result.num_examples else []
         if not answers:
-            raise FedmirageError(f"no client has validation data in round {number}; raise validation, or set it to 0")
+            raise FedmirageError(
+                f"no client has validation data in round {number}; raise validation, or set it to 0"
+            )
         answers.sort(key=lambda pair: int(pair[0].cid))
         loss, metrics = self.strategy.aggregate_evaluate(number, answers, [])
         sent = sum(size(ins.parameters) for _, ins in asked.values())
-        return {"loss": loss, **metrics, "clients": len(answers), "silent": sorted(silent), "bytes_down": sent}
+        return {
+            "loss": loss,
+            **metrics,
+            "clients": len(answers),
+            "silent": sorted(silent),
+            "bytes_down": sent,
+        }
 
     def progress(self, line: dict[str, Any], shared: Arrays) -> bool:
         """Keep the best model by validation loss; True when patience has run out."""
@@ -159,7 +193,8 @@ class Rounds:
         return 0 < self.config.patience <= int(self.checkpoint.progress.get("waited", 0))
 
     def save(self, number: int, shared: Arrays) -> None:
-        """The checkpoint, the model for other people, and, where asked for, this round's model for later runs."""
+        """The checkpoint, the model for other people, and, where asked for, this round's model for
+        later runs."""
         self.checkpoint.round, self.checkpoint.shared = number, shared
         self.checkpoint.strategy = save_state(self.strategy)
         if self.config.keep_models == "all":
@@ -172,4 +207,8 @@ class Rounds:
 def method_figures(metrics: dict[str, Scalar], config: RunConfig) -> dict[str, Scalar]:
     """What the methods of this run report about a round, each under its own name: "fedexp.step"."""
     known = {method.name for method in config.method_list}
-    return {name: value for name, value in metrics.items() if "." in name and name.split(".")[0] in known}
+    return {
+        name: value
+        for name, value in metrics.items()
+        if "." in name and name.split(".")[0] in known
+    }

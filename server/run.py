@@ -14,52 +14,63 @@ from flwr.server.strategy import Strategy
 from flwr.serverapp import Grid
 
 from common import device
-from common.config import RunConfig
 from common.data import load
 from common.errors import ConfigurationError, FedmirageError
 from common.methods import half
 from common.methods.fedavg import FedAvg
-from common.payload import Arrays
 from common.run import appearance, blueprint, check_with_data
-from common.secagg import On
-from common.sharing import shared_positions
-from common.tally import Tally
-from common.weights import load as load_weights
-from common.weights import names
-from server import checkpoint as checkpoints
-from server.average import Average
-from server.checkpoint import Checkpoint
-from server.checks import ReplyCheck
-from server.diagnostics import Drift
-from server.evaluate import Evaluator
-from server.exchange import exchange
-from server.fit import FitRound, PlainFit
-from server.privacy import private_average, private_sections
-from server.results import Results
+from common.secagg.settings import On
+from common.secagg.vector import Tally
+from common.settings.config import RunConfig
+from common.wire.payload import Arrays
+from common.wire.sharing import shared_positions
+from common.wire.weights import load as load_weights
+from common.wire.weights import names
+from server.messages.checks import ReplyCheck
+from server.messages.exchange import exchange
+from server.messages.plain import FitRound, PlainFit
+from server.messages.sampling import Roster, Send
+from server.record import checkpoint as checkpoints
+from server.record.checkpoint import Checkpoint
+from server.record.results import Results
+from server.record.scores import Evaluator
 from server.rounds import Rounds
-from server.sampling import Roster, Send
-from server.wrapper import ServerContext, StrategyWrapper, load_state
+from server.strategy.average import Average
+from server.strategy.dp import private_average, private_sections
+from server.strategy.drift import Drift
+from server.strategy.wrapper import ServerContext, StrategyWrapper, load_state
 
 
 def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
     """One whole run; whatever happens, results.jsonl ends with a line that says how it ended."""
-    folder = Path(config.resume or config.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")).absolute()
+    folder = Path(
+        config.resume or config.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+    ).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     results = Results(folder)
     if not config.resume and results.lines("config"):
-        raise ConfigurationError([f"out={str(folder)!r} holds the results of another run; take another directory, or resume it"])
+        raise ConfigurationError(
+            [
+                f"out={str(folder)!r} holds the results of another run; take another directory, or"
+                " resume it"
+            ]
+        )
     log(INFO, "results go to %s", folder)
     for caution in config.cautions:
         log(WARNING, "%s", caution)
     try:
         return prepare(grid, config, folder, results).run()
     except BaseException as error:
-        results.finish("interrupted" if isinstance(error, KeyboardInterrupt) else "failed", reason=str(error) or repr(error))
+        results.finish(
+            "interrupted" if isinstance(error, KeyboardInterrupt) else "failed",
+            reason=str(error) or repr(error),
+        )
         raise
 
 
 def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Rounds:
-    """Load and build everything that the rounds need; all that can be wrong before the first message is said here."""
+    """Load and build everything that the rounds need; all that can be wrong before the first
+    message is said here."""
     threads = config.server_threads or device.cores()
     place = device.prepare(config, threads)
     dataset = load(config.dataset, config.data_dir or None, config.download)
@@ -67,15 +78,28 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     model = blueprint(config, dataset.shape, len(dataset.classes))
     positions = shared_positions(names(model), config.method_list)
     evaluator = Evaluator(config, dataset, model, task, place, positions)
-    state = starting_point(config, folder, [evaluator.initial[position] for position in positions], list(evaluator.shared_names))
+    state = starting_point(
+        config,
+        folder,
+        [evaluator.initial[position] for position in positions],
+        list(evaluator.shared_names),
+    )
     strategy = make_strategy(config, state, evaluator, results)
     load_state(strategy, state.strategy)
 
     if config.resume:
         results.forget_after(state.round)
     else:
-        resolved = {"device": str(place), "threads": config.threads, "server_threads": threads, "task": task.name}
-        resolved |= {"parameters": sum(array.size for array in evaluator.initial), "classes": len(dataset.classes)}
+        resolved = {
+            "device": str(place),
+            "threads": config.threads,
+            "server_threads": threads,
+            "task": task.name,
+        }
+        resolved |= {
+            "parameters": sum(array.size for array in evaluator.initial),
+            "classes": len(dataset.classes),
+        }
         resolved |= {
             "shape": list(dataset.shape),
             "fingerprint": dataset.fingerprint,
@@ -86,19 +110,26 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     send = partial(exchange, grid)
     roster = Roster(grid, config.clients, config.seed, send, appearance(dataset))
     if state.round == 0 and (first := strategy.initialize_parameters(roster)) is not None:
-        state.shared = parameters_to_ndarrays(first)  # where a new run begins is the strategy's to say, as in Flower
+        state.shared = parameters_to_ndarrays(
+            first
+        )  # where a new run begins is the strategy's to say, as in Flower
     fit = make_fit(config, strategy, roster, send, evaluator, state)
     return Rounds(config, folder, strategy, roster, fit, evaluator, results, state)
 
 
 def make_fit(
-    config: RunConfig, strategy: Strategy, roster: Roster, send: Send, evaluator: Evaluator, state: Checkpoint
+    config: RunConfig,
+    strategy: Strategy,
+    roster: Roster,
+    send: Send,
+    evaluator: Evaluator,
+    state: Checkpoint,
 ) -> FitRound:
     """How the clients' updates come together: each seen by the server, or only their sum."""
     shared = (evaluator.shared_names, state.shared, evaluator.trainable)
     limits = (config.round_timeout, config.min_replies, state)
     if isinstance(config.secagg_params, On):
-        from server.secure import SecureFit  # its cryptography takes time to load
+        from server.messages.secagg import SecureFit  # its cryptography takes time to load
 
         tally = Tally(config, *shared, evaluator.task, len(evaluator.dataset.classes))
         log(INFO, "%s", config.secagg_params.budget(config.drawn))
@@ -107,13 +138,17 @@ def make_fit(
     return PlainFit(strategy, roster, send, *limits, ReplyCheck(*shared, sections))
 
 
-def make_strategy(config: RunConfig, state: Checkpoint, evaluator: Evaluator, results: Results) -> Strategy:
+def make_strategy(
+    config: RunConfig, state: Checkpoint, evaluator: Evaluator, results: Results
+) -> Strategy:
     """FedAvg, and round it the server halves of the methods line: left to right is inside out."""
 
     def message(round_number: int) -> dict[str, Scalar]:
         return {"round": round_number, "token": state.token, "parent": state.parent}
 
-    strategy: Strategy = Average(state.shared, config.participation, config.weighs, evaluator, message, config.validation > 0)
+    strategy: Strategy = Average(
+        state.shared, config.participation, config.weighs, evaluator, message, config.validation > 0
+    )
     shared = (evaluator.shared_names, evaluator.trainable)
     writes = (results.path.parent, results.note)
     context = ServerContext(config.clients, config.weighs, *shared, config, evaluator, *writes)
@@ -127,7 +162,9 @@ def make_strategy(config: RunConfig, state: Checkpoint, evaluator: Evaluator, re
     return private_sections(strategy, context)
 
 
-def starting_point(config: RunConfig, folder: Path, initial: Arrays, shared_names: list[str]) -> Checkpoint:
+def starting_point(
+    config: RunConfig, folder: Path, initial: Arrays, shared_names: list[str]
+) -> Checkpoint:
     """Round 0 of a new run, the last round of one that is resumed, or a round of another run."""
     if config.resume:
         state = checkpoints.read(folder / checkpoints.FILE)
@@ -139,26 +176,35 @@ def starting_point(config: RunConfig, folder: Path, initial: Arrays, shared_name
     source, _, number = config.warm_start.partition("@")
     parent = checkpoints.read(Path(source) / checkpoints.FILE)
     if number and not number.isdecimal():
-        raise ConfigurationError([f"warm-start={config.warm_start!r}: write DIR or DIR@ROUND with a whole number"])
+        raise ConfigurationError(
+            [f"warm-start={config.warm_start!r}: write DIR or DIR@ROUND with a whole number"]
+        )
     start = int(number or parent.round)
-    shared = parent.shared if start == parent.round else kept_model(Path(source), start, shared_names)
+    shared = (
+        parent.shared if start == parent.round else kept_model(Path(source), start, shared_names)
+    )
     require_same_model(shared, initial, config.warm_start)
     if start >= config.rounds:
         raise ConfigurationError(
-            [f"rounds={config.rounds}, but warm-start={config.warm_start!r} begins after round {start}; raise rounds"]
+            [
+                f"rounds={config.rounds}, but warm-start={config.warm_start!r} begins after round"
+                f" {start}; raise rounds"
+            ]
         )
     link_memories(Path(source) / "memory", folder / "memory")
     return Checkpoint(start, shared, token, parent=f"{parent.token}@{start}", counted={})
 
 
 def kept_model(source: Path, number: int, shared_names: list[str]) -> Arrays:
-    """A round's global model that was kept by keep-models=all; where nothing is shared, nothing had to be."""
+    """A round's global model that was kept by keep-models=all; where nothing is shared, nothing had
+    to be."""
     if not shared_names:
         return []
     path = source / "models" / f"round-{number:05d}.safetensors"
     if not path.exists():
         raise FedmirageError(
-            f"{source} keeps no model of round {number}; run it with keep-models='all', or start from its last round"
+            f"{source} keeps no model of round {number}; run it with keep-models='all', or start"
+            " from its last round"
         )
     named, _ = load_weights(path)
     return [named[name] for name in shared_names if name in named]
@@ -168,12 +214,14 @@ def require_same_model(found: Arrays, expected: Arrays, where: str) -> None:
     """Refuse weights of another model."""
     if [array.shape for array in found] != [array.shape for array in expected]:
         raise FedmirageError(
-            f"the weights in {where} belong to another model than this run's; use the model, data set and methods that it had"
+            f"the weights in {where} belong to another model than this run's; use the model, data"
+            " set and methods that it had"
         )
 
 
 def link_memories(source: Path, target: Path) -> None:
-    """The clients' memories of the run that this one begins from, where this host has them; files never change, so links do."""
+    """The clients' memories of the run that this one begins from, where this host has them; files
+    never change, so links do."""
     for path in source.glob("*/client-*/round-*.safetensors"):
         place = target / path.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,5 @@
-"""The layout is a fact: import directions, a page for every method, no pickle, nothing of one machine in a committed file."""
+"""The layout is a fact: import directions, a page for every method, no pickle, nothing of one
+machine in a committed file."""
 
 import ast
 import re
@@ -18,9 +19,14 @@ MAY_IMPORT = {
     "server": {"server", "common"},
     "experiments": {"experiments", "client", "server", "common"},
 }
-SOURCES = [path.relative_to(ROOT).as_posix() for package in MAY_IMPORT for path in sorted((ROOT / package).rglob("*.py"))]
-# Archives that exist only as pickles (CIFAR) are read by an unpickler that knows numpy arrays and nothing else.
-MAY_UNPICKLE = {"common/data/archives.py"}
+SOURCES = [
+    path.relative_to(ROOT).as_posix()
+    for package in MAY_IMPORT
+    for path in sorted((ROOT / package).rglob("*.py"))
+]
+# Archives that exist only as pickles (CIFAR) are read by an unpickler that knows numpy arrays and
+# nothing else.
+MAY_UNPICKLE = {"common/data/files/archives.py"}
 PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 MACHINE_PATH = re.compile(r"(?<![\w./~-])/(?:work|root)/")
 
@@ -42,7 +48,8 @@ def test_imports_go_one_way(source: str) -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_relative_imports_stay_inside_their_package(source: str) -> None:
-    """`from ...x import y` could climb out of `common`; the parts above would then go unseen by the test of directions."""
+    """`from ...x import y` could climb out of `common`; the parts above would then go unseen by the
+    test of directions."""
     depth = source.count("/")
     for node in ast.walk(ast.parse((ROOT / source).read_text())):
         if isinstance(node, ast.ImportFrom):
@@ -52,7 +59,7 @@ def test_relative_imports_stay_inside_their_package(source: str) -> None:
 @pytest.mark.parametrize("side", ["client", "server"])
 def test_every_half_of_a_method_has_its_page(side: str) -> None:
     def names(package: str) -> set[str]:
-        return {path.stem for path in (ROOT / package / "methods").glob("[!_]*.py")}
+        return {path.stem for path in (ROOT / package / "methods").glob("[!_]*")}
 
     assert names(side) <= names("common")
 
@@ -66,12 +73,20 @@ def test_nothing_is_unpickled(source: str) -> None:
             continue
         keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
         if ast.unparse(node.func) == "torch.load":
-            assert keywords.get("weights_only") == "True", f"{source}:{node.lineno}: torch.load without weights_only=True"
-        assert keywords.get("allow_pickle", "False") == "False", f"{source}:{node.lineno}: allow_pickle"
+            assert keywords.get("weights_only") == "True", (
+                f"{source}:{node.lineno}: torch.load without weights_only=True"
+            )
+        assert keywords.get("allow_pickle", "False") == "False", (
+            f"{source}:{node.lineno}: allow_pickle"
+        )
 
 
 def test_the_lock_pins_every_dependency_and_names_no_place() -> None:
-    lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if not line.startswith("#")]
+    lines = [
+        line
+        for line in (ROOT / "requirements.lock").read_text().splitlines()
+        if not line.startswith("#")
+    ]
     assert [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[a-z0-9.]+", line)] == []
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
@@ -88,6 +103,7 @@ def test_no_committed_file_names_a_place_on_one_machine() -> None:
 
 
 def test_messages_that_train_nothing_load_no_torch() -> None:
-    """Over gRPC every message is a process of its own, and three of the four of a secure round are only about keys."""
+    """Over gRPC every message is a process of its own, and three of the four of a secure round are
+    only about keys."""
     code = "import sys, client.app; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

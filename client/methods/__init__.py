@@ -1,1 +1,2 @@
-"""Client halves, one file a method that has one; the page of the same name is in `common.methods`."""
+"""Client halves, one file a method that has one; the page of the same name is in
+`common.methods`."""

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from client.objective import Objective, Step
-from common.losses import decorrelation
+from common.learning.losses import decorrelation
 from common.methods.feddecorr import FedDecorr
 
 

@@ -1,13 +1,14 @@
-"""FedDyn on the client: both halves of the penalty, and the client's gradient estimate. Page: common/methods/feddyn.py."""
+"""FedDyn on the client: both halves of the penalty, and the client's gradient estimate. Page:
+common/methods/feddyn.py."""
 
 import torch
 from torch import Tensor
 
 from client.objective import LocalRound, Objective, Step
-from common.losses import inner_product, squared_distance
+from common.learning.losses import inner_product, squared_distance
 from common.methods.feddyn import MOVED, FedDyn
-from common.payload import Sections
-from common.weights import arrays_of, tensors_like
+from common.wire.payload import Sections
+from common.wire.weights import arrays_of, tensors_like
 
 REMEMBERED = "feddyn.gradient"  # h_i
 
@@ -15,14 +16,18 @@ REMEMBERED = "feddyn.gradient"  # h_i
 class DynamicPenalty(Objective[FedDyn]):
     """Holds the client's gradient estimate for the length of a round."""
 
-    gradient: list[Tensor]  # h_i: once local training has converged, the gradient of the client's own loss at w_i
+    gradient: list[
+        Tensor
+    ]  # h_i: once local training has converged, the gradient of the client's own loss at w_i
 
     def begin(self, local: LocalRound) -> None:
         """h_i of the last visit; zero on the first one of a run."""
         weights = local.trainable()
         remembered = None if local.memory.inherited else local.memory.get(REMEMBERED)
         self.gradient = (
-            [torch.zeros_like(weight) for weight in weights] if remembered is None else tensors_like(remembered, weights)
+            [torch.zeros_like(weight) for weight in weights]
+            if remembered is None
+            else tensors_like(remembered, weights)
         )
 
     def terms(self, step: Step) -> dict[str, Tensor]:
@@ -36,7 +41,13 @@ class DynamicPenalty(Objective[FedDyn]):
     @torch.no_grad()
     def end(self, local: LocalRound) -> Sections:
         """h_i <- h_i - alpha (w_i - w)."""
-        moved = [weight - start for weight, start in zip(local.trainable(), local.reference.values(), strict=True)]
-        new = [before - self.params.alpha * step for before, step in zip(self.gradient, moved, strict=True)]
+        moved = [
+            weight - start
+            for weight, start in zip(local.trainable(), local.reference.values(), strict=True)
+        ]
+        new = [
+            before - self.params.alpha * step
+            for before, step in zip(self.gradient, moved, strict=True)
+        ]
         local.memory.put(REMEMBERED, arrays_of(new))
         return {MOVED: arrays_of(moved)}

@@ -4,7 +4,7 @@ import numpy as np
 
 from client.objective import LocalRound, Objective
 from common.methods.fedexp import SQUARED_NORM, FedExP
-from common.payload import Sections
+from common.wire.payload import Sections
 
 
 class FedExPObjective(Objective[FedExP]):
@@ -14,6 +14,7 @@ class FedExPObjective(Objective[FedExP]):
         """||w_i - w||^2 over the trainable weights that are shared, in double precision."""
         trained = dict(local.model.named_parameters())
         squares = [
-            float((trained[name].detach() - sent).double().square().sum()) for name, sent in local.shared_reference().items()
+            float((trained[name].detach() - sent).double().square().sum())
+            for name, sent in local.shared_reference().items()
         ]
         return {SQUARED_NORM: [np.array([sum(squares)])]}

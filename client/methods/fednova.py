@@ -3,9 +3,9 @@
 import numpy as np
 
 from client.objective import LocalRound, Objective
-from common.accumulation import effective_steps
+from common.learning.steps import effective_steps
 from common.methods.fednova import EFFECTIVE_STEPS, FedNova
-from common.payload import Array, Sections
+from common.wire.payload import Array, Sections
 
 
 class FedNovaObjective(Objective[FedNova]):
@@ -19,4 +19,7 @@ class FedNovaObjective(Objective[FedNova]):
         """d_i = (w_i - w) / a_i of the trainable weights; running statistics stay as they are."""
         steps = effective_steps(local.steps, local.config.momentum) or 1.0
         sent = {name: value.cpu().numpy() for name, value in local.shared_reference().items()}
-        return {name: (array - sent[name]) / steps if name in sent else array for name, array in shared.items()}
+        return {
+            name: (array - sent[name]) / steps if name in sent else array
+            for name, array in shared.items()
+        }

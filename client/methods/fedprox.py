@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from client.objective import Objective, Step
-from common.losses import squared_distance
+from common.learning.losses import squared_distance
 from common.methods.fedprox import FedProx
 
 

@@ -20,9 +20,13 @@ class Sharpness(Objective[FedSam]):
         """g at w_i, up by rho g / ||g||, the gradient there, and back."""
         with frozen_statistics(step.local.model):
             compute()
-        moved = [(weight, weight.grad) for weight in step.local.trainable() if weight.grad is not None]
+        moved = [
+            (weight, weight.grad) for weight in step.local.trainable() if weight.grad is not None
+        ]
         kept = [weight.detach().clone() for weight, _ in moved]
-        scale = self.params.rho / (get_total_norm([gradient for _, gradient in moved]) + TINY)  # one norm over all
+        scale = self.params.rho / (
+            get_total_norm([gradient for _, gradient in moved]) + TINY
+        )  # one norm over all
         with torch.no_grad():
             for weight, gradient in moved:
                 weight.add_(gradient * scale)
@@ -35,7 +39,9 @@ class Sharpness(Objective[FedSam]):
 @contextmanager
 def frozen_statistics(model: nn.Module) -> Iterator[None]:
     """BatchNorm still normalises by the batch, but its running statistics stay as they are."""
-    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
+    norms = [
+        module for module in model.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)
+    ]
     before = [norm.track_running_stats for norm in norms]
     for norm in norms:
         norm.track_running_stats = False

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from client.objective import LocalRound, Objective, Step
-from common.losses import contrast
+from common.learning.losses import contrast
 from common.memory import LOCAL_MODEL
 from common.methods.moon import Moon
 from common.models.base import Model, frozen
-from common.weights import from_arrays
+from common.wire.weights import from_arrays
 
 
 class Contrast(Objective[Moon]):
@@ -29,5 +29,11 @@ class Contrast(Objective[Moon]):
         """mu * l_con, on the penultimate features of the real batch."""
         with torch.no_grad():
             towards = self.received.features(step.images)  # (batch, features)
-            away = towards if self.previous is self.received else self.previous.features(step.images)
-        return {"contrast": self.params.mu * contrast(step.features, towards, away, self.params.temperature)}
+            away = (
+                towards if self.previous is self.received else self.previous.features(step.images)
+            )
+        return {
+            "contrast": (
+                self.params.mu * contrast(step.features, towards, away, self.params.temperature)
+            )
+        }

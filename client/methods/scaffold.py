@@ -1,14 +1,15 @@
-"""SCAFFOLD on the client: the linear term, and the new control variate. Page: common/methods/scaffold.py."""
+"""SCAFFOLD on the client: the linear term, and the new control variate. Page:
+common/methods/scaffold.py."""
 
 import torch
 from torch import Tensor
 
 from client.objective import LocalRound, Objective, Step
-from common.accumulation import effective_steps
-from common.losses import inner_product
+from common.learning.losses import inner_product
+from common.learning.steps import effective_steps
 from common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
-from common.payload import Sections
-from common.weights import arrays_of, tensors_like
+from common.wire.payload import Sections
+from common.wire.weights import arrays_of, tensors_like
 
 REMEMBERED = "scaffold.control"  # c_i
 
@@ -23,7 +24,11 @@ class LocalControl(Objective[Scaffold]):
         """Option II keeps c_i between visits; on the first one of a run it is zero."""
         weights = local.trainable()
         remembered = None if local.memory.inherited else local.memory.get(REMEMBERED)
-        self.own = [torch.zeros_like(weight) for weight in weights] if remembered is None else tensors_like(remembered, weights)
+        self.own = (
+            [torch.zeros_like(weight) for weight in weights]
+            if remembered is None
+            else tensors_like(remembered, weights)
+        )
         common = tensors_like(local.received[CONTROL], weights)  # c
         self.correction = [shared - own for shared, own in zip(common, self.own, strict=True)]
 
@@ -40,4 +45,8 @@ class LocalControl(Objective[Scaffold]):
             pairs = zip(local.reference.values(), local.trainable(), self.correction, strict=True)
             new = [(start - weight) / scale - correction for start, weight, correction in pairs]
         local.memory.put(REMEMBERED, arrays_of(new))
-        return {CONTROL_DELTA: arrays_of([after - before for after, before in zip(new, self.own, strict=True)])}
+        return {
+            CONTROL_DELTA: arrays_of(
+                [after - before for after, before in zip(new, self.own, strict=True)]
+            )
+        }

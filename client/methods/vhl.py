@@ -1,4 +1,4 @@
-"""VHL on the client: train on the virtual set beside the real one, and align their features. Page: common/methods/vhl.py."""
+"""VHL on the client: train on the virtual set beside the real one, and align their features."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,22 +7,23 @@ import torch
 from torch import Tensor
 
 from client.objective import LocalRound, Objective, Step
-from common.augment import AUGMENTATIONS, augment, mean_bytes
-from common.data.resident import Resident, batches, normalise
+from common.data.batches import Resident, batches, normalise
 from common.device import memory_format
 from common.errors import FedmirageError
-from common.losses import label_distance, supervised_contrast
+from common.learning.augment import AUGMENTATIONS, augment, mean_bytes
+from common.learning.losses import label_distance, supervised_contrast
 from common.methods.vhl import REMEMBERED, VIRTUAL, Vhl
+from common.methods.vhl.sets import digest, normalisation, virtual_images, virtual_means
 from common.models.base import LAST
-from common.payload import Arrays
-from common.virtual.sets import digest, normalisation, virtual_images, virtual_means
+from common.wire.payload import Arrays
 
 ENDLESS = 2**62  # steps: passes over the virtual set go on for as long as the round does
 COMPARED = 512  # real and virtual samples each, at most, whose features --diagnostics compares
 
 
 class VirtualHomogeneity(Objective[Vhl]):
-    """Holds the virtual set for the length of a round; without one (all weights 0, or "vftl") the round is FedAvg's."""
+    """Holds the virtual set for the length of a round; without one (all weights 0, or "vftl") the
+    round is FedAvg's."""
 
     data: Resident | None = None  # x~ as bytes, y~
     means: Tensor | None = None  # (classes, width): in the place of images for "vfa"
@@ -45,12 +46,15 @@ class VirtualHomogeneity(Objective[Vhl]):
             self.means = torch.tensor(arrays[0], device=local.device)
             return
         images, labels = (torch.tensor(array, device=local.device) for array in arrays)
-        self.data = Resident(images.contiguous(memory_format=memory_format(local.config)), labels.to(torch.int64))
+        self.data = Resident(
+            images.contiguous(memory_format=memory_format(local.config)), labels.to(torch.int64)
+        )
         local.data.accompanied = True
         self.order = self.batches(local)
 
     def batches(self, local: LocalRound) -> Iterator[Tensor]:
-        """B_v positions at a time, shuffled anew every pass; the short tail of a pass is dropped."""
+        """B_v positions at a time, shuffled anew every pass; the short tail of a pass is
+        dropped."""
         assert self.data is not None
         size = min(self.params.batch or local.config.batch_size, len(self.data))
         for index in batches(len(self.data), local.generator("vhl.batches"), size, steps=ENDLESS):
@@ -58,7 +62,8 @@ class VirtualHomogeneity(Objective[Vhl]):
                 yield index.to(local.device)
 
     def extra_images(self, step: Step) -> Tensor | None:
-        """The virtual batch of this step, which goes through the network together with the real one."""
+        """The virtual batch of this step, which goes through the network together with the real
+        one."""
         if self.means is not None:
             self.draw_features(step)
         if self.data is None:
@@ -70,7 +75,9 @@ class VirtualHomogeneity(Objective[Vhl]):
         """Bytes to what the network sees."""
         mean, std = normalisation(self.params, local.data.mean, local.data.std)
         if augmented:
-            images = augment(images, AUGMENTATIONS[self.params.augment], self.varied, mean_bytes(mean))
+            images = augment(
+                images, AUGMENTATIONS[self.params.augment], self.varied, mean_bytes(mean)
+            )
         return normalise(images, mean, std, memory_format(local.config))
 
     def draw_features(self, step: Step) -> None:
@@ -79,7 +86,9 @@ class VirtualHomogeneity(Objective[Vhl]):
         repeats = len(step.labels) // step.local.classes + 1
         self.labels = torch.arange(step.local.classes, device=step.local.device).repeat(repeats)
         means = self.means.index_select(0, self.labels)  # (rows, width)
-        self.anchors = means + self.params.spread * torch.randn(means.shape, generator=self.drawn).to(means.device)
+        self.anchors = means + self.params.spread * torch.randn(
+            means.shape, generator=self.drawn
+        ).to(means.device)
 
     def terms(self, step: Step) -> dict[str, Tensor]:
         """The three terms beside the task's own; labels are shifted in the cross-entropy alone."""
@@ -98,7 +107,9 @@ class VirtualHomogeneity(Objective[Vhl]):
             labels = torch.cat((step.labels, self.labels))
             found["alignment"] = params.lam * supervised_contrast(rows, labels, params.temperature)
         if params.b:
-            found["virtual_contrast"] = params.b * supervised_contrast(virtual, self.labels, params.temperature)
+            found["virtual_contrast"] = params.b * supervised_contrast(
+                virtual, self.labels, params.temperature
+            )
         return found
 
     def features(self, step: Step) -> tuple[Tensor, Tensor]:
@@ -107,7 +118,9 @@ class VirtualHomogeneity(Objective[Vhl]):
         real = step.features if layer == LAST else step.maps[layer].flatten(1)
         if self.means is not None:
             return real, self.anchors
-        virtual = step.extra_features[name] if layer == LAST else step.extra_maps[layer][name].flatten(1)
+        virtual = (
+            step.extra_features[name] if layer == LAST else step.extra_maps[layer][name].flatten(1)
+        )
         return real, virtual
 
     def gradients(self, step: Step, compute: Callable[[], None]) -> None:
@@ -135,11 +148,17 @@ class VirtualHomogeneity(Objective[Vhl]):
 
     @torch.no_grad()
     def distance(self, local: LocalRound) -> float:
-        """Between real and virtual features given the label, of the model that this client has just trained."""
+        """Between real and virtual features given the label, of the model that this client has just
+        trained."""
         assert self.data is not None
         parts = []
-        for resident, prepare in ((local.data.resident, self.plain_real), (self.data, self.plain_virtual)):
-            index = torch.randperm(len(resident), generator=local.generator("vhl.compared"))[:COMPARED].to(local.device)
+        for resident, prepare in (
+            (local.data.resident, self.plain_real),
+            (self.data, self.plain_virtual),
+        ):
+            index = torch.randperm(len(resident), generator=local.generator("vhl.compared"))[
+                :COMPARED
+            ].to(local.device)
             images, labels = resident.take(index)
             parts += [local.model.feature_maps(prepare(images, local))[self.params.feature], labels]
         return float(label_distance(*parts))
@@ -154,18 +173,22 @@ class VirtualHomogeneity(Objective[Vhl]):
 
 
 def held(params: Vhl, local: LocalRound) -> Arrays:
-    """The set whose SHA-256 the server names, remembered from now on; a set that cannot be had is a sentence to the server."""
+    """The set whose SHA-256 the server names, remembered from now on; a set that cannot be had is a
+    sentence to the server."""
     wanted, *came = local.received[VIRTUAL]
     remembered = local.memory.get(REMEMBERED)
     if remembered is not None and np.array_equal(digest(remembered), wanted):
         return remembered
     if not came:
-        raise FedmirageError("this node does not hold the virtual set any more; it gets it when it is next asked")
+        raise FedmirageError(
+            "this node does not hold the virtual set any more; it gets it when it is next asked"
+        )
     arrays = made(params, local, int(came[0][0])) if is_seed(came) else came
     if not np.array_equal(digest(arrays), wanted):
         raise FedmirageError(
-            "the virtual set that this node has is not the server's: its SHA-256 differs; with send='seed' another processor or "
-            "version of torch does that, and the images are sent the next time"
+            "the virtual set that this node has is not the server's: its SHA-256 differs; with"
+            " send='seed' another processor or version of torch does that, and the images are sent"
+            " the next time"
         )
     local.memory.put(REMEMBERED, arrays)
     return arrays
@@ -181,4 +204,6 @@ def made(params: Vhl, local: LocalRound, seed: int) -> Arrays:
     channels, height, width = local.data.resident.images.shape[1:]
     if params.variant != "vfa":
         return virtual_images(params, local.config, (channels, height, width), local.classes, seed)
-    return virtual_means(local.model, params.feature, (channels, height, width), local.classes, seed)
+    return virtual_means(
+        local.model, params.feature, (channels, height, width), local.classes, seed
+    )

@@ -1,11 +1,12 @@
 """Data: sources, partitions, and the view that one client has.
 
-`load` gives the data set that a `dataset` line describes. Importing this package loads neither torch nor a reader.
+`load` gives the data set that a `dataset` line describes. Importing this package loads neither
+torch nor a reader.
 """
 
-from common.data.checks import describe
+from common.data.catalogue.params import DATASETS, DatasetParams
+from common.data.files.checks import describe
 from common.data.loading import available, load
-from common.data.params import DATASETS, DatasetParams
-from common.data.types import DataSet, Split, Task
+from common.data.set import DataSet, Split, Task
 
 __all__ = ["DATASETS", "DataSet", "DatasetParams", "Split", "Task", "available", "describe", "load"]

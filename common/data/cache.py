@@ -1,8 +1,9 @@
-"""Decoded sets on disk, mapped into memory: a process that Flower starts for one message has its data in milliseconds.
+"""Decoded sets on disk, mapped into memory: a process that Flower starts for one message has its
+data in milliseconds.
 
-An entry is a folder with one .npy file an array and description.json. It appears under its name in one step, so that two
-processes may decode the same set at once: the first one to finish wins, the other one takes what is there. Nothing is ever
-removed; the whole cache can be deleted at any time.
+An entry is a folder with one .npy file an array and description.json. It appears under its name in
+one step, so that two processes may decode the same set at once: the first one to finish wins, the
+other one takes what is there. Nothing is ever removed; the whole cache can be deleted at any time.
 """
 
 import hashlib
@@ -18,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from common.data.raw import RawSplit
-from common.data.types import DataSet, Split
+from common.data.files.raw import RawSplit
+from common.data.set import DataSet, Split
 
 VERSION = 1  # of what decoding does: raise it when the same files would give other bytes
 DESCRIPTION = "description.json"
@@ -32,13 +33,15 @@ def cache_folder() -> Path:
 
 
 def watched(files: Iterable[Path]) -> list[tuple[str, int, int]]:
-    """Name, size and time of change of each file: cheap, and different as soon as a file is replaced."""
+    """Name, size and time of change of each file: cheap, and different as soon as a file is
+    replaced."""
     seen = [(file, file.stat()) for file in files]
     return [(str(file.absolute()), status.st_size, status.st_mtime_ns) for file, status in seen]
 
 
 def cached(name: str, key: Any, build: Callable[[], DataSet]) -> DataSet:
-    """The set stored under this key (anything that JSON can write), built and stored first where there is none."""
+    """The set stored under this key (anything that JSON can write), built and stored first where
+    there is none."""
     digest = hashlib.sha256(json.dumps([VERSION, name, key], sort_keys=True).encode()).hexdigest()
     entry = cache_folder() / f"{name}-{digest[:24]}"
     stored = _load(entry)
@@ -49,7 +52,10 @@ def cached(name: str, key: Any, build: Callable[[], DataSet]) -> DataSet:
         _store(entry, built)
     except OSError as error:
         log.warning(
-            "the decoded data cannot be kept in %s (%s); every process decodes them again: set FEDMIRAGE_CACHE", entry, error
+            "the decoded data cannot be kept in %s (%s); every process decodes them again: set"
+            " FEDMIRAGE_CACHE",
+            entry,
+            error,
         )
         return built
     return _load(entry) or built
@@ -59,7 +65,11 @@ def content_fingerprint(train: Split | RawSplit, test: Split | RawSplit) -> str:
     """SHA-256 over shapes, pictures, labels and columns of both splits."""
     digest = hashlib.sha256()
     for split in (train, test):
-        for name, values in (("images", split.images), ("labels", split.labels), *sorted(split.columns.items())):
+        for name, values in (
+            ("images", split.images),
+            ("labels", split.labels),
+            *sorted(split.columns.items()),
+        ):
             digest.update(f"{name} {values.dtype.str} {values.shape}".encode())
             digest.update(np.ascontiguousarray(values).data)
     return digest.hexdigest()
@@ -74,10 +84,14 @@ def _store(entry: Path, dataset: DataSet) -> None:
             np.save(temporary / f"{number}.npy", np.ascontiguousarray(values), allow_pickle=False)
         facts: dict[str, Any] = {item.name: getattr(dataset, item.name) for item in fields(dataset)}
         del facts["train"], facts["test"]
-        facts["arrays"] = {name: [list(values.shape), values.dtype.str] for name, values in arrays.items()}
+        facts["arrays"] = {
+            name: [list(values.shape), values.dtype.str] for name, values in arrays.items()
+        }
         (temporary / DESCRIPTION).write_text(json.dumps(facts))
         temporary.chmod(0o755)
-        if entry.exists() and _load(entry) is None:  # damaged: move it out of the way, whoever has it mapped keeps it
+        if (
+            entry.exists() and _load(entry) is None
+        ):  # damaged: move it out of the way, whoever has it mapped keeps it
             damaged = Path(tempfile.mkdtemp(prefix=f".{entry.name}.damaged.", dir=entry.parent))
             os.replace(entry, damaged / "entry")
             shutil.rmtree(damaged, ignore_errors=True)
@@ -97,11 +111,15 @@ def _load(entry: Path) -> DataSet | None:
         arrays = {}
         for number, (name, (shape, dtype)) in enumerate(facts.pop("arrays").items()):
             mode: Any = "r" if 0 not in shape else None  # nothing cannot be mapped
-            values = np.asarray(np.load(entry / f"{number}.npy", mmap_mode=mode, allow_pickle=False))
+            values = np.asarray(
+                np.load(entry / f"{number}.npy", mmap_mode=mode, allow_pickle=False)
+            )
             if list(values.shape) != shape or values.dtype.str != dtype:
                 raise ValueError(f"{name} is {values.dtype} {values.shape}")
             arrays[name] = values
-        facts = {key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()}
+        facts = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()
+        }
         return DataSet(train=_split(arrays, "train"), test=_split(arrays, "test"), **facts)
     except FileNotFoundError:
         return None
@@ -120,5 +138,7 @@ def _arrays(dataset: DataSet) -> dict[str, Any]:
 
 def _split(arrays: dict[str, Any], name: str) -> Split:
     prefix = f"{name} column "
-    columns = {key.removeprefix(prefix): values for key, values in arrays.items() if key.startswith(prefix)}
+    columns = {
+        key.removeprefix(prefix): values for key, values in arrays.items() if key.startswith(prefix)
+    }
     return Split(arrays[f"{name} images"], arrays[f"{name} labels"], columns)

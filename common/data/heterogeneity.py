@@ -1,4 +1,5 @@
-"""How unlike the clients of a partition are: the clients-by-classes table and the figures that papers report."""
+"""How unlike the clients of a partition are: the clients-by-classes table and the figures that
+papers report."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,11 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from common.data.partitions.deal import Indices
-from common.data.types import Split
+from common.data.set import Split
 from common.data.view import count_classes
 
 Table = npt.NDArray[np.int64]  # (clients, classes)
-Rows = npt.NDArray[np.float64]  # (clients, classes) or (classes,): label distributions, or (clients,): one figure a client
+Rows = npt.NDArray[
+    np.float64
+]  # (clients, classes) or (classes,): label distributions, or (clients,): one figure a client
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class Heterogeneity:
-    """The figures of one partition. Distances are from a client's label distribution to that of all clients' samples together."""
+    """The figures of one partition. Distances are from a client's label distribution to that of all
+    clients' samples together."""
 
     clients: int
     samples: int  # of all clients together
@@ -33,21 +37,25 @@ class Heterogeneity:
     size_deviation: float  # standard deviation of the sizes
     size_gini: float  # 0: all equally large; towards 1: one client has everything
     classes_held: Spread  # classes of which a client has at least one sample
-    effective_classes: Spread  # exp(entropy): 1 for a single class, the number of classes if they are equally frequent
+    # exp(entropy): 1 for a single class, the number of classes if they are equally frequent
+    effective_classes: Spread
     kullback_leibler: Spread  # in nats, client relative to all
     jensen_shannon: Spread  # in nats, at most log 2
     total_variation: Spread  # at most 1
     hellinger: Spread  # at most 1
-    earth_mover: Spread  # sum of |differences|, as Zhao et al. (2018) use the word: twice the total variation, at most 2
+    # sum of |differences|, as Zhao et al. (2018) use the word: twice the total variation, at most 2
+    earth_mover: Spread
 
 
 def class_table(split: Split, parts: Sequence[Indices], classes: int) -> Table:
-    """How many samples of each class every client has; with several labels a sample, how often each label occurs."""
+    """How many samples of each class every client has; with several labels a sample, how often each
+    label occurs."""
     return np.stack([count_classes(split.labels[part], classes) for part in parts])
 
 
 def heterogeneity(table: Table, sizes: Sequence[int] | None = None) -> Heterogeneity:
-    """All figures of a clients-by-classes table; `sizes` are needed only where a sample has several labels, or none.
+    """All figures of a clients-by-classes table; `sizes` are needed only where a sample has several
+    labels, or none.
 
     A client without any label has no label distribution and is left out of the distances.
     """
@@ -90,7 +98,10 @@ def kullback_leibler(rows: Rows, other: Rows) -> Rows:
 def jensen_shannon(rows: Rows, other: Rows) -> Rows:
     """The mean divergence of both from their average, in nats."""
     middle = (rows + other) / 2
-    return (kullback_leibler(rows, middle) + kullback_leibler(np.broadcast_to(other, rows.shape), middle)) / 2
+    return (
+        kullback_leibler(rows, middle)
+        + kullback_leibler(np.broadcast_to(other, rows.shape), middle)
+    ) / 2
 
 
 def total_variation(rows: Rows, other: Rows) -> Rows:

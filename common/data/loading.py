@@ -6,23 +6,25 @@ from pathlib import Path
 import numpy as np
 
 from common.data.cache import cached, content_fingerprint, watched
-from common.data.cards import Card
-from common.data.checks import check_lengths, checked
-from common.data.params import DATASETS, DatasetParams, OwnParams
-from common.data.places import Source, data_folder, homes
-from common.data.raw import Form
-from common.data.sources import locate
-from common.data.types import DataSet, Split
+from common.data.catalogue.cards import Card
+from common.data.catalogue.params import DATASETS, DatasetParams, OwnParams
+from common.data.files.checks import check_lengths, checked
+from common.data.files.places import Source, data_folder, homes
+from common.data.files.raw import Form
+from common.data.files.sources import locate
+from common.data.set import DataSet, Split
 from common.errors import ConfigurationError, DataError
-from common.language import resolve_line, write
+from common.settings.language import resolve_line, write
 
 NEUTRAL = 0.5  # mean and std of a mixture whose parts differ in theirs
 
 
 def load(line: str, data_dir: str | Path | None = None, download: bool = False) -> DataSet:
-    """The data set that `line` describes; several names give one set with a column "domain", the position in the line.
+    """The data set that `line` describes; several names give one set with a column "domain", the
+    position in the line.
 
-    `data_dir` is the data folder (else FEDMIRAGE_DATA, else ~/.cache/fedmirage/data). `download` allows the hub.
+    `data_dir` is the data folder (else FEDMIRAGE_DATA, else ~/.cache/fedmirage/data). `download`
+    allows the hub.
     """
     chosen = resolve_line(line, DATASETS, "dataset")
     folder = data_folder(data_dir)
@@ -31,17 +33,21 @@ def load(line: str, data_dir: str | Path | None = None, download: bool = False) 
 
 
 def available(data_dir: str | Path | None = None) -> dict[str, str | None]:
-    """Where each embedded or published set was found (EMNIST: its default split), None where it was not."""
+    """Where each embedded or published set was found (EMNIST: its default split), None where it was
+    not."""
     names = [name for name, kind in DATASETS.items() if not issubclass(kind, OwnParams)]
     sources = {name: locate(DATASETS[name](), data_folder(data_dir)) for name in names}
-    return {name: ("embedded" if not source.files else source.origin) if source else None for name, source in sources.items()}
+    return {
+        name: ("embedded" if not source.files else source.origin) if source else None
+        for name, source in sources.items()
+    }
 
 
 def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
     """One set, decoded once for each combination of files and parameters."""
     source = locate(params, folder)
     if source is None and download and params.about().hub:
-        from common.data.hub import fetch
+        from common.data.files.hub import fetch
 
         fetch(params, homes(params, folder)[0])
         source = locate(params, folder)
@@ -55,19 +61,26 @@ def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
 
 
 def combine(parts: list[DataSet]) -> DataSet:
-    """Several sets as one; what they share must agree, and the normalisation is 0.5/0.5 unless it agrees too."""
+    """Several sets as one; what they share must agree, and the normalisation is 0.5/0.5 unless it
+    agrees too."""
     _check_alike(parts)
     same = len({(part.mean, part.std) for part in parts}) == 1
     neutral = (NEUTRAL,) * parts[0].shape[0]
 
     def build() -> DataSet:
-        train, test = (_joined([getattr(part, split) for part in parts]) for split in ("train", "test"))
-        return replace(parts[0], train=train, test=test, fingerprint=content_fingerprint(train, test))
+        train, test = (
+            _joined([getattr(part, split) for part in parts]) for split in ("train", "test")
+        )
+        return replace(
+            parts[0], train=train, test=test, fingerprint=content_fingerprint(train, test)
+        )
 
     joined = cached("combined", [part.fingerprint for part in parts], build)
     name = ", ".join(part.name for part in parts)
     mean, std = (parts[0].mean, parts[0].std) if same else (neutral, neutral)
-    return replace(joined, name=name, mean=mean, std=std, classes=parts[0].classes, task=parts[0].task)
+    return replace(
+        joined, name=name, mean=mean, std=std, classes=parts[0].classes, task=parts[0].task
+    )
 
 
 def _decode(params: DatasetParams, source: Source) -> DataSet:
@@ -75,7 +88,9 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
     raw = source.read(Form(params.size, params.channels or (card.shape[0] if card.shape else None)))
     check_lengths(source.origin, raw)
     if raw.test is None:
-        from common.data.holdout import with_test  # here, because it loads torch, which most sets do without
+        from common.data.holdout import (
+            with_test,
+        )  # here, because it loads torch, which most sets do without
 
         raw = with_test(raw, params.test_share if isinstance(params, OwnParams) else 0.0)
     train, test, classes, task = checked(source.origin, raw, card, _expected(params, card))
@@ -97,14 +112,24 @@ def _expected(params: DatasetParams, card: Card) -> tuple[int, int, int] | None:
 
 
 def _normalisation(params: DatasetParams, key: str, channels: int) -> tuple[float, ...]:
-    """One number a channel: what the user gave, or the set's own, averaged or repeated where the channels were."""
+    """One number a channel: what the user gave, or the set's own, averaged or repeated where the
+    channels were."""
     given = getattr(params, key)
     if isinstance(given, tuple) and len(given) != channels:
         wanted = "a number" if channels == 1 else f"a number or {channels} numbers"
         raise ConfigurationError(
-            [f"dataset: {params.name}({key}={given}): the pictures have {channels} channels; write {wanted}"]
+            [
+                f"dataset: {params.name}({key}={given}): the pictures have {channels} channels;"
+                f" write {wanted}"
+            ]
         )
-    values = given if isinstance(given, tuple) else (given,) if given is not None else getattr(params.card, key)
+    values = (
+        given
+        if isinstance(given, tuple)
+        else (given,)
+        if given is not None
+        else getattr(params.card, key)
+    )
     if len(values) == channels:
         return tuple(map(float, values))
     return (float(np.mean(values)),) * channels
@@ -112,9 +137,14 @@ def _normalisation(params: DatasetParams, key: str, channels: int) -> tuple[floa
 
 def _missing(params: DatasetParams, folder: Path, download: bool) -> str:
     card = params.about()
-    looked = f"looked for train*.parquet and {card.test[0]}*.parquet as on the hub, or {card.files}, in "
+    looked = (
+        f"looked for train*.parquet and {card.test[0]}*.parquet as on the hub, or {card.files}, in "
+    )
     looked += ", ".join(str(home) for home in homes(params, folder))
-    ways = f"get them from {card.origin} and put them into the first of these, or name another data folder (data-dir)"
+    ways = (
+        f"get them from {card.origin} and put them into the first of these, or name another data"
+        " folder (data-dir)"
+    )
     if card.hub and not download:
         ways += f", or say --download to fetch {card.hub} from the hub"
     elif not card.hub:
@@ -128,12 +158,22 @@ def _check_alike(parts: list[DataSet]) -> None:
     for part in parts[1:]:
         both = f"dataset: {first.name} and {part.name} cannot be one set:"
         if part.shape[0] != first.shape[0]:
-            problems.append(f"{both} {first.shape[0]} and {part.shape[0]} channels; write channels=1 or channels=3 for both")
+            problems.append(
+                f"{both} {first.shape[0]} and {part.shape[0]} channels; write channels=1 or"
+                " channels=3 for both"
+            )
         if part.shape[1:] != first.shape[1:]:
-            sizes = " and ".join("x".join(map(str, shape)) for shape in (first.shape[1:], part.shape[1:]))
-            problems.append(f"{both} pictures of {sizes}; write size={max(first.shape[1:])} for both")
+            sizes = " and ".join(
+                "x".join(map(str, shape)) for shape in (first.shape[1:], part.shape[1:])
+            )
+            problems.append(
+                f"{both} pictures of {sizes}; write size={max(first.shape[1:])} for both"
+            )
         if len(part.classes) != len(first.classes):
-            problems.append(f"{both} {len(first.classes)} and {len(part.classes)} classes; choose sets with the same classes")
+            problems.append(
+                f"{both} {len(first.classes)} and {len(part.classes)} classes; choose sets with the"
+                " same classes"
+            )
         if part.task != first.task:
             problems.append(f"{both} {first.task} and {part.task}; choose sets of one task")
     if problems:
@@ -141,11 +181,18 @@ def _check_alike(parts: list[DataSet]) -> None:
 
 
 def _joined(splits: list[Split]) -> Split:
-    """One after the other. A column that all have stays, its numbers shifted so that two sources share none."""
-    columns = {"domain": np.concatenate([np.full(len(split), number, np.int64) for number, split in enumerate(splits)])}
+    """One after the other. A column that all have stays, its numbers shifted so that two sources
+    share none."""
+    columns = {
+        "domain": np.concatenate(
+            [np.full(len(split), number, np.int64) for number, split in enumerate(splits)]
+        )
+    }
     for name in splits[0].columns:
         if all(name in split.columns for split in splits) and name != "domain":
             tops = np.cumsum([0, *(split.columns[name].max(initial=-1) + 1 for split in splits)])
-            columns[name] = np.concatenate([split.columns[name] + top for split, top in zip(splits, tops, strict=False)])
+            columns[name] = np.concatenate(
+                [split.columns[name] + top for split, top in zip(splits, tops, strict=False)]
+            )
     images = np.concatenate([split.images for split in splits])
     return Split(images, np.concatenate([split.labels for split in splits]), columns)

@@ -1,4 +1,5 @@
-"""What one client sees of the data: its training samples, its validation share, its part of the test set."""
+"""What one client sees of the data: its training samples, its validation share, its part of the
+test set."""
 
 from dataclasses import dataclass
 
@@ -6,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.data.partitions.deal import Indices
-from common.data.types import DataSet
+from common.data.set import DataSet
 from common.errors import ConfigurationError
 
 
@@ -18,26 +19,44 @@ class ClientView:
     partition: int
     train: Indices
     validation: Indices  # of the training split too; never trained on
-    test_shard: Indices  # of the test split: an even, random share, disjoint from every other client's
-    class_counts: npt.NDArray[np.int64]  # (classes,) of the samples in `train`; for several labels a sample, of each label
+    test_shard: (
+        Indices  # of the test split: an even, random share, disjoint from every other client's
+    )
+    class_counts: npt.NDArray[
+        np.int64
+    ]  # (classes,) of the samples in `train`; for several labels a sample, of each label
 
 
-def view(dataset: DataSet, indices: Indices, partition: int, clients: int, validation: float, seed: int) -> ClientView:
+def view(
+    dataset: DataSet, indices: Indices, partition: int, clients: int, validation: float, seed: int
+) -> ClientView:
     """The view of client `partition`, whose part of the training split is `indices`.
 
-    `validation` is the share that training never sees. A client with two samples or more gives at least one for a share above 0,
-    and always keeps one to train on. With more clients than test samples some test shards are empty.
+    `validation` is the share that training never sees. A client with two samples or more gives at
+    least one for a share above 0, and always keeps one to train on. With more clients than test
+    samples some test shards are empty.
     """
-    from common.seeds import numpy_generator  # here, because it loads torch, which a view does not need
+    from common.seeds import (
+        numpy_generator,
+    )  # here, because it loads torch, which a view does not need
 
     if not 0 <= validation < 1:
-        raise ConfigurationError([f"validation={validation}: the share must be at least 0 and below 1; 0 trains on everything"])
+        raise ConfigurationError(
+            [
+                f"validation={validation}: the share must be at least 0 and below 1; 0 trains on"
+                " everything"
+            ]
+        )
     if not 0 <= partition < clients:
-        raise ConfigurationError([f"partition={partition}: with clients={clients} it must be from 0 to {clients - 1}"])
+        raise ConfigurationError(
+            [f"partition={partition}: with clients={clients} it must be from 0 to {clients - 1}"]
+        )
     held = _held_back(len(indices), validation)
     shuffled = numpy_generator(seed, "validation", partition).permutation(indices)
     train = np.sort(shuffled[held:])
-    tested = np.array_split(numpy_generator(seed, "test-shard").permutation(len(dataset.test)), clients)[partition]
+    tested = np.array_split(
+        numpy_generator(seed, "test-shard").permutation(len(dataset.test)), clients
+    )[partition]
     return ClientView(
         dataset=dataset,
         partition=partition,
@@ -48,8 +67,11 @@ def view(dataset: DataSet, indices: Indices, partition: int, clients: int, valid
     )
 
 
-def count_classes(labels: npt.NDArray[np.int64] | npt.NDArray[np.uint8], classes: int) -> npt.NDArray[np.int64]:
-    """How often each class occurs among class numbers (samples,) or among 0s and 1s (samples, classes)."""
+def count_classes(
+    labels: npt.NDArray[np.int64] | npt.NDArray[np.uint8], classes: int
+) -> npt.NDArray[np.int64]:
+    """How often each class occurs among class numbers (samples,) or among 0s and 1s (samples,
+    classes)."""
     if labels.ndim == 2:
         return np.asarray(labels.sum(axis=0), dtype=np.int64)
     return np.bincount(labels, minlength=classes).astype(np.int64)

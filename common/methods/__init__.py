@@ -1,4 +1,5 @@
-"""One page per method. `METHODS` is what `ls` shows: adding a page adds a method, without an edit here."""
+"""One page per method. `METHODS` is what `ls` shows: adding a page adds a method, without an edit
+here."""
 
 import importlib
 import importlib.util
@@ -7,7 +8,7 @@ import pkgutil
 from types import ModuleType
 from typing import TypeVar
 
-from common.methods.page import Method, clashes
+from common.method import Method, clashes
 
 __all__ = ["METHODS", "Method", "clashes", "half"]
 
@@ -15,8 +16,10 @@ T = TypeVar("T")
 
 
 def _pages() -> dict[str, type[Method]]:
-    modules = sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name != "page")
-    pages = (defined_in(importlib.import_module(f"{__name__}.{module}"), Method) for module in modules)
+    modules = sorted(info.name for info in pkgutil.iter_modules(__path__))
+    pages = (
+        defined_in(importlib.import_module(f"{__name__}.{module}"), Method) for module in modules
+    )
     return {page.name: page for page in pages}
 
 
@@ -25,10 +28,14 @@ def defined_in(module: ModuleType, base: type[T]) -> type[T]:
     found = [
         thing
         for _, thing in inspect.getmembers(module, inspect.isclass)
-        if issubclass(thing, base) and thing.__module__ == module.__name__ and not thing.__name__.startswith("_")
+        if issubclass(thing, base)
+        and f"{thing.__module__}.".startswith(f"{module.__name__}.")
+        and not thing.__name__.startswith("_")
     ]
     if len(found) != 1:
-        raise TypeError(f"{module.__name__} must define exactly one {base.__name__}, not {len(found)}")
+        raise TypeError(
+            f"{module.__name__} must define exactly one {base.__name__}, not {len(found)}"
+        )
     return found[0]
 
 

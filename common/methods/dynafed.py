@@ -1,21 +1,29 @@
-"""DynaFed: the server learns a small data set from the path of the global model, and repairs every average with it.
+"""DynaFed: the server learns a small data set from the path of the global model, and repairs every
+average with it.
 
-Pi, Zhang, Xie, Gao, Wang, Kim, Chen: DYNAFED: Tackling Client Data Heterogeneity with Global Dynamics, CVPR 2023.
+Pi, Zhang, Xie, Gao, Wang, Kim, Chen: DYNAFED: Tackling Client Data Heterogeneity with Global
+Dynamics, CVPR 2023.
 
 One round
     server -> client   the global model w
     client             as in FedAvg
     client -> server   its model w_i
-    server             averages; rounds 1 to L: keeps the average; round L: learns images X and soft labels Y such that s' steps
-                       on them lead from w^t to near w^{t+s} (algorithm 1); from then on trains every average on (X, Y) a little
+    server             averages; rounds 1 to L: keeps the average; round L: learns images X and soft
+                       labels Y such that s' steps on them lead from w^t to near w^{t+s} (algorithm
+                       1); from then on trains every average on (X, Y) a little
 
-Sections: none. X and Y never leave the server, and only averages of at least `min_participants` clients enter the path. It stands
-right of a server rule: the rule's step comes first, and the next round's reference is the repaired model that was sent out.
-Beside VHL, whose head is wider, the path and the labels are those of the real classes.
-Differs from the paper: X and Y move by Adam with the code's rates, because the paper's plain gradient descent comes without any.
-Differs from the paper: the distance is the code's normalised squared one, because the text leaves it open.
-Differs from the code: the path is of copies, because there all checkpoints alias one model on a machine without a GPU.
-Differs from the code: clients begin every round with a new Adam, because there its moments stay with each client.
+Sections: none. X and Y never leave the server, and only averages of at least `min_participants`
+clients enter the path. It stands right of a server rule: the rule's step comes first, and the next
+round's reference is the repaired model that was sent out. Beside VHL, whose head is wider, the path
+and the labels are those of the real classes.
+Differs from the paper: X and Y move by Adam with the code's rates, because the paper's plain
+gradient descent comes without any.
+Differs from the paper: the distance is the code's normalised squared one, because the text leaves
+it open.
+Differs from the code: the path is of copies, because there all checkpoints alias one model on a
+machine without a GPU.
+Differs from the code: clients begin every round with a new Adam, because there its moments stay
+with each client.
 """
 
 from __future__ import annotations
@@ -24,10 +32,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from common.methods.page import Method
+from common.method import Method
 
 if TYPE_CHECKING:
-    from common.config import RunConfig
+    from common.settings.config import RunConfig
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0)]
@@ -40,7 +48,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 class DynaFedParams(Method):
-    """Defaults are the paper's, and the code's where the paper is silent; Fashion-MNIST's repair has CIFAR-10's setting."""
+    """Defaults are the paper's, and the code's where the paper is silent; Fashion-MNIST's repair
+    has CIFAR-10's setting."""
 
     name: ClassVar[str] = "dynafed"
     title: ClassVar[str] = "DYNAFED: Tackling Client Data Heterogeneity with Global Dynamics"
@@ -48,25 +57,34 @@ class DynaFedParams(Method):
     link: ClassVar[str] = "https://arxiv.org/abs/2211.10878"
 
     needs_whole_model: ClassVar[bool] = True  # training on X needs all weights
-    single_label_because: ClassVar[str] = "a synthetic image has one distribution over all classes for its label"
+    single_label_because: ClassVar[str] = (
+        "a synthetic image has one distribution over all classes for its label"
+    )
     repairs: ClassVar[bool] = True  # the global model changes after the server's update
 
     variant: Literal["paper", "code"] | None = None
-    """A published bundle of the keys in which paper and code differ; keys that are written out win. None: see the defaults."""
+    """A published bundle of the keys in which paper and code differ; keys that are written out win.
+    None: see the defaults."""
     length: Positive = 20
-    """L: averages that are kept; the set is learned after them. More rounds than the run has give FedAvg. The code has 24."""
+    """L: averages that are kept; the set is learned after them. More rounds than the run has give
+    FedAvg. The code has 24."""
     initial: bool = True
-    """Begin the path with the initial model, whose movement is the largest. Section 4.1 draws t from 1 on, the code from 0."""
+    """Begin the path with the initial model, whose movement is the largest. Section 4.1 draws t
+    from 1 on, the code from 0."""
     segment: Positive = 5
-    """s: how many rounds lie between a start and its target; shrunk where the path is shorter. The code has 3."""
+    """s: how many rounds lie between a start and its target; shrunk where the path is shorter. The
+    code has 3."""
     target: Literal["average", "last"] = "average"
-    """The end of a segment: the mean of some of w^{t+1} .. w^{t+s}, drawn with replacement, or w^{t+s} alone."""
+    """The end of a segment: the mean of some of w^{t+1} .. w^{t+s}, drawn with replacement, or
+    w^{t+s} alone."""
     draws: Annotated[tuple[Positive, ...], Field(min_length=1)] = (2,)
-    """How many checkpoints are averaged; of several numbers each iteration draws one. The code has (2, 3)."""
+    """How many checkpoints are averaged; of several numbers each iteration draws one. The code has
+    (2, 3)."""
     random_weights: bool = False
     """Average them by the softmax of uniform numbers, not all alike."""
     distance: Literal["squared", "cosine"] = "squared"
-    """d: the squared or the cosine distance to the target, over that of the start: 1 means "did not come closer"."""
+    """d: the squared or the cosine distance to the target, over that of the start: 1 means "did not
+    come closer"."""
     per_class: Positive = 15
     """Images for each class; they carry no class at first, since all labels begin uniform."""
     iterations: Positive = 3000
@@ -74,13 +92,16 @@ class DynaFedParams(Method):
     steps: Positive = 20
     """s': inner SGD steps on the set, through which the distance is differentiated."""
     syn_batch: Positive | None = None
-    """Images of an inner step, in a new random order every pass; None takes all. Memory grows with steps times this."""
+    """Images of an inner step, in a new random order every pass; None takes all. Memory grows with
+    steps times this."""
     recompute: bool = False
-    """Compute every inner step again on the way back: the memory of one step for about half as much time again."""
+    """Compute every inner step again on the way back: the memory of one step for about half as much
+    time again."""
     augment: bool = True
     """DiffAugment in inner steps and in the repair: color, crop, cutout, flip, scale or rotate."""
     rate: Annotated[float, Field(ge=1e-6)] = 0.04
-    """eta: the inner learning rate at first, for a cross-entropy that is divided by the number of classes."""
+    """eta: the inner learning rate at first, for a cross-entropy that is divided by the number of
+    classes."""
     optimizer: Literal["adam", "sgd"] = "adam"
     """What moves images, labels and eta; sgd has momentum 0.5 and wants larger rates."""
     lr_images: Rate = 0.05
@@ -90,35 +111,45 @@ class DynaFedParams(Method):
     lr_rate: Annotated[float, Field(ge=0)] = 1e-5
     """The learning rate of eta; 0 keeps it."""
     accept: Rate = 0.98
-    """The mean of the last 100 matching losses must be below this; else the set is thrown away and the model left alone."""
+    """The mean of the last 100 matching losses must be below this; else the set is thrown away and
+    the model left alone."""
     min_participants: Positive = 5
-    """An average of fewer clients does not enter the path, which would show their data; synthesis waits for another round."""
+    """An average of fewer clients does not enter the path, which would show their data; synthesis
+    waits for another round."""
     same_round: bool = True
-    """Repair the average of the round of the synthesis already; False begins one round later, as algorithm 2 does."""
+    """Repair the average of the round of the synthesis already; False begins one round later, as
+    algorithm 2 does."""
     epochs: Annotated[int, Field(ge=0)] = 20
-    """Passes over the set in each repair; 0 gives FedAvg. The code has 15 for CIFAR-10 with alpha 0.16, 8 for CIFAR-100."""
+    """Passes over the set in each repair; 0 gives FedAvg. The code has 15 for CIFAR-10 with alpha
+    0.16, 8 for CIFAR-100."""
     lr: Rate = 1e-4
     """Adam's learning rate in the repair; the code has 2.5e-4 for CINIC-10."""
     batch: Positive = 256
     """Images of a step of the repair."""
     source: Literal["synthetic", "noise", "permuted"] = "synthetic"
-    """What the repair trains on: the set; or, as controls with the same labels, the noise that it began as, or the set with its
-    labels dealt anew."""
+    """What the repair trains on: the set; or, as controls with the same labels, the noise that it
+    began as, or the set with its labels dealt anew."""
     resynthesise: Annotated[int, Field(ge=0)] = 0
-    """Learn another set after so many more averages, from what came before the repair and from the older paths; 0 never does."""
+    """Learn another set after so many more averages, from what came before the repair and from the
+    older paths; 0 never does."""
 
     @model_validator(mode="before")
     @classmethod
     def _bundle(cls, values: Any) -> Any:
-        return {**VARIANTS.get(values.get("variant") or "", {}), **values} if isinstance(values, dict) else values
+        return (
+            {**VARIANTS.get(values.get("variant") or "", {}), **values}
+            if isinstance(values, dict)
+            else values
+        )
 
     def check(self, config: RunConfig) -> list[str]:
         """A run whose rounds are always too small would never begin."""
         drawn = max(1, round(config.clients * config.participation))
         if drawn < self.min_participants:
             return [
-                f"methods: dynafed(min_participants={self.min_participants}) learns from averages of so many clients, but "
-                f"clients={config.clients} with participation={config.participation:g} gives {drawn} a round; raise one of them, "
-                "or lower min_participants where the clients may be seen"
+                f"methods: dynafed(min_participants={self.min_participants}) learns from averages"
+                f" of so many clients, but clients={config.clients} with"
+                f" participation={config.participation:g} gives {drawn} a round; raise one of them,"
+                " or lower min_participants where the clients may be seen"
             ]
         return []

@@ -1,22 +1,25 @@
 """FedAdagrad: Adagrad on the server; weights that have moved much so far move less from now on.
 
-Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan: Adaptive Federated Optimization, ICLR 2021.
+Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan: Adaptive Federated Optimization,
+ICLR 2021.
 
 One round
     server -> client   the global model w
     client             as in FedAvg
     client -> server   its model w_i
-    server             D = sum_i p_i w_i - w,  m <- beta1 m + (1 - beta1) D,  v <- v + D^2,
-                       w <- w + lr m / (sqrt(v) + tau)   (Algorithm 2; m starts at zero, v at tau^2, no bias correction)
+    server             D = sum_i p_i w_i - w,  m <- beta1 m + (1 - beta1) D,  v <- v + D^2, w <- w +
+                       lr m / (sqrt(v) + tau)   (Algorithm 2; m starts at zero, v at tau^2, no bias
+                       correction)
 
-There is no setting that gives FedAvg; where all clients return what they got and m is zero, nothing moves.
+There is no setting that gives FedAvg; where all clients return what they got and m is zero, nothing
+moves.
 """
 
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.methods.page import Method
+from common.method import Method
 
 
 class FedAdagrad(Method):
@@ -31,6 +34,8 @@ class FedAdagrad(Method):
     lr: Annotated[float, Field(gt=0)] = 0.1
     """eta: the server's learning rate, about how far a weight moves in the first rounds."""
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """How much of the first moment m is kept; 0, Adagrad as it is known, takes the update of this round alone."""
+    """How much of the first moment m is kept; 0, Adagrad as it is known, takes the update of this
+    round alone."""
     tau: Annotated[float, Field(gt=0)] = 1e-3
-    """How adaptive the rule is: weights whose updates are well below tau move less. The larger, the closer to plain averaging."""
+    """How adaptive the rule is: weights whose updates are well below tau move less. The larger, the
+    closer to plain averaging."""

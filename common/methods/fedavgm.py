@@ -1,32 +1,38 @@
 """FedAvgM: momentum on the server, so that one skewed round does not turn the model round.
 
-Hsu, Qi, Brown: Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification, 2019.
+Hsu, Qi, Brown: Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+Classification, 2019.
 
 One round
     server -> client   the global model w
     client             as in FedAvg
     client -> server   its model w_i
-    server             D = sum_i p_i w_i - w,  v <- momentum v + D,  w <- w + lr v   (v starts at zero)
+    server             D = sum_i p_i w_i - w,  v <- momentum v + D,  w <- w + lr v   (v starts at
+                       zero)
 """
 
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.methods.page import Method
+from common.method import Method
 
 
 class FedAvgM(Method):
     """The default is FedCOG's setting; the original work has momentum=0.9, nesterov=True."""
 
     name: ClassVar[str] = "fedavgm"
-    title: ClassVar[str] = "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification"
+    title: ClassVar[str] = (
+        "Measuring the Effects of Non-Identical Data Distribution for Federated Visual"
+        " Classification"
+    )
     authors: ClassVar[str] = "Hsu et al., 2019"
     link: ClassVar[str] = "https://arxiv.org/abs/1909.06335"
     server_rule: ClassVar[bool] = True
 
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """beta: how much of the last rounds' movement goes on; 0 with lr=1 gives FedAvg. FedCOG: 0.1, the original: 0.9."""
+    """beta: how much of the last rounds' movement goes on; 0 with lr=1 gives FedAvg. FedCOG: 0.1,
+    the original: 0.9."""
     lr: Annotated[float, Field(gt=0)] = 1.0
     """The server's learning rate."""
     nesterov: bool = False

@@ -1,19 +1,25 @@
-"""FedCOG: a client synthesises what its data lack from the global model, and is held to the consensus while it trains.
+"""FedCOG: a client synthesises what its data lack from the global model, and is held to the
+consensus while it trains.
 
-Ye, Du, Ni, Wang, Chen: Fake It Till Make It: Federated Learning with Consensus-Oriented Generation, ICLR 2024.
+Ye, Du, Ni, Wang, Chen: Fake It Till Make It: Federated Learning with Consensus-Oriented Generation,
+ICLR 2024.
 
 One round (from `start` on; before it, FedAvg)
     server -> client   the global model w
-    client             labels y that complement its own; images x that minimise CE(w(x), y) + lambda_dis (1 - JS(w(x), v(x))) for
-                       its own last model v (eqs. 1, 2); then trains on w_real CE(real data) + w_kd KL(w(x) || w_i(x)) (eq. 3)
+    client             labels y that complement its own; images x that minimise CE(w(x), y) +
+                       lambda_dis (1 - JS(w(x), v(x))) for its own last model v (eqs. 1, 2); then
+                       trains on w_real CE(real data) + w_kd KL(w(x) || w_i(x)) (eq. 3)
     client -> server   its model w_i, and the number of its real samples
     server             averages
 
-Sections: none beside `shared`. Remembered: the last local model, which every client keeps anyway ("local.model"); the images are
-thrown away. The paper counts rounds from 0: its 50 rounds of FedAvg and 20 of FedCOG are here rounds 1 to 50 and 51 to 70.
-Beside VHL, whose head is wider, only the real classes are generated and distilled.
-Differs from the paper: labels are dealt by largest remainder, because rounding down loses a quarter of them with 100 classes.
-Differs from the code: images and logits are both of the best step, because there the images are those of the last step.
+Sections: none beside `shared`. Remembered: the last local model, which every client keeps anyway
+("local.model"); the images are thrown away. The paper counts rounds from 0: its 50 rounds of FedAvg
+and 20 of FedCOG are here rounds 1 to 50 and 51 to 70. Beside VHL, whose head is wider, only the
+real classes are generated and distilled.
+Differs from the paper: labels are dealt by largest remainder, because rounding down loses a quarter
+of them with 100 classes.
+Differs from the code: images and logits are both of the best step, because there the images are
+those of the last step.
 """
 
 from __future__ import annotations
@@ -22,19 +28,22 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from common.methods.page import Method
+from common.method import Method
 
 if TYPE_CHECKING:
-    from common.config import RunConfig
+    from common.settings.config import RunConfig
 
 EARLY = 5  # rounds of training below which a global model has little to teach
 
 
 class FedCog(Method):
-    """Defaults are the paper's, with the automatic weights of its appendix A.3.2, which are all that its code has."""
+    """Defaults are the paper's, with the automatic weights of its appendix A.3.2, which are all
+    that its code has."""
 
     name: ClassVar[str] = "fedcog"
-    title: ClassVar[str] = "Fake It Till Make It: Federated Learning with Consensus-Oriented Generation"
+    title: ClassVar[str] = (
+        "Fake It Till Make It: Federated Learning with Consensus-Oriented Generation"
+    )
     authors: ClassVar[str] = "Ye et al., ICLR 2024"
     link: ClassVar[str] = "https://arxiv.org/abs/2312.05966"
     figures: ClassVar[tuple[str, ...]] = (
@@ -50,49 +59,62 @@ class FedCog(Method):
     needs_whole_model: ClassVar[bool] = True  # the teacher must be the consensus of all clients
 
     start: Annotated[int, Field(ge=1)] = 51
-    """S + 1: the first round with generation; a round after the last one gives FedAvg. Early global models teach nonsense."""
+    """S + 1: the first round with generation; a round after the last one gives FedAvg. Early global
+    models teach nonsense."""
     stop: Annotated[int, Field(ge=1)] | None = None
     """The last round with generation; None goes on to the end of the run."""
     source: Literal["pixels", "noise", "generator", "none"] = "pixels"
-    """What x is: optimised pixels, the noise that they start from, the output of a network that is optimised with its input, or
-    nothing: then only w_real remains, the control that tells the method from a smaller learning rate."""
+    """What x is: optimised pixels, the noise that they start from, the output of a network that is
+    optimised with its input, or nothing: then only w_real remains, the control that tells the
+    method from a smaller learning rate."""
     samples: Annotated[int, Field(ge=0)] = 256
     """N: how many images are made; 0 gives FedAvg."""
     labels: Literal["complement", "uniform"] = "complement"
-    """What they show: mostly what the client has least of (A.1.1), or all classes alike (section 4.1)."""
+    """What they show: mostly what the client has least of (A.1.1), or all classes alike (section
+    4.1)."""
     steps: Annotated[int, Field(ge=0)] = 100
     """G: optimisation steps; 0 leaves noise. The code has 500."""
     lr: Annotated[float, Field(gt=0)] = 0.01
     """Adam's learning rate for x."""
     lambda_dis: Annotated[float, Field(ge=0)] = 0.1
-    """lambda_dis: the weight of the disagreement; 0 asks the global model alone, as on a client's first visit."""
+    """lambda_dis: the weight of the disagreement; 0 asks the global model alone, as on a client's
+    first visit."""
     js: Literal["paper", "code"] = "paper"
-    """The disagreement: JS as in eq. 2, at most ln 2, or the code's with its clamps, whose gradient dies beyond 1."""
+    """The disagreement: JS as in eq. 2, at most ln 2, or the code's with its clamps, whose gradient
+    dies beyond 1."""
     lambda_bn: Annotated[float, Field(ge=0)] = 0.0
-    """The weight of the distance between the images' statistics and those that BatchNorm remembers; the code has it at 0."""
+    """The weight of the distance between the images' statistics and those that BatchNorm remembers;
+    the code has it at 0."""
     augment: bool = False
     """Look at x through a random crop and flip in every step of the optimisation."""
     downsample: bool = False
     """Look at x at half the resolution in the first half of the optimisation."""
     batch: Annotated[int, Field(ge=1)] | None = None
-    """Images that are optimised at a time, for nodes with little memory (A.5.2); None takes all at once."""
+    """Images that are optimised at a time, for nodes with little memory (A.5.2); None takes all at
+    once."""
     regenerate: bool = False
     """Make the images again after half of the local steps, against the half-trained model."""
     shared: bool = False
-    """All clients make the same images, as the convergence proof (A.2) assumes: uniform labels, no disagreement, one seed."""
+    """All clients make the same images, as the convergence proof (A.2) assumes: uniform labels, no
+    disagreement, one seed."""
     supervision: Literal["soft", "hard"] = "soft"
     """Learn the global model's logits of x, or the labels that x was made for."""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """T: divides the logits of both models before they are compared, in generation and in distillation."""
+    """T: divides the logits of both models before they are compared, in generation and in
+    distillation."""
     kd_weight: Literal["auto", "fixed"] = "auto"
-    """w_real = |d| / (C max d) for class counts d and w_kd = 1 - w_real (A.3.2), or w_real = 1 and w_kd = lambda_kd (eq. 3)."""
+    """w_real = |d| / (C max d) for class counts d and w_kd = 1 - w_real (A.3.2), or w_real = 1 and
+    w_kd = lambda_kd (eq. 3)."""
     lambda_kd: Annotated[float, Field(ge=0)] = 0.01
-    """lambda_kd: the fixed weight of the distillation; 0 gives FedAvg. Counts with kd_weight="fixed" only."""
+    """lambda_kd: the fixed weight of the distillation; 0 gives FedAvg. Counts with
+    kd_weight="fixed" only."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.stop is not None and self.stop < self.start:
-            raise ValueError(f"stop={self.stop} lies before start={self.start}; write a later round, or None")
+            raise ValueError(
+                f"stop={self.stop} lies before start={self.start}; write a later round, or None"
+            )
         return self
 
     def acts_in(self, round_number: int) -> bool:
@@ -103,18 +125,23 @@ class FedCog(Method):
         """The BatchNorm term needs BatchNorm."""
         if self.lambda_bn and getattr(config.model_params, "norm", "none") != "batch":
             return [
-                f"methods: fedcog(lambda_bn={self.lambda_bn:g}) compares BatchNorm's statistics, but model={config.model!r} has "
-                "none; write lambda_bn=0 or take a model with batch norm"
+                f"methods: fedcog(lambda_bn={self.lambda_bn:g}) compares BatchNorm's statistics,"
+                f" but model={config.model!r} has none; write lambda_bn=0 or take a model with"
+                " batch norm"
             ]
         return []
 
     def cautions(self, config: RunConfig) -> list[str]:
         """A start that is too early to help, or too late to happen."""
         if self.start > config.rounds:
-            return [f"methods: fedcog starts in round {self.start}, but rounds={config.rounds}: all of this run is without it"]
+            return [
+                f"methods: fedcog starts in round {self.start}, but rounds={config.rounds}: all of"
+                " this run is without it"
+            ]
         if self.start <= EARLY and self.source != "none":
             return [
-                f"methods: fedcog(start={self.start}) takes its images from a global model of {self.start - 1} rounds, which "
-                f"knows little; the paper starts with round 51, and from round {EARLY + 1} on there is no such warning"
+                f"methods: fedcog(start={self.start}) takes its images from a global model of"
+                f" {self.start - 1} rounds, which knows little; the paper starts with round 51, and"
+                f" from round {EARLY + 1} on there is no such warning"
             ]
         return []

@@ -1,34 +1,41 @@
 """FedDecorr: local features are kept from collapsing onto a few dimensions.
 
-Shi, Liang, Zhang, Tan, Bai: Towards Understanding and Mitigating Dimensional Collapse in Heterogeneous Federated Learning,
-ICLR 2023.
+Shi, Liang, Zhang, Tan, Bai: Towards Understanding and Mitigating Dimensional Collapse in
+Heterogeneous Federated Learning, ICLR 2023.
 
 One round
     server -> client   the global model w
-    client             trains on the task loss + beta * mean squared off-diagonal correlation of the batch's penultimate features
+    client             trains on the task loss + beta * mean squared off-diagonal correlation of the
+                       batch's penultimate features
     client -> server   its model w_i
     server             averages
 
 Sections: none beside `shared`.
-Differs from the paper: the scale is that of its code, where the matrix Z^T Z of standardised features is not divided by the batch
-size N and its mean square is, because every published beta is for that scale: about N times the formula in the paper.
+Differs from the paper: the scale is that of its code, where the matrix Z^T Z of standardised
+features is not divided by the batch size N and its mean square is, because every published beta is
+for that scale: about N times the formula in the paper.
 """
 
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.methods.page import Method
+from common.method import Method
 
 
 class FedDecorr(Method):
-    """Nothing is remembered, nothing extra is sent; a batch of one has no correlations and adds nothing."""
+    """Nothing is remembered, nothing extra is sent; a batch of one has no correlations and adds
+    nothing."""
 
     name: ClassVar[str] = "feddecorr"
-    title: ClassVar[str] = "Towards Understanding and Mitigating Dimensional Collapse in Heterogeneous Federated Learning"
+    title: ClassVar[str] = (
+        "Towards Understanding and Mitigating Dimensional Collapse in Heterogeneous Federated"
+        " Learning"
+    )
     authors: ClassVar[str] = "Shi et al., ICLR 2023"
     link: ClassVar[str] = "https://arxiv.org/abs/2210.00226"
     figures: ClassVar[tuple[str, ...]] = ("term.decorrelation",)
 
     beta: Annotated[float, Field(ge=0)] = 0.1
-    """beta: the weight of the term; 0.1 in the paper, 0.01 in FedCOG's comparison. 0 gives FedAvg."""
+    """beta: the weight of the term; 0.1 in the paper, 0.01 in FedCOG's comparison. 0 gives
+    FedAvg."""

@@ -1,26 +1,31 @@
 """FedDyn: a dynamic penalty lines up each client's optimum with the common one.
 
-Acar, Zhao, Matas Navarro, Mattina, Whatmough, Saligrama: Federated Learning Based on Dynamic Regularization, ICLR 2021.
+Acar, Zhao, Matas Navarro, Mattina, Whatmough, Saligrama: Federated Learning Based on Dynamic
+Regularization, ICLR 2021.
 
 One round
     server -> client   the global model w
-    client             trains on the task loss - <h_i, w_i> + (alpha/2) ||w_i - w||^2, then h_i <- h_i - alpha (w_i - w)
+    client             trains on the task loss - <h_i, w_i> + (alpha/2) ||w_i - w||^2, then h_i <-
+                       h_i - alpha (w_i - w)
     client -> server   its model w_i, and w_i - w
-    server             h <- h - alpha (|S|/N) mean_S (w_i - w), all clients alike; w <- average - h / alpha
+    server             h <- h - alpha (|S|/N) mean_S (w_i - w), all clients alike; w <- average - h
+                       / alpha
 
-Sections: `moved` up; one array a trainable weight. BatchNorm's running statistics are only averaged.
+Sections: `moved` up; one array a trainable weight. BatchNorm's running statistics are only
+averaged.
 Remembered: h_i ("feddyn.gradient"), in this run only: a warm start begins with zeros on both sides.
-There is no FedAvg limit: h / alpha does not depend on alpha, so round one takes nearly twice FedAvg's step. Where every client
-returns what it got and h is zero, nothing moves: that is the fixed point, with h_i the gradient of client i there.
-Differs from the paper: w_i - w travels beside w_i, because h must count all clients alike to be the mean of the h_i, while the
-run may average models by examples; weighting="uniform" is the paper.
+There is no FedAvg limit: h / alpha does not depend on alpha, so round one takes nearly twice
+FedAvg's step. Where every client returns what it got and h is zero, nothing moves: that is the
+fixed point, with h_i the gradient of client i there.
+Differs from the paper: w_i - w travels beside w_i, because h must count all clients alike to be the
+mean of the h_i, while the run may average models by examples; weighting="uniform" is the paper.
 """
 
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.methods.page import Method, Section
+from common.method import Method, Section
 
 MOVED = "moved"  # the section up: w_i - w
 
@@ -42,4 +47,5 @@ class FedDyn(Method):
     up: ClassVar[tuple[Section, ...]] = (Section(MOVED, "uniform"),)
 
     alpha: Annotated[float, Field(gt=0)] = 0.01
-    """alpha: the weight of the penalty; the paper tunes 0.001 to 0.1. The smaller, the further a client goes its own way."""
+    """alpha: the weight of the penalty; the paper tunes 0.001 to 0.1. The smaller, the further a
+    client goes its own way."""

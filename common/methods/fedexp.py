@@ -6,19 +6,22 @@ One round
     server -> client   the global model w
     client             as in FedAvg
     client -> server   its model w_i, and ||D_i||^2 of its update D_i = w_i - w
-    server             D = sum_i p_i D_i,  step = max(1, sum_i p_i ||D_i||^2 / (2 (||D||^2 + eps))),  w <- w + step D
+    server             D = sum_i p_i D_i,  step = max(1, sum_i p_i ||D_i||^2 / (2 (||D||^2 + eps))),
+                       w <- w + step D
 
 Norms are taken over trainable weights: running statistics of BatchNorm are no update.
-Differs from the paper: p_i is the weight that the run gives a client, not 1/M, because the average has the same weights.
-Differs from the released code: eps is neither multiplied by the number of participants nor decayed, and the model that is
-evaluated is the last one, not the mean of the last two, because the paper's Algorithm 1 is what others compare with.
+Differs from the paper: p_i is the weight that the run gives a client, not 1/M, because the average
+has the same weights.
+Differs from the released code: eps is neither multiplied by the number of participants nor decayed,
+and the model that is evaluated is the last one, not the mean of the last two, because the paper's
+Algorithm 1 is what others compare with.
 """
 
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.methods.page import Method, Section
+from common.method import Method, Section
 
 SQUARED_NORM = "squared_norm"  # the section: one number
 

@@ -1,26 +1,31 @@
-"""FedNova: every client's update is divided by the steps it made, so that those who make many do not pull the model their way.
+"""FedNova: every client's update is divided by the steps it made, so that those who make many do
+not pull the model their way.
 
-Wang, Liu, Liang, Joshi, Poor: Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, NeurIPS 2020.
+Wang, Liu, Liang, Joshi, Poor: Tackling the Objective Inconsistency Problem in Heterogeneous
+Federated Optimization, NeurIPS 2020.
 
 One round
     server -> client   the global model w
     client             as in FedAvg: t_i steps of SGD with momentum m
-    client -> server   d_i = (w_i - w) / a_i as `shared`, and a_i, the weight that its gradients have in w_i - w
+    client -> server   d_i = (w_i - w) / a_i as `shared`, and a_i, the weight that its gradients
+                       have in w_i - w
     server             w <- w + (sum_i p_i a_i) sum_i p_i d_i
 
-a_i = [t - m (1 - m^t) / (1 - m)] / (1 - m), which is t without momentum. Where all clients make the same number of steps
-this is FedAvg, up to rounding. Running statistics of BatchNorm are sent as they are and averaged.
-Differs from the paper: beside fedprox, a_i is still that of plain SGD, because the proximal term counts as part of the gradient.
+a_i = [t - m (1 - m^t) / (1 - m)] / (1 - m), which is t without momentum. Where all clients make the
+same number of steps this is FedAvg, up to rounding. Running statistics of BatchNorm are sent as
+they are and averaged.
+Differs from the paper: beside fedprox, a_i is still that of plain SGD, because the proximal term
+counts as part of the gradient.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from common.methods.page import Method, Section
+from common.method import Method, Section
 
 if TYPE_CHECKING:
-    from common.config import RunConfig
+    from common.settings.config import RunConfig
 
 EFFECTIVE_STEPS = "effective_steps"  # the section: a_i, one number
 
@@ -29,7 +34,9 @@ class FedNova(Method):
     """Nothing to set: steps, epochs and momentum belong to the run."""
 
     name: ClassVar[str] = "fednova"
-    title: ClassVar[str] = "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization"
+    title: ClassVar[str] = (
+        "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization"
+    )
     authors: ClassVar[str] = "Wang et al., NeurIPS 2020"
     link: ClassVar[str] = "https://arxiv.org/abs/2007.07481"
     server_rule: ClassVar[bool] = True
@@ -39,4 +46,7 @@ class FedNova(Method):
         """a_i is known for SGD only."""
         if config.optimizer == "sgd":
             return []
-        return [f"methods: fednova counts the steps of SGD, but optimizer={config.optimizer!r}; write optimizer='sgd' or drop it"]
+        return [
+            f"methods: fednova counts the steps of SGD, but optimizer={config.optimizer!r}; write"
+            " optimizer='sgd' or drop it"
+        ]

@@ -4,17 +4,19 @@ Arivazhagan, Aggarwal, Singh, Choudhary: Federated Learning with Personalization
 
 One round
     server -> client   the extractor
-    client             puts its own classifier on it (the first time: the common initial one) and trains both on its data
+    client             puts its own classifier on it (the first time: the common initial one) and
+                       trains both on its data
     client -> server   the extractor; the classifier stays
     server             averages the extractors
 
-Where a model is cut is the model's own: for `lenet-bn` as in FedMD-CG's tables, convolutions below, linear layers above.
-There is no global model, so results have no `accuracy`; the local models are scored by name instead, as for `local`.
+Where a model is cut is the model's own: for `lenet-bn` as in FedMD-CG's tables, convolutions below,
+linear layers above. There is no global model, so results have no `accuracy`; the local models are
+scored by name instead, as for `local`.
 """
 
 from typing import ClassVar
 
-from common.methods.page import Method, Shares
+from common.method import Method, Shares
 
 
 class FedPer(Method):

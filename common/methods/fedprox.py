@@ -1,6 +1,7 @@
 """FedProx: a proximal term keeps local models near the one they came from.
 
-Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated Optimization in Heterogeneous Networks, MLSys 2020.
+Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated Optimization in Heterogeneous Networks, MLSys
+2020.
 
 One round
     server -> client   the global model w
@@ -9,14 +10,15 @@ One round
     server             averages
 
 Sections: none beside `shared`.
-Differs from the paper: every client makes all its steps; dropping stragglers half-way is not simulated.
+Differs from the paper: every client makes all its steps; dropping stragglers half-way is not
+simulated.
 """
 
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.methods.page import Method
+from common.method import Method
 
 
 class FedProx(Method):
@@ -29,4 +31,5 @@ class FedProx(Method):
     figures: ClassVar[tuple[str, ...]] = ("term.proximal",)
 
     mu: Annotated[float, Field(ge=0)] = 0.01
-    """mu: the weight of the proximal term; the paper tunes 0.001 to 1, FedCOG uses 0.01. 0 gives FedAvg."""
+    """mu: the weight of the proximal term; the paper tunes 0.001 to 1, FedCOG uses 0.01. 0 gives
+    FedAvg."""

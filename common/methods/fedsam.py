@@ -1,24 +1,27 @@
 """FedSAM: clients descend along the gradient at the worst point near by, towards flat minima.
 
-Qu, Li, Duan, Liu, Tang, Lu: Generalized Federated Learning via Sharpness Aware Minimization, ICML 2022. The same local step was
-proposed by Caldarola, Caputo, Ciccone: Improving Generalization in Federated Learning by Seeking Flat Minima, ECCV 2022.
+Qu, Li, Duan, Liu, Tang, Lu: Generalized Federated Learning via Sharpness Aware Minimization, ICML
+2022. The same local step was proposed by Caldarola, Caputo, Ciccone: Improving Generalization in
+Federated Learning by Seeking Flat Minima, ECCV 2022.
 
 One round
     server -> client   the global model w
-    client             every step: g at w_i, then g' at w_i + rho g / ||g||, then a step of the optimiser from w_i along g'
+    client             every step: g at w_i, then g' at w_i + rho g / ||g||, then a step of the
+                       optimiser from w_i along g'
     client -> server   its model w_i
     server             averages
 
-Sections: none beside `shared`. Two passes a step, so twice the time.
-The norm is one over all trainable weights; both passes evaluate the whole local objective, the terms of other methods included,
-and the figures in results.jsonl are means over both. BatchNorm's running statistics move in the second pass only.
+Sections: none beside `shared`. Two passes a step, so twice the time. The norm is one over all
+trainable weights; both passes evaluate the whole local objective, the terms of other methods
+included, and the figures in results.jsonl are means over both. BatchNorm's running statistics move
+in the second pass only.
 """
 
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.methods.page import Method
+from common.method import Method
 
 
 class FedSam(Method):
@@ -30,4 +33,5 @@ class FedSam(Method):
     link: ClassVar[str] = "https://arxiv.org/abs/2206.02618"
 
     rho: Annotated[float, Field(ge=0)] = 0.5
-    """rho: how far from the weights the gradient is taken; 0.5 in FedCOG's comparison, 0.05 in its code. 0 gives FedAvg."""
+    """rho: how far from the weights the gradient is taken; 0.5 in FedCOG's comparison, 0.05 in its
+    code. 0 gives FedAvg."""

@@ -1,22 +1,26 @@
-"""FedYogi: Yogi on the server; its second moment moves by at most D^2 a round, so that a rare large update is not soon forgotten.
+"""FedYogi: Yogi on the server; its second moment moves by at most D^2 a round, so that a rare large
+update is not soon forgotten.
 
-Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan: Adaptive Federated Optimization, ICLR 2021.
+Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan: Adaptive Federated Optimization,
+ICLR 2021.
 
 One round
     server -> client   the global model w
     client             as in FedAvg
     client -> server   its model w_i
-    server             D = sum_i p_i w_i - w,  m <- beta1 m + (1 - beta1) D,  v <- v - (1 - beta2) D^2 sign(v - D^2),
-                       w <- w + lr m / (sqrt(v) + tau)   (Algorithm 2; m starts at zero, v at tau^2, no bias correction)
+    server             D = sum_i p_i w_i - w,  m <- beta1 m + (1 - beta1) D,  v <- v - (1 - beta2)
+                       D^2 sign(v - D^2), w <- w + lr m / (sqrt(v) + tau)   (Algorithm 2; m starts
+                       at zero, v at tau^2, no bias correction)
 
-There is no setting that gives FedAvg; where all clients return what they got and m is zero, nothing moves.
+There is no setting that gives FedAvg; where all clients return what they got and m is zero, nothing
+moves.
 """
 
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.methods.page import Method
+from common.method import Method
 
 
 class FedYogi(Method):
@@ -35,4 +39,5 @@ class FedYogi(Method):
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
     """How much of the second moment v is kept."""
     tau: Annotated[float, Field(gt=0)] = 1e-3
-    """How adaptive the rule is: weights whose updates are well below tau move less. The larger, the closer to plain averaging."""
+    """How adaptive the rule is: weights whose updates are well below tau move less. The larger, the
+    closer to plain averaging."""

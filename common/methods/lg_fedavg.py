@@ -1,29 +1,33 @@
 """LG-FedAvg: personal extractors under a common classifier.
 
-Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency: Think Locally, Act Globally: Federated Learning with Local
-and Global Representations, 2020.
+Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency: Think Locally, Act Globally:
+Federated Learning with Local and Global Representations, 2020.
 
 One round
     server -> client   the classifier
-    client             puts it on its own extractor (the first time: the common initial one) and trains both on its data
+    client             puts it on its own extractor (the first time: the common initial one) and
+                       trains both on its data
     client -> server   the classifier; the extractor stays
     server             averages the classifiers
 
-There is no global model, so results have no `accuracy`; the local models are scored by name instead, as for `local`.
-Differs from the released code: clients begin at the run's initial model, not at one that FedAvg has trained, as in FedMD-CG's
-tables.
+There is no global model, so results have no `accuracy`; the local models are scored by name
+instead, as for `local`.
+Differs from the released code: clients begin at the run's initial model, not at one that FedAvg has
+trained, as in FedMD-CG's tables.
 """
 
 from typing import ClassVar
 
-from common.methods.page import Method, Shares
+from common.method import Method, Shares
 
 
 class LgFedAvg(Method):
     """Nothing to set."""
 
     name: ClassVar[str] = "lg-fedavg"
-    title: ClassVar[str] = "Think Locally, Act Globally: Federated Learning with Local and Global Representations"
+    title: ClassVar[str] = (
+        "Think Locally, Act Globally: Federated Learning with Local and Global Representations"
+    )
     authors: ClassVar[str] = "Liang et al., 2020"
     link: ClassVar[str] = "https://arxiv.org/abs/2001.01523"
     shares: ClassVar[Shares] = "classifier"

@@ -4,17 +4,19 @@ Among the five papers it is a row of FedMD-CG's tables.
 
 One round
     server -> client   nothing (0 arrays)
-    client             goes on training its own model; the first time it starts at the common initial model
+    client             goes on training its own model; the first time it starts at the common
+                       initial model
     client -> server   nothing (0 arrays); figures about its own model, where they are asked for
     server             nothing
 
-There is no global model, so results have no `accuracy`. In its place stand, by name, the local models on IID shards of the test
-set (FedMD-CG's L.acc) and, on a host that has all clients, the average of all local models on the test set (its G.acc).
+There is no global model, so results have no `accuracy`. In its place stand, by name, the local
+models on IID shards of the test set (FedMD-CG's L.acc) and, on a host that has all clients, the
+average of all local models on the test set (its G.acc).
 """
 
 from typing import ClassVar
 
-from common.methods.page import Method, Shares
+from common.method import Method, Shares
 
 
 class Local(Method):

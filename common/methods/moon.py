@@ -1,25 +1,28 @@
-"""MOON: local features are pulled towards the global model's and pushed away from the client's own last ones.
+"""MOON: local features are pulled towards the global model's and pushed away from the client's own
+last ones.
 
 Li, He, Song: Model-Contrastive Federated Learning, CVPR 2021.
 
 One round
     server -> client   the global model w
-    client             trains on the task loss + mu * mean_x -log( e^{cos(z,z_g)/T} / (e^{cos(z,z_g)/T} + e^{cos(z,z_p)/T}) ),
-                       z its features of x, z_g those of w, z_p those of its own model of the last round it took part in
+    client             trains on the task loss + mu * mean_x -log( e^{cos(z,z_g)/T} /
+                       (e^{cos(z,z_g)/T} + e^{cos(z,z_p)/T}) ), z its features of x, z_g those of w,
+                       z_p those of its own model of the last round it took part in
     client -> server   its model w_i
     server             averages
 
-Sections: none beside `shared`. Remembered: the last local model, which every client keeps anyway ("local.model").
-On a first visit w stands for the last model: the term is then the constant log 2, and its gradient exactly zero.
-Differs from the paper: z are the penultimate features, without its two-layer projection head, as in FedCOG's comparison, because
-a head would change the model that all methods are compared on.
+Sections: none beside `shared`. Remembered: the last local model, which every client keeps anyway
+("local.model"). On a first visit w stands for the last model: the term is then the constant log 2,
+and its gradient exactly zero.
+Differs from the paper: z are the penultimate features, without its two-layer projection head, as in
+FedCOG's comparison, because a head would change the model that all methods are compared on.
 """
 
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.methods.page import Method
+from common.method import Method
 
 
 class Moon(Method):
@@ -31,9 +34,12 @@ class Moon(Method):
     link: ClassVar[str] = "https://arxiv.org/abs/2103.16257"
     figures: ClassVar[tuple[str, ...]] = ("term.contrast",)
 
-    needs_whole_model: ClassVar[bool] = True  # with an extractor of its own, a client's two references would be one
+    needs_whole_model: ClassVar[bool] = (
+        True  # with an extractor of its own, a client's two references would be one
+    )
 
     mu: Annotated[float, Field(ge=0)] = 0.01
-    """mu: the weight of the contrast; FedCOG's 0.01 is for these features, the paper's 0.1 to 10 for its head. 0 gives FedAvg."""
+    """mu: the weight of the contrast; FedCOG's 0.01 is for these features, the paper's 0.1 to 10
+    for its head. 0 gives FedAvg."""
     temperature: Annotated[float, Field(gt=0)] = 0.5
     """tau: divides the cosines; the smaller, the harder the contrast."""

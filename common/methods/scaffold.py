@@ -1,30 +1,34 @@
 """SCAFFOLD: control variates take each client's own drift out of its steps.
 
-Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020.
+Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: SCAFFOLD: Stochastic Controlled Averaging for
+Federated Learning, ICML 2020.
 
 One round
     server -> client   the global model w, and the server's control variate c (zero at first)
-    client             every step along g - c_i + c, as the gradient of a term <c - c_i, w_i>, which is linear in w_i;
-                       then c_i+ = c_i - c + (w - w_i) / (a eta) (option II), c_i zero on a first visit
+    client             every step along g - c_i + c, as the gradient of a term <c - c_i, w_i>, which
+                       is linear in w_i; then c_i+ = c_i - c + (w - w_i) / (a eta) (option II), c_i
+                       zero on a first visit
     client -> server   its model w_i, and c_i+ - c_i
     server             averages the models; c <- c + (|S|/N) mean_S (c_i+ - c_i), all clients alike
 
-Sections: `control` down, `control-delta` up; one array a trainable weight, none for BatchNorm's running statistics.
-Remembered: c_i ("scaffold.control"), in this run only: a warm start begins with zeros on both sides.
-Weight decay and the terms of other methods belong to the local objective, and so to c_i. The server's step is 1, as in the
-paper's experiments, and models weigh as the run says: weighting="uniform" is the paper.
-Differs from the paper: a is FedNova's a_i, which is K for plain SGD and more with momentum, because (w - w_i) / (K eta) is then
-up to 1 / (1 - momentum) times the mean gradient.
+Sections: `control` down, `control-delta` up; one array a trainable weight, none for BatchNorm's
+running statistics.
+Remembered: c_i ("scaffold.control"), in this run only: a warm start begins with zeros on both
+sides. Weight decay and the terms of other methods belong to the local objective, and so to c_i. The
+server's step is 1, as in the paper's experiments, and models weigh as the run says:
+weighting="uniform" is the paper.
+Differs from the paper: a is FedNova's a_i, which is K for plain SGD and more with momentum, because
+(w - w_i) / (K eta) is then up to 1 / (1 - momentum) times the mean gradient.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from common.methods.page import Method, Section
+from common.method import Method, Section
 
 if TYPE_CHECKING:
-    from common.config import RunConfig
+    from common.settings.config import RunConfig
 
 CONTROL = "control"  # the section down: c
 CONTROL_DELTA = "control-delta"  # the section up: c_i+ - c_i
@@ -46,5 +50,8 @@ class Scaffold(Method):
     def check(self, config: RunConfig) -> list[str]:
         """(w - w_i) / (a eta) is a mean of gradients for SGD only."""
         if config.optimizer != "sgd":
-            return [f"methods: scaffold reads gradients off the steps of SGD, but optimizer={config.optimizer!r}; write 'sgd'"]
+            return [
+                "methods: scaffold reads gradients off the steps of SGD, but"
+                f" optimizer={config.optimizer!r}; write 'sgd'"
+            ]
         return []

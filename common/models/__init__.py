@@ -1,6 +1,8 @@
-"""Every network is `features` then `classifier`. `MODELS` lists them without torch, `build` makes one.
+"""Every network is `features` then `classifier`. `MODELS` lists them without torch, `build` makes
+one.
 
-`Model` and `build` are looked up when they are first asked for: a process that only reads a configuration never imports torch.
+`Model` and `build` are looked up when they are first asked for: a process that only reads a
+configuration never imports torch.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,5 @@
-"""What all networks share: the two halves, the names of their stages, and the parts they are made of."""
+"""What all networks share: the two halves, the names of their stages, and the parts they are made
+of."""
 
 import copy
 import math
@@ -7,19 +8,21 @@ from collections import OrderedDict
 from torch import Tensor, nn
 
 from common.errors import ConfigurationError
-from common.language import write
 from common.models.params import ModelParams
+from common.settings.language import write
 
 Shape = tuple[int, int, int]  # channels, height, width of one image
 LAST = "last"
 
 
 class Model(nn.Module):
-    """A network in two halves: `features` gives one flat vector a sample, `classifier` turns it into logits.
+    """A network in two halves: `features` gives one flat vector a sample, `classifier` turns it
+    into logits.
 
-    The classifier is the last linear layer, so that the features are the penultimate ones that FedCOG, MOON and VHL compare. The
-    one exception is `lenet-bn`: FedMD-CG cuts between its convolutions and its two linear layers. Children of `features` whose
-    names begin with "stage" are its stages: what VHL calls shallow, middle and deep features.
+    The classifier is the last linear layer, so that the features are the penultimate ones that
+    FedCOG, MOON and VHL compare. The one exception is `lenet-bn`: FedMD-CG cuts between its
+    convolutions and its two linear layers. Children of `features` whose names begin with "stage"
+    are its stages: what VHL calls shallow, middle and deep features.
     """
 
     def __init__(self, features: nn.Sequential, classifier: nn.Module, feature_dim: int) -> None:
@@ -39,7 +42,8 @@ class Model(nn.Module):
         return tuple(name for name, _ in self.features.named_children() if name.startswith("stage"))
 
     def feature_maps(self, images: Tensor) -> dict[str, Tensor]:
-        """One forward pass through `features`: the map after every stage, and under "last" the features themselves."""
+        """One forward pass through `features`: the map after every stage, and under "last" the
+        features themselves."""
         maps, value = {}, images
         for name, part in self.features.named_children():
             value = part(value)
@@ -49,7 +53,8 @@ class Model(nn.Module):
 
 
 def frozen(model: Model) -> Model:
-    """A copy in evaluation mode without gradients, so that BatchNorm uses its running statistics and leaves them as they are."""
+    """A copy in evaluation mode without gradients, so that BatchNorm uses its running statistics
+    and leaves them as they are."""
     return copy.deepcopy(model).eval().requires_grad_(False)
 
 
@@ -59,7 +64,8 @@ def chain(**parts: nn.Module) -> nn.Sequential:
 
 
 def norm_layer(kind: str, channels: int) -> nn.Module:
-    """A norm over feature maps. Instance norm is a GroupNorm with one channel a group: affine, the same in both modes."""
+    """A norm over feature maps. Instance norm is a GroupNorm with one channel a group: affine, the
+    same in both modes."""
     if kind == "batch":
         return nn.BatchNorm2d(channels)
     if kind == "none":
@@ -73,7 +79,8 @@ def require_size(params: ModelParams, shape: Shape, smallest: int) -> None:
     if min(height, width) < smallest:
         raise ConfigurationError(
             [
-                f"model={write(params)!r} needs images of at least {smallest}x{smallest} pixels, but the data set gives "
-                f"{height}x{width}; ask it for larger ones (dataset='...(size={max(28, smallest)})') or choose model='mlp'"
+                f"model={write(params)!r} needs images of at least {smallest}x{smallest} pixels,"
+                f" but the data set gives {height}x{width}; ask it for larger ones"
+                f" (dataset='...(size={max(28, smallest)})') or choose model='mlp'"
             ]
         )

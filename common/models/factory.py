@@ -1,4 +1,5 @@
-"""From the `model` line to a network: the same seed gives the same weights, and nothing else random is touched."""
+"""From the `model` line to a network: the same seed gives the same weights, and nothing else random
+is touched."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,25 +7,36 @@ from typing import Any
 import torch
 
 from common.errors import ConfigurationError
-from common.language import resolve_one
 from common.models import small
 from common.models.base import Model, Shape
 from common.models.params import MODELS, ModelParams
+from common.settings.language import resolve_one
 
 
 def build(
-    line_or_params: str | ModelParams, shape: tuple[int, int, int], classes: int, extra_outputs: int = 0, seed: int = 0
+    line_or_params: str | ModelParams,
+    shape: tuple[int, int, int],
+    classes: int,
+    extra_outputs: int = 0,
+    seed: int = 0,
 ) -> Model:
-    """A network for images of this shape, on the CPU in train mode; `extra_outputs` widens its head beyond the classes.
+    """A network for images of this shape, on the CPU in train mode; `extra_outputs` widens its head
+    beyond the classes.
 
-    The weights are drawn from `seed` alone, features before head: a wider head leaves the features as they were.
+    The weights are drawn from `seed` alone, features before head: a wider head leaves the features
+    as they were.
     """
-    params = line_or_params if isinstance(line_or_params, ModelParams) else resolve_one(line_or_params, MODELS, "model")
+    params = (
+        line_or_params
+        if isinstance(line_or_params, ModelParams)
+        else resolve_one(line_or_params, MODELS, "model")
+    )
     if min(shape) < 1 or classes < 1 or extra_outputs < 0:
         raise ConfigurationError(
             [
-                f"model={params.name!r} cannot be built for shape={tuple(shape)}, classes={classes} and "
-                f"extra_outputs={extra_outputs}; sizes and classes begin at 1, extra outputs at 0"
+                f"model={params.name!r} cannot be built for shape={tuple(shape)}, classes={classes}"
+                f" and extra_outputs={extra_outputs}; sizes and classes begin at 1, extra outputs"
+                " at 0"
             ]
         )
     with torch.random.fork_rng(devices=[]):
@@ -34,7 +46,9 @@ def build(
 
 def _builder(params: ModelParams) -> Callable[[Any, Shape, int], Model]:
     if params.name.startswith("resnet"):
-        from common.models.resnet import resnet  # torchvision takes a second to import, and only these need it
+        from common.models.resnet import (
+            resnet,
+        )  # torchvision takes a second to import, and only these need it
 
         return resnet
     return SMALL[params.name]

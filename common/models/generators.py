@@ -9,9 +9,11 @@ SPREAD = 0.02  # standard deviation of the initial weights, and of the norms' ga
 
 
 class ImageGenerator(nn.Module):
-    """FedCOG's network from noise to images in [0, 1] (A.5.1): a linear layer, two doublings, three 3x3 convolutions.
+    """FedCOG's network from noise to images in [0, 1] (A.5.1): a linear layer, two doublings, three
+    3x3 convolutions.
 
-    Its batch norms go by the batch at hand. Sides that 4 does not divide begin a little larger and end at their own size.
+    Its batch norms go by the batch at hand. Sides that 4 does not divide begin a little larger and
+    end at their own size.
     """
 
     def __init__(self, noise: int, shape: Shape, generator: torch.Generator) -> None:
@@ -41,4 +43,8 @@ class ImageGenerator(nn.Module):
 
 
 def _convolution(channels: int, width: int) -> nn.Sequential:
-    return chain(conv=nn.Conv2d(channels, width, 3, padding=1), norm=nn.BatchNorm2d(width), activation=nn.LeakyReLU(0.2))
+    return chain(
+        conv=nn.Conv2d(channels, width, 3, padding=1),
+        norm=nn.BatchNorm2d(width),
+        activation=nn.LeakyReLU(0.2),
+    )

@@ -1,10 +1,11 @@
-"""What the `model` line may say. No torch here: the command line reads this before anything is built."""
+"""What the `model` line may say. No torch here: the command line reads this before anything is
+built."""
 
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from common.language import Params
+from common.settings.language import Params
 
 Width = Annotated[int, Field(ge=1, le=4096)]
 
@@ -14,28 +15,33 @@ class ModelParams(Params):
 
 
 class SimpleCnn(ModelParams):
-    """Two 5x5 convolutions (6, 16), then 120, 84 and the classes: the network of FedCOG and MOON for small images."""
+    """Two 5x5 convolutions (6, 16), then 120, 84 and the classes: the network of FedCOG and MOON
+    for small images."""
 
     name: ClassVar[str] = "simple-cnn"
 
 
 class Cnn3(ModelParams):
-    """Three 3x3 convolutions (16, 32, 64), then 128 and the classes: FedCOG's network for CIFAR-100."""
+    """Three 3x3 convolutions (16, 32, 64), then 128 and the classes: FedCOG's network for
+    CIFAR-100."""
 
     name: ClassVar[str] = "cnn3"
 
 
 class LenetBn(ModelParams):
-    """Two strided convolutions with batch norm (128 features at 28 and 32 pixels), then two linear layers: FedMD-CG's network."""
+    """Two strided convolutions with batch norm (128 features at 28 and 32 pixels), then two linear
+    layers: FedMD-CG's network."""
 
     name: ClassVar[str] = "lenet-bn"
     norm: ClassVar[str] = "batch"
     hidden: Width = 64
-    """Width of the first linear layer of the classifier; FedMD-CG has 64 for Fashion-MNIST, 128 for CIFAR-10 and EMNIST."""
+    """Width of the first linear layer of the classifier; FedMD-CG has 64 for Fashion-MNIST, 128 for
+    CIFAR-10 and EMNIST."""
 
 
 class ConvNet(ModelParams):
-    """Equal blocks of 3x3 convolution, norm, ReLU and average pooling: the network of DynaFed and FedLGD."""
+    """Equal blocks of 3x3 convolution, norm, ReLU and average pooling: the network of DynaFed and
+    FedLGD."""
 
     name: ClassVar[str] = "convnet"
     width: Width = 128
@@ -43,7 +49,8 @@ class ConvNet(ModelParams):
     depth: Annotated[int, Field(ge=1, le=8)] = 3
     """Number of blocks; each halves the image."""
     norm: Literal["instance", "group", "batch", "none"] = "instance"
-    """"instance" is the papers' GroupNorm, one channel a group; "group" has up to 32 groups; "batch" keeps running statistics."""
+    """"instance" is the papers' GroupNorm, one channel a group; "group" has up to 32 groups;
+    "batch" keeps running statistics."""
 
 
 class Mlp(ModelParams):
@@ -57,7 +64,8 @@ class Mlp(ModelParams):
 
 
 class VhlCnn(ModelParams):
-    """Two padded 5x5 convolutions (32, 64), then 512 and the classes: the small network in VHL's code."""
+    """Two padded 5x5 convolutions (32, 64), then 512 and the classes: the small network in VHL's
+    code."""
 
     name: ClassVar[str] = "vhl-cnn"
 
@@ -66,9 +74,11 @@ class ResNetParams(ModelParams):
     """What the four residual networks have in common."""
 
     stem: Literal["small", "imagenet"] = "small"
-    """"small" begins with a 3x3 convolution at full resolution (up to 64 pixels), "imagenet" with 7x7 of stride 2 and a pool."""
+    """"small" begins with a 3x3 convolution at full resolution (up to 64 pixels), "imagenet" with
+    7x7 of stride 2 and a pool."""
     norm: Literal["batch", "group", "instance"] = "batch"
-    """"batch" is the published network; "group" (32 groups) and "instance" keep no running statistics."""
+    """"batch" is the published network; "group" (32 groups) and "instance" keep no running
+    statistics."""
 
 
 class ResNet10(ResNetParams):
@@ -96,5 +106,17 @@ class ResNet50(ResNetParams):
 
 
 MODELS: dict[str, type[ModelParams]] = {
-    params.name: params for params in (SimpleCnn, Cnn3, LenetBn, ConvNet, Mlp, VhlCnn, ResNet10, ResNet18, ResNet34, ResNet50)
+    params.name: params
+    for params in (
+        SimpleCnn,
+        Cnn3,
+        LenetBn,
+        ConvNet,
+        Mlp,
+        VhlCnn,
+        ResNet10,
+        ResNet18,
+        ResNet34,
+        ResNet50,
+    )
 }

@@ -1,4 +1,5 @@
-"""torchvision's residual networks, cut into named stages, with a stem and a norm of one's choice and any number of channels."""
+"""torchvision's residual networks, cut into named stages, with a stem and a norm of one's choice
+and any number of channels."""
 
 from functools import partial
 
@@ -6,9 +7,14 @@ from torch import nn
 
 from common.models.base import Model, Shape, chain, norm_layer, require_size
 from common.models.params import ResNetParams
-from common.vision import torchvision
+from common.models.vision import torchvision
 
-BLOCKS = {"resnet10": (1, 1, 1, 1), "resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}
+BLOCKS = {
+    "resnet10": (1, 1, 1, 1),
+    "resnet18": (2, 2, 2, 2),
+    "resnet34": (3, 4, 6, 3),
+    "resnet50": (3, 4, 6, 3),
+}
 
 
 def resnet(params: ResNetParams, shape: Shape, outputs: int) -> Model:
@@ -18,7 +24,9 @@ def resnet(params: ResNetParams, shape: Shape, outputs: int) -> Model:
         require_size(params, shape, 33 if params.stem == "imagenet" else 9)
     published = torchvision().models.resnet
     block = published.Bottleneck if params.name == "resnet50" else published.BasicBlock
-    body = published.ResNet(block, BLOCKS[params.name], num_classes=1, norm_layer=partial(norm_layer, params.norm))
+    body = published.ResNet(
+        block, BLOCKS[params.name], num_classes=1, norm_layer=partial(norm_layer, params.norm)
+    )
     features = chain(
         stem=_stem(params, shape[0], body),
         stage1=body.layer1,
@@ -36,7 +44,8 @@ def resnet(params: ResNetParams, shape: Shape, outputs: int) -> Model:
 
 
 def _stem(params: ResNetParams, channels: int, body: nn.Module) -> nn.Sequential:
-    """The first convolution, initialised as torchvision initialises all of them, and the pool that only large images get."""
+    """The first convolution, initialised as torchvision initialises all of them, and the pool that
+    only large images get."""
     if params.stem == "small":
         convolution = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
         pool: nn.Module = nn.Identity()
@@ -44,4 +53,6 @@ def _stem(params: ResNetParams, channels: int, body: nn.Module) -> nn.Sequential
         convolution = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
         pool = nn.MaxPool2d(3, stride=2, padding=1)
     nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
-    return chain(conv=convolution, norm=norm_layer(params.norm, 64), activation=nn.ReLU(), pool=pool)
+    return chain(
+        conv=convolution, norm=norm_layer(params.norm, 64), activation=nn.ReLU(), pool=pool
+    )

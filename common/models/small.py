@@ -10,7 +10,8 @@ from common.models.params import Cnn3, ConvNet, LenetBn, Mlp, SimpleCnn, VhlCnn
 
 
 def simple_cnn(params: SimpleCnn, shape: Shape, outputs: int) -> Model:
-    """FedCOG section 5.1 and its code: a pool after both convolutions, ReLU everywhere, no padding."""
+    """FedCOG section 5.1 and its code: a pool after both convolutions, ReLU everywhere, no
+    padding."""
     require_size(params, shape, 16)
     channels, height, width = shape
     flat = 16 * _simple_cnn_side(height) * _simple_cnn_side(width)
@@ -29,7 +30,8 @@ def _simple_cnn_side(side: int) -> int:
 
 
 def cnn3(params: Cnn3, shape: Shape, outputs: int) -> Model:
-    """FedCOG's network for CIFAR-100: three unpadded convolutions, each followed by ReLU and a pool."""
+    """FedCOG's network for CIFAR-100: three unpadded convolutions, each followed by ReLU and a
+    pool."""
     require_size(params, shape, 22)
     channels, height, width = shape
     flat = 64 * _cnn3_side(height) * _cnn3_side(width)
@@ -50,12 +52,19 @@ def _cnn3_side(side: int) -> int:
 
 
 def lenet_bn(params: LenetBn, shape: Shape, outputs: int) -> Model:
-    """FedMD-CG's code: features end after the convolutions and are not negative; nothing stands between the two linear layers."""
+    """FedMD-CG's code: features end after the convolutions and are not negative; nothing stands
+    between the two linear layers."""
     require_size(params, shape, 11)
     channels, height, width = shape
-    features = chain(stage1=_strided_convolution(channels, 16), stage2=_strided_convolution(16, 32), flatten=nn.Flatten())
+    features = chain(
+        stage1=_strided_convolution(channels, 16),
+        stage2=_strided_convolution(16, 32),
+        flatten=nn.Flatten(),
+    )
     feature_dim = 32 * _lenet_side(height) * _lenet_side(width)
-    classifier = chain(hidden=nn.Linear(feature_dim, params.hidden), output=nn.Linear(params.hidden, outputs))
+    classifier = chain(
+        hidden=nn.Linear(feature_dim, params.hidden), output=nn.Linear(params.hidden, outputs)
+    )
     return Model(features, classifier, feature_dim)
 
 
@@ -66,7 +75,8 @@ def _lenet_side(side: int) -> int:
 
 
 def convnet(params: ConvNet, shape: Shape, outputs: int) -> Model:
-    """DynaFed and FedLGD, section "Models" of both: a one-channel image is padded by 3, so that 28 pixels become 32."""
+    """DynaFed and FedLGD, section "Models" of both: a one-channel image is padded by 3, so that 28
+    pixels become 32."""
     channels, height, width = shape
     padding = 3 if channels == 1 else 1
     grown = 2 * (padding - 1)
@@ -80,8 +90,12 @@ def convnet(params: ConvNet, shape: Shape, outputs: int) -> Model:
             pool=nn.AvgPool2d(2),
         )
         channels, padding = params.width, 1
-    feature_dim = params.width * ((height + grown) >> params.depth) * ((width + grown) >> params.depth)
-    return Model(chain(**blocks, flatten=nn.Flatten()), nn.Linear(feature_dim, outputs), feature_dim)
+    feature_dim = (
+        params.width * ((height + grown) >> params.depth) * ((width + grown) >> params.depth)
+    )
+    return Model(
+        chain(**blocks, flatten=nn.Flatten()), nn.Linear(feature_dim, outputs), feature_dim
+    )
 
 
 def mlp(params: Mlp, shape: Shape, outputs: int) -> Model:
@@ -96,7 +110,8 @@ def mlp(params: Mlp, shape: Shape, outputs: int) -> Model:
 
 
 def vhl_cnn(params: VhlCnn, shape: Shape, outputs: int) -> Model:
-    """The two-convolution network in VHL's code, with its 512 features; 3,136 values before them at 28 pixels."""
+    """The two-convolution network in VHL's code, with its 512 features; 3,136 values before them at
+    28 pixels."""
     require_size(params, shape, 4)
     channels, height, width = shape
     features = chain(
@@ -109,12 +124,18 @@ def vhl_cnn(params: VhlCnn, shape: Shape, outputs: int) -> Model:
 
 
 def _convolution(channels: int, width: int, kernel: int, padding: int = 0) -> nn.Sequential:
-    return chain(conv=nn.Conv2d(channels, width, kernel, padding=padding), activation=nn.ReLU(), pool=nn.MaxPool2d(2))
+    return chain(
+        conv=nn.Conv2d(channels, width, kernel, padding=padding),
+        activation=nn.ReLU(),
+        pool=nn.MaxPool2d(2),
+    )
 
 
 def _strided_convolution(channels: int, width: int) -> nn.Sequential:
     convolution = nn.Conv2d(channels, width, 3, stride=2, padding=1)
-    return chain(conv=convolution, norm=nn.BatchNorm2d(width), activation=nn.ReLU(), pool=nn.MaxPool2d(2))
+    return chain(
+        conv=convolution, norm=nn.BatchNorm2d(width), activation=nn.ReLU(), pool=nn.MaxPool2d(2)
+    )
 
 
 def _linear(size: int, width: int) -> nn.Sequential:

@@ -1,1 +1,2 @@
-"""Server halves, one file a method that has one; the page of the same name is in `common.methods`."""
+"""Server halves, one file a method that has one; the page of the same name is in
+`common.methods`."""

@@ -1,8 +1,8 @@
 """FedAdagrad, server half: the second moment is the sum of squares."""
 
 from common.methods.fedadagrad import FedAdagrad
-from common.payload import Array
-from server.adaptive import AdaptiveRule
+from common.wire.payload import Array
+from server.strategy.adaptive import AdaptiveRule
 
 
 class FedAdagradRule(AdaptiveRule[FedAdagrad]):

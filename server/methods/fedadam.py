@@ -1,8 +1,8 @@
 """FedAdam, server half: the second moment is a running mean of squares."""
 
 from common.methods.fedadam import FedAdam
-from common.payload import Array
-from server.adaptive import AdaptiveRule
+from common.wire.payload import Array
+from server.strategy.adaptive import AdaptiveRule
 
 
 class FedAdamRule(AdaptiveRule[FedAdam]):

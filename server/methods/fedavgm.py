@@ -6,24 +6,29 @@ import numpy as np
 from flwr.server.strategy import Strategy
 
 from common.methods.fedavgm import FedAvgM
-from common.payload import Arrays
-from server.rule import ServerRule, plus
-from server.wrapper import ServerContext
+from common.wire.payload import Arrays
+from server.strategy.rule import ServerRule, plus
+from server.strategy.wrapper import ServerContext
 
 
 @dataclass
 class State:
     """What outlives a round."""
 
-    velocity: Arrays = field(default_factory=list)  # v in the paper, of the trainable weights; empty before the first round
+    velocity: Arrays = field(
+        default_factory=list
+    )  # v in the paper, of the trainable weights; empty before the first round
 
 
 class FedAvgMRule(ServerRule[FedAvgM]):
-    """w + lr v, written as average + extra: with momentum=0 and lr=1 the extra is zero, and FedAvg remains, bit for bit."""
+    """w + lr v, written as average + extra: with momentum=0 and lr=1 the extra is zero, and FedAvg
+    remains, bit for bit."""
 
     state: State
 
-    def __init__(self, inner: Strategy, params: FedAvgM, context: ServerContext | None = None) -> None:
+    def __init__(
+        self, inner: Strategy, params: FedAvgM, context: ServerContext | None = None
+    ) -> None:
         super().__init__(inner, params, context)
         self.state = State()
 
@@ -35,5 +40,7 @@ class FedAvgMRule(ServerRule[FedAvgM]):
         after = [momentum * old + new for old, new in zip(before, update, strict=True)]
         self.state.velocity = after
         carried = after if self.params.nesterov else before
-        extra = [lr * momentum * kept + (lr - 1) * new for kept, new in zip(carried, update, strict=True)]
+        extra = [
+            lr * momentum * kept + (lr - 1) * new for kept, new in zip(carried, update, strict=True)
+        ]
         return [plus(mean, more) for mean, more in zip(average, extra, strict=True)]

@@ -1,4 +1,5 @@
-"""FedDyn on the server: the mean of the clients' gradient estimates, and the step against it. Page: common/methods/feddyn.py."""
+"""FedDyn on the server: the mean of the clients' gradient estimates, and the step against it. Page:
+common/methods/feddyn.py."""
 
 from dataclasses import dataclass, field
 
@@ -8,10 +9,10 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 
 from common.methods.feddyn import MOVED, FedDyn
-from common.payload import Arrays
-from server.average import Failures, Results, participants
-from server.rule import ServerRule
-from server.wrapper import Instructions, ServerContext, mean_section
+from common.wire.payload import Arrays
+from server.strategy.average import Failures, Results, participants
+from server.strategy.rule import ServerRule
+from server.strategy.wrapper import Instructions, ServerContext, mean_section
 
 
 @dataclass
@@ -28,12 +29,16 @@ class DynamicStep(ServerRule[FedDyn]):
 
     state: State
 
-    def __init__(self, inner: Strategy, params: FedDyn, context: ServerContext | None = None) -> None:
+    def __init__(
+        self, inner: Strategy, params: FedDyn, context: ServerContext | None = None
+    ) -> None:
         super().__init__(inner, params, context)
         self.state = State()
         self.clients = 0  # N, asked for in every round
 
-    def configure_fit(self, server_round: int, parameters: Parameters, client_manager: ClientManager) -> Instructions:
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> Instructions:
         """Clients keep their own h_i: nothing is sent beside the model."""
         self.clients = client_manager.num_available()
         return super().configure_fit(server_round, parameters, client_manager)
@@ -46,9 +51,15 @@ class DynamicStep(ServerRule[FedDyn]):
         rest, moved = mean_section(results, MOVED, "uniform")
         if moved:
             before = self.state.gradient or [np.zeros_like(array) for array in moved]
-            self.state.gradient = [h - self.params.alpha * share * delta for h, delta in zip(before, moved, strict=True)]
+            self.state.gradient = [
+                h - self.params.alpha * share * delta
+                for h, delta in zip(before, moved, strict=True)
+            ]
         return super().aggregate_fit(server_round, rest, failures)
 
     def step(self, broadcast: Arrays, average: Arrays) -> Arrays:
         """average - h / alpha."""
-        return [array - h / self.params.alpha for array, h in zip(average, self.state.gradient, strict=True)]
+        return [
+            array - h / self.params.alpha
+            for array, h in zip(average, self.state.gradient, strict=True)
+        ]

@@ -4,14 +4,15 @@ import numpy as np
 from flwr.common import Parameters, Scalar
 
 from common.methods.fedexp import SQUARED_NORM, FedExP
-from common.payload import Arrays
-from server.average import Failures, Results
-from server.rule import ServerRule, plus
-from server.wrapper import mean_section
+from common.wire.payload import Arrays
+from server.strategy.average import Failures, Results
+from server.strategy.rule import ServerRule, plus
+from server.strategy.wrapper import mean_section
 
 
 class FedExPRule(ServerRule[FedExP]):
-    """w + step D, written as average + (step - 1) D: with a step of 1 FedAvg remains, bit for bit."""
+    """w + step D, written as average + (step - 1) D: with a step of 1 FedAvg remains, bit for
+    bit."""
 
     squared_norm: float = 0.0  # sum_i p_i ||D_i||^2 of this round
     length: float = 1.0  # the step of this round, eta_g in the paper
@@ -23,11 +24,20 @@ class FedExPRule(ServerRule[FedExP]):
         rest, norms = mean_section(results, SQUARED_NORM, self.weighting)
         self.squared_norm = float(norms[0][0]) if norms else 0.0
         aggregated, metrics = super().aggregate_fit(server_round, rest, failures)
-        return aggregated, metrics if aggregated is None else {**metrics, "fedexp.step": self.length}
+        return aggregated, (
+            metrics
+            if aggregated is None
+            else {
+                **metrics,
+                "fedexp.step": self.length,
+            }
+        )
 
     def step(self, broadcast: Arrays, average: Arrays) -> Arrays:
         """step = max(1, sum_i p_i ||D_i||^2 / (2 (||D||^2 + eps)))."""
         update = [mean - sent for mean, sent in zip(average, broadcast, strict=True)]  # D
         norm = sum(float(np.square(array, dtype=np.float64).sum()) for array in update)
         self.length = max(1.0, self.squared_norm / (2 * (norm + self.params.eps)))
-        return [plus(mean, (self.length - 1) * new) for mean, new in zip(average, update, strict=True)]
+        return [
+            plus(mean, (self.length - 1) * new) for mean, new in zip(average, update, strict=True)
+        ]

@@ -5,17 +5,18 @@ from dataclasses import replace
 from flwr.common import FitRes, Parameters, Scalar
 
 from common.methods.fednova import EFFECTIVE_STEPS, FedNova
-from common.payload import LAYOUT, SHARED, put, take
-from server.average import Failures, Results
-from server.rule import ServerRule
-from server.wrapper import mean_section
+from common.wire.payload import LAYOUT, SHARED, put, take
+from server.strategy.average import Failures, Results
+from server.strategy.rule import ServerRule
+from server.strategy.wrapper import mean_section
 
 
 class FedNovaRule(ServerRule[FedNova]):
-    """Gives every reply the shape w + (sum_j p_j a_j) d_i before the inner strategy averages: the same by linearity.
+    """Gives every reply the shape w + (sum_j p_j a_j) d_i before the inner strategy averages: the
+    same by linearity.
 
-    What is inside then sees models, as it would under FedAvg, and what a secure sum delivers (the mean of all d_i, as if every
-    client had sent it) gives the same result.
+    What is inside then sees models, as it would under FedAvg, and what a secure sum delivers (the
+    mean of all d_i, as if every client had sent it) gives the same result.
     """
 
     def aggregate_fit(

@@ -3,8 +3,8 @@
 import numpy as np
 
 from common.methods.fedyogi import FedYogi
-from common.payload import Array
-from server.adaptive import AdaptiveRule
+from common.wire.payload import Array
+from server.strategy.adaptive import AdaptiveRule
 
 
 class FedYogiRule(AdaptiveRule[FedYogi]):

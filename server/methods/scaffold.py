@@ -8,36 +8,57 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 
 from common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
-from common.payload import Arrays
-from server.average import Failures, Results, participants
-from server.wrapper import Instructions, ServerContext, StrategyWrapper, attach, mean_section
+from common.wire.payload import Arrays
+from server.strategy.average import Failures, Results, participants
+from server.strategy.wrapper import (
+    Instructions,
+    ServerContext,
+    StrategyWrapper,
+    attach,
+    mean_section,
+)
 
 
 @dataclass
 class State:
     """What outlives a round."""
 
-    control: Arrays = field(default_factory=list)  # c, an array for each trainable one of the model; empty before the first round
+    control: Arrays = field(
+        default_factory=list
+    )  # c, an array for each trainable one of the model; empty before the first round
 
 
 class CommonControl(StrategyWrapper[Scaffold]):
-    """Sends c along, and moves it by what the clients' control variates moved; the model is the inner strategy's business."""
+    """Sends c along, and moves it by what the clients' control variates moved; the model is the
+    inner strategy's business."""
 
     state: State
 
-    def __init__(self, inner: Strategy, params: Scaffold, context: ServerContext | None = None) -> None:
+    def __init__(
+        self, inner: Strategy, params: Scaffold, context: ServerContext | None = None
+    ) -> None:
         super().__init__(inner, params, context)
         self.state = State()
         self.clients = 0  # N, asked for in every round
 
-    def configure_fit(self, server_round: int, parameters: Parameters, client_manager: ClientManager) -> Instructions:
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> Instructions:
         """c goes to everybody who trains."""
         self.clients = client_manager.num_available()
         if not self.state.control:
             model = parameters_to_ndarrays(parameters)
             trainable = self.context.trainable if self.context else [True] * len(model)
-            self.state.control = [np.zeros_like(array) for array, trained in zip(model, trainable, strict=True) if trained]
-        return attach(self.inner.configure_fit(server_round, parameters, client_manager), CONTROL, self.state.control)
+            self.state.control = [
+                np.zeros_like(array)
+                for array, trained in zip(model, trainable, strict=True)
+                if trained
+            ]
+        return attach(
+            self.inner.configure_fit(server_round, parameters, client_manager),
+            CONTROL,
+            self.state.control,
+        )
 
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
@@ -46,5 +67,8 @@ class CommonControl(StrategyWrapper[Scaffold]):
         share = participants(results) / self.clients
         rest, moved = mean_section(results, CONTROL_DELTA, "uniform")
         if moved:
-            self.state.control = [control + share * delta for control, delta in zip(self.state.control, moved, strict=True)]
+            self.state.control = [
+                control + share * delta
+                for control, delta in zip(self.state.control, moved, strict=True)
+            ]
         return self.inner.aggregate_fit(server_round, rest, failures)

@@ -1,13 +1,14 @@
-"""What clients remember between rounds is the same in every runtime: control variates, gradient estimates, previous models."""
+"""What clients remember between rounds is the same in every runtime: control variates, gradient
+estimates, previous models."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.commands import TINY, fedmirage
 from tests.e2e.test_same_numbers import SETTINGS
-from tests.inprocess import run_in_process
 from tests.rounds.test_run import assert_same_bits, lines, without_times
+from tests.support.commands import TINY, fedmirage
+from tests.support.inprocess import run_in_process
 
 METHODS = "scaffold, moon(mu=1.0), feddyn"
 
@@ -21,7 +22,9 @@ def test_client_state_survives_rounds_and_absence(tmp_path: Path, runtime: str) 
     assert done.returncode == 0, done.stdout + done.stderr
     assert_same_bits(tmp_path / "plain", tmp_path / runtime)
     assert without_times(tmp_path / "plain") == without_times(tmp_path / runtime)
-    seen = [{client["partition"] for client in line["clients"]} for line in lines(tmp_path / runtime)]
+    seen = [
+        {client["partition"] for client in line["clients"]} for line in lines(tmp_path / runtime)
+    ]
     assert any(
         client in earlier and client not in between
         for earlier, between, later in zip(seen, seen[1:], seen[2:], strict=False)

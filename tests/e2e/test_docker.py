@@ -1,7 +1,9 @@
-"""The compose files for real: containers for the SuperLink and the SuperNodes, without and with TLS and node keys.
+"""The compose files for real: containers for the SuperLink and the SuperNodes, without and with TLS
+and node keys.
 
-Needs an engine, compose and the base image. Where the image gets its packages from is the environment's business, as for anybody
-who builds it: TORCH_INDEX, PIP_* and BUILD_NETWORK are passed on.
+Needs an engine, compose and the base image. Where the image gets its packages from is the
+environment's business, as for anybody who builds it: TORCH_INDEX, PIP_* and BUILD_NETWORK are
+passed on.
 """
 
 import os
@@ -15,31 +17,48 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from common.config import PROJECT_FILE
 from common.data import load
-from server.results import read
-from tests.inprocess import run_in_process
+from common.settings.config import PROJECT_FILE
+from server.record.results import read
 from tests.rounds.test_run import assert_same_bits
+from tests.support.inprocess import run_in_process
 
 pytestmark = pytest.mark.slow
 
 ROOT = PROJECT_FILE.parent
 BASE = "python:3.11-slim-bookworm"
-SETTINGS: dict[str, Any] = {"dataset": "digits(limit=300)", "rounds": 2, "local_steps": 3, "batch_size": 16}
+SETTINGS: dict[str, Any] = {
+    "dataset": "digits(limit=300)",
+    "rounds": 2,
+    "local_steps": 3,
+    "batch_size": 16,
+}
 LINE = 'dataset="digits(limit=300)" rounds=2 local-steps=3 batch-size=16'
 
 
 def succeeds(*command: str) -> bool:
-    return shutil.which(command[0]) is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return (
+        shutil.which(command[0]) is not None
+        and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    )
 
 
 def compose_command() -> list[str]:
     if not succeeds("docker", "info"):
         pytest.skip("no docker engine answers")
-    found = next((name for name in (["docker", "compose"], ["docker-compose"]) if succeeds(*name, "version")), None)
+    found = next(
+        (
+            name
+            for name in (["docker", "compose"], ["docker-compose"])
+            if succeeds(*name, "version")
+        ),
+        None,
+    )
     if found is None:
         pytest.skip("docker compose is not installed")
-    if not succeeds("docker", "image", "inspect", BASE) and not succeeds("docker", "pull", "-q", BASE):
+    if not succeeds("docker", "image", "inspect", BASE) and not succeeds(
+        "docker", "pull", "-q", BASE
+    ):
         pytest.skip(f"the base image {BASE} is not here and cannot be pulled")
     return found
 
@@ -65,11 +84,26 @@ class Containers:
         files = [part for file in self.files for part in ("-f", str(file))]
         command = [*self.command, "-p", self.project, *files, *arguments]
         environment = {**self.environment, **variables}
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800, check=False)
+        return subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=1800,
+            check=False,
+        )
 
     def run(self, name: str, line: str, clients: int) -> "subprocess.CompletedProcess[str]":
         variables = {"CLIENTS": str(clients), "RUN_NAME": name, "RUN_CONFIG": line}
-        started = self("up", "--detach", "--build", "superlink", *(f"supernode-{n}" for n in range(clients)), **variables)
+        started = self(
+            "up",
+            "--detach",
+            "--build",
+            "superlink",
+            *(f"supernode-{n}" for n in range(clients)),
+            **variables,
+        )
         assert started.returncode == 0, started.stdout + started.stderr
         return self("run", "--rm", "-T", "submit", **variables)
 
@@ -89,46 +123,92 @@ def test_containers_give_the_same_bits(tmp_path: Path, containers: Containers, s
     out = containers.runs / "run"
     assert (out / "results.jsonl").stat().st_uid == os.getuid()
     run_in_process(tmp_path / "plain", **SETTINGS, clients=3, secagg=secagg)
-    here, there = (read(folder / "results.jsonl")[0]["versions"] for folder in (tmp_path / "plain", out))
-    if any(here[name].partition("+")[0] != there[name].partition("+")[0] for name in ("torch", "numpy")):
-        pytest.skip(f"the run finished; its bits are not compared, since versions differ: here {here}, in the image {there}")
+    here, there = (
+        read(folder / "results.jsonl")[0]["versions"] for folder in (tmp_path / "plain", out)
+    )
+    if any(
+        here[name].partition("+")[0] != there[name].partition("+")[0] for name in ("torch", "numpy")
+    ):
+        pytest.skip(
+            f"the run finished; its bits are not compared, since versions differ: here {here}, in"
+            f" the image {there}"
+        )
     assert_same_bits(tmp_path / "plain", out)
 
 
-def test_keys_and_certificates_and_data_of_a_nodes_own(tmp_path: Path, containers: Containers) -> None:
-    subprocess.run([ROOT / "deploy" / "make-certificates", "2"], env=containers.environment, check=True, capture_output=True)
+def test_keys_and_certificates_and_data_of_a_nodes_own(
+    tmp_path: Path, containers: Containers
+) -> None:
+    subprocess.run(
+        [ROOT / "deploy" / "make-certificates", "2"],
+        env=containers.environment,
+        check=True,
+        capture_output=True,
+    )
     containers.files += [ROOT / "docker-compose.tls.yml", own_data(tmp_path)]
     line = "dataset=\"npz(path='server.npz',classes=10)\" rounds=1 local-steps=3 batch-size=16"
     containers.environment["FEDMIRAGE_DATA"] = str(tmp_path / "data")
     done = containers.run("run", line, clients=2)
     assert done.returncode == 0, done.stdout + done.stderr + containers("logs", "--no-color").stdout
-    (line_of_round,) = [line for line in read(containers.runs / "run" / "results.jsonl") if line["kind"] == "round"]
+    (line_of_round,) = [
+        line for line in read(containers.runs / "run" / "results.jsonl") if line["kind"] == "round"
+    ]
     assert [client["examples"] for client in line_of_round["clients"]] == [70, 90]
 
-    (tmp_path / "certificates" / "nodes" / "1").unlink()  # a node whose key the SuperLink does not know
-    command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", str(tmp_path / "certificates" / "nodes" / "1")]
+    (
+        tmp_path / "certificates" / "nodes" / "1"
+    ).unlink()  # a node whose key the SuperLink does not know
+    command = [
+        "ssh-keygen",
+        "-q",
+        "-t",
+        "ecdsa",
+        "-b",
+        "384",
+        "-N",
+        "",
+        "-f",
+        str(tmp_path / "certificates" / "nodes" / "1"),
+    ]
     subprocess.run(command, check=True)
     containers("rm", "--stop", "--force", "supernode-1")
     done = containers.run("stranger", f"{line} node-timeout=120.0", clients=2)
     assert done.returncode == 1
     reason = read(containers.runs / "stranger" / "results.jsonl")[-1]["reason"]
-    assert "1 of 2 clients have not appeared: partition 1." in reason  # client 0, whose key is known, was there
+    assert (
+        "1 of 2 clients have not appeared: partition 1." in reason
+    )  # client 0, whose key is known, was there
     assert "Sent successfully" not in containers("logs", "--no-color", "supernode-1").stdout
 
 
 def own_data(folder: Path) -> Path:
-    """Files for the server and two nodes, and the compose file that mounts a node's own folder into it."""
+    """Files for the server and two nodes, and the compose file that mounts a node's own folder into
+    it."""
     digits = load("digits")
     services = []
     for name, first, count in (("server", 0, 200), ("0", 200, 70), ("1", 400, 90)):
         place = folder / ("data" if name == "server" else f"own-{name}")
         place.mkdir()
         part = slice(first, first + count)
-        images, labels = np.asarray(digits.train.images[part]), np.asarray(digits.train.labels[part])
-        test = {"test_images": np.asarray(digits.test.images), "test_labels": np.asarray(digits.test.labels)}
-        np.savez(place / f"{'server' if name == 'server' else 'mine'}.npz", train_images=images, train_labels=labels, **test)
+        images, labels = (
+            np.asarray(digits.train.images[part]),
+            np.asarray(digits.train.labels[part]),
+        )
+        test = {
+            "test_images": np.asarray(digits.test.images),
+            "test_labels": np.asarray(digits.test.labels),
+        }
+        np.savez(
+            place / f"{'server' if name == 'server' else 'mine'}.npz",
+            train_images=images,
+            train_labels=labels,
+            **test,
+        )
         if name != "server":
-            mount = f"    volumes: ['{place}:/own:ro']\n    environment: {{ OWN_DATA: /own/mine.npz }}\n"
+            mount = (
+                f"    volumes: ['{place}:/own:ro']\n    environment: {{ OWN_DATA: /own/mine.npz"
+                " }\n"
+            )
             services.append(f"  supernode-{name}:\n{mount}")
     overlay = folder / "own.yml"
     overlay.write_text("services:\n" + "".join(services))

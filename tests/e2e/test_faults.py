@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from server.results import read
-from tests.e2e.commands import TINY, fedmirage, kill, processes, start, wait_until
+from server.record.results import read
 from tests.e2e.test_same_numbers import SETTINGS
-from tests.inprocess import run_in_process
 from tests.rounds.test_run import assert_same_bits, lines
+from tests.support.commands import TINY, fedmirage, kill, processes, start, wait_until
+from tests.support.inprocess import run_in_process
 
 pytestmark = pytest.mark.slow
 LONG = [*TINY, "--rounds", "6", "--clients", "3"]
@@ -20,7 +20,9 @@ def rounds_done(folder: Path) -> int:
     return len(lines(folder)) if (folder / "results.jsonl").exists() else 0
 
 
-@pytest.mark.parametrize(("runtime", "number"), [("simulation", signal.SIGINT), ("grpc", signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("runtime", "number"), [("simulation", signal.SIGINT), ("grpc", signal.SIGTERM)]
+)
 def test_an_interrupted_run_leaves_nothing_behind_and_resumes_to_the_same_bits(
     tmp_path: Path, runtime: str, number: signal.Signals
 ) -> None:
@@ -54,7 +56,17 @@ def test_a_killed_simulation_keeps_its_history_and_resumes(tmp_path: Path) -> No
 
 def test_a_lost_node_is_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    arguments = [*TINY, "--rounds", "4", "--clients", "3", "--participation", "1.0", "--round-timeout", "180"]
+    arguments = [
+        *TINY,
+        "--rounds",
+        "4",
+        "--clients",
+        "3",
+        "--participation",
+        "1.0",
+        "--round-timeout",
+        "180",
+    ]
     process = start("run", *arguments, "--runtime", "grpc", "--out", str(folder))
     wait_until(lambda: rounds_done(folder) >= 1, 240, "one round")
     for identifier in node_processes(folder, 1):
@@ -69,8 +81,12 @@ def test_a_lost_node_is_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
 
 def node_processes(folder: Path, partition: int, clients: int = 3) -> list[int]:
     """A SuperNode and whatever it has started."""
-    (node,) = processes(f'partition-id={partition} num-partitions={clients} memory="{folder}/memory"')
-    children = subprocess.run(["pgrep", "-s", str(node)], capture_output=True, text=True, check=False).stdout.split()
+    (node,) = processes(
+        f'partition-id={partition} num-partitions={clients} memory="{folder}/memory"'
+    )
+    children = subprocess.run(
+        ["pgrep", "-s", str(node)], capture_output=True, text=True, check=False
+    ).stdout.split()
     return [node, *(int(child) for child in children if int(child) != node)]
 
 
@@ -89,5 +105,10 @@ def test_a_lost_superlink_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
 
 def superlinks() -> list[str]:
     """Processes whose program is a SuperLink, anybody's on this machine."""
-    found = subprocess.run(["pgrep", "-f", "bin/flower-superlink --insecure"], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["pgrep", "-f", "bin/flower-superlink --insecure"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return found.stdout.split()

@@ -4,16 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.commands import TINY, fedmirage
 from tests.e2e.test_same_numbers import SETTINGS
-from tests.inprocess import run_in_process
 from tests.rounds.test_run import assert_same_bits
+from tests.support.commands import TINY, fedmirage
+from tests.support.inprocess import run_in_process
 
 METHODS = "fedcog(start=1, samples=10, steps=3)"
 
 
 def pictures(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in (folder / "images").rglob("*.png")}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in (folder / "images").rglob("*.png")
+    }
 
 
 @pytest.mark.parametrize("runtime", ["simulation", "grpc"])
@@ -23,6 +26,8 @@ def test_the_same_images_everywhere(tmp_path: Path, runtime: str) -> None:
     done = fedmirage("run", *TINY, *flags, "--out", str(tmp_path / runtime))
     assert done.returncode == 0, done.stdout + done.stderr
     assert_same_bits(tmp_path / "plain", tmp_path / runtime)
-    assert len(pictures(tmp_path / "plain")) == 2 * 2 * 2  # rounds, clients of a round, kinds of picture
+    assert (
+        len(pictures(tmp_path / "plain")) == 2 * 2 * 2
+    )  # rounds, clients of a round, kinds of picture
     assert pictures(tmp_path / "plain") == pictures(tmp_path / runtime)
     assert "takes its images from a global model of 0 rounds" in " ".join(done.stdout.split())

@@ -1,4 +1,5 @@
-"""`flwr run .`, for people who know Flower: its own simulation, and a SuperLink with SuperNodes; exactly as README.md says it."""
+"""`flwr run .`, for people who know Flower: its own simulation, and a SuperLink with SuperNodes;
+exactly as README.md says it."""
 
 import json
 import os
@@ -10,32 +11,54 @@ from typing import Any
 
 import pytest
 
-from common.config import PROJECT_FILE, configure
-from experiments.deployment import ENVIRONMENT, PROGRAMS, Federation, free_addresses, processes_with
-from server.results import read
-from tests.e2e.commands import wait_until
-from tests.inprocess import run_in_process
+from common.settings.config import PROJECT_FILE, configure
+from experiments.runtimes.grpc import (
+    ENVIRONMENT,
+    PROGRAMS,
+    Federation,
+    free_addresses,
+    processes_with,
+)
+from server.record.results import read
 from tests.rounds.test_run import assert_same_bits
+from tests.support.commands import wait_until
+from tests.support.inprocess import run_in_process
 
 pytestmark = pytest.mark.slow
 
-SETTINGS: dict[str, Any] = {"dataset": "digits(limit=300)", "rounds": 2, "local_steps": 3, "batch_size": 16, "clients": 3}
-LINE = 'dataset="digits(limit=300)" rounds=2 local-steps=3 local-epochs=0 batch-size=16 clients=3 methods="fedavg"'
+SETTINGS: dict[str, Any] = {
+    "dataset": "digits(limit=300)",
+    "rounds": 2,
+    "local_steps": 3,
+    "batch_size": 16,
+    "clients": 3,
+}
+LINE = (
+    'dataset="digits(limit=300)" rounds=2 local-steps=3 local-epochs=0 batch-size=16 clients=3'
+    ' methods="fedavg"'
+)
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A FLWR_HOME and a port of the test's own; the SuperLink that `flwr run` leaves in the background ends with the test."""
+    """A FLWR_HOME and a port of the test's own; the SuperLink that `flwr run` leaves in the
+    background ends with the test."""
     home = tmp_path / "flwr"
     port = free_addresses(1)[0].rpartition(":")[2]
-    own = {"FLWR_HOME": str(home), "FLWR_LOCAL_CONTROL_API_PORT": port, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
+    own = {
+        "FLWR_HOME": str(home),
+        "FLWR_LOCAL_CONTROL_API_PORT": port,
+        "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
+    }
     yield {**os.environ, **ENVIRONMENT, **own, "COLUMNS": "1000"}
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in processes_with(f"FLWR_HOME={home}"):
             os.kill(process, number)
         if number == signal.SIGTERM:
             try:
-                wait_until(lambda: not processes_with(f"FLWR_HOME={home}"), 20, "Flower's processes end")
+                wait_until(
+                    lambda: not processes_with(f"FLWR_HOME={home}"), 20, "Flower's processes end"
+                )
             except AssertionError:
                 continue
             return
@@ -44,7 +67,15 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
 def flwr(environment: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = ["flwr", *arguments]
     where = PROJECT_FILE.parent
-    return subprocess.run(command, env=environment, cwd=where, capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run(
+        command,
+        env=environment,
+        cwd=where,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
 
 
 def statuses(environment: dict[str, str], *arguments: str) -> list[str]:
@@ -53,20 +84,40 @@ def statuses(environment: dict[str, str], *arguments: str) -> list[str]:
 
 
 @pytest.mark.parametrize("secagg", ["off", "on"])
-def test_flowers_own_simulation_gives_the_same_bits(tmp_path: Path, environment: dict[str, str], secagg: str) -> None:
+def test_flowers_own_simulation_gives_the_same_bits(
+    tmp_path: Path, environment: dict[str, str], secagg: str
+) -> None:
     run_in_process(tmp_path / "plain", **SETTINGS, secagg=secagg)
     federation = "num-supernodes=3 client-resources-num-cpus=1"
     out = tmp_path / "run"
     settings = f'{LINE} secagg="{secagg}" out="{out}"'
-    done = flwr(environment, "run", ".", "--stream", "--federation-config", federation, "--run-config", settings)
+    done = flwr(
+        environment,
+        "run",
+        ".",
+        "--stream",
+        "--federation-config",
+        federation,
+        "--run-config",
+        settings,
+    )
     assert read(out / "results.jsonl")[-1].get("status") == "finished", done.stdout + done.stderr
     assert_same_bits(tmp_path / "plain", out)
     wait_until(lambda: statuses(environment) == ["finished:completed"], 30, "the run ends")
 
 
-def test_too_few_supernodes_are_a_failed_run_though_flwr_exits_with_0(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_too_few_supernodes_are_a_failed_run_though_flwr_exits_with_0(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
     out = tmp_path / "run"
-    done = flwr(environment, "run", ".", "--stream", "--run-config", f'{LINE} out="{out}" node-timeout=120.0')
+    done = flwr(
+        environment,
+        "run",
+        ".",
+        "--stream",
+        "--run-config",
+        f'{LINE} out="{out}" node-timeout=120.0',
+    )
     assert done.returncode == 0  # why README.md says: look at the summary line
     summary = read(out / "results.jsonl")[-1]
     assert summary.get("status") == "failed", done.stdout + done.stderr
@@ -75,14 +126,22 @@ def test_too_few_supernodes_are_a_failed_run_though_flwr_exits_with_0(tmp_path: 
     wait_until(lambda: statuses(environment) == ["finished:failed"], 30, "the run ends")
 
 
-def test_a_superlink_with_supernodes_gives_the_same_bits(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_superlink_with_supernodes_gives_the_same_bits(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
     run_in_process(tmp_path / "plain", **SETTINGS)
     home, logs, out = tmp_path / "flwr", tmp_path / "logs", tmp_path / "run"
     home.mkdir()
     logs.mkdir()
     with Federation(home, logs, False) as federation:
         federation.start(configure(SETTINGS), tmp_path / "memory")
-        done = flwr(environment, "run", ".", "local", "--stream", "--run-config", f'{LINE} out="{out}"')
-        assert read(out / "results.jsonl")[-1].get("status") == "finished", done.stdout + done.stderr
-        wait_until(lambda: statuses(environment, "local") == ["finished:completed"], 30, "the run ends")
+        done = flwr(
+            environment, "run", ".", "local", "--stream", "--run-config", f'{LINE} out="{out}"'
+        )
+        assert read(out / "results.jsonl")[-1].get("status") == "finished", (
+            done.stdout + done.stderr
+        )
+        wait_until(
+            lambda: statuses(environment, "local") == ["finished:completed"], 30, "the run ends"
+        )
     assert_same_bits(tmp_path / "plain", out)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from common.config import configure
 from common.errors import FedmirageError
-from experiments import deployment
-from experiments.deployment import Federation, free_addresses
+from common.settings.config import configure
+from experiments.runtimes import grpc as deployment
+from experiments.runtimes.grpc import Federation, free_addresses
 
 
 def test_free_addresses_are_free_and_differ() -> None:
@@ -27,7 +27,9 @@ def test_a_port_in_use_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         taken.listen()
         used = f"127.0.0.1:{taken.getsockname()[1]}"
         runtime, _, control, *nodes = free_addresses(4)
-        monkeypatch.setattr(deployment, "free_addresses", lambda count: [runtime, used, control, *nodes])
+        monkeypatch.setattr(
+            deployment, "free_addresses", lambda count: [runtime, used, control, *nodes]
+        )
         federation = Federation(tmp_path, logs, verbose=False)
         with federation, pytest.raises(FedmirageError, match="is in use"):
             federation.start(configure({"clients": 1}), tmp_path / "memory")
@@ -37,6 +39,12 @@ def test_a_port_in_use_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_process_that_ends_early_is_said_with_its_last_words(tmp_path: Path) -> None:
     federation = Federation(tmp_path, tmp_path, verbose=False)
     federation.spawn("superlink", "flower-superlink", "--odd")
-    with federation, pytest.raises(FedmirageError, match=r"the superlink ended with code 2: .*unrecognized arguments: --odd"):
+    with (
+        federation,
+        pytest.raises(
+            FedmirageError,
+            match=r"the superlink ended with code 2: .*unrecognized arguments: --odd",
+        ),
+    ):
         federation.await_port("superlink", free_addresses(1)[0])
     assert federation.members() == set()

@@ -1,21 +1,30 @@
-"""One seed, three places: the tests' own loop, Ray, and gRPC with separate processes give the same bits."""
+"""One seed, three places: the tests' own loop, Ray, and gRPC with separate processes give the same
+bits."""
 
 from pathlib import Path
 
 import pytest
 
-from server.results import read
-from tests.e2e.commands import TINY, fedmirage, processes
-from tests.inprocess import run_in_process
+from server.record.results import read
 from tests.rounds.test_run import assert_same_bits, without_times
+from tests.support.commands import TINY, fedmirage, processes
+from tests.support.inprocess import run_in_process
 
-SETTINGS = {"dataset": "digits(limit=300)", "rounds": 2, "local_steps": 3, "batch_size": 16, "participation": 0.5}
+SETTINGS = {
+    "dataset": "digits(limit=300)",
+    "rounds": 2,
+    "local_steps": 3,
+    "batch_size": 16,
+    "participation": 0.5,
+}
 
 
 @pytest.mark.parametrize("runtime", ["simulation", "grpc"])
 def test_the_same_bits_everywhere(tmp_path: Path, runtime: str) -> None:
     run_in_process(tmp_path / "plain", **SETTINGS, clients=4)
-    done = fedmirage("run", *TINY, "--clients", "4", "--runtime", runtime, "--out", str(tmp_path / runtime))
+    done = fedmirage(
+        "run", *TINY, "--clients", "4", "--runtime", runtime, "--out", str(tmp_path / runtime)
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert_same_bits(tmp_path / "plain", tmp_path / runtime)
     assert without_times(tmp_path / "plain") == without_times(tmp_path / runtime)
@@ -25,7 +34,18 @@ def test_the_same_bits_everywhere(tmp_path: Path, runtime: str) -> None:
 
 
 def test_a_failed_run_has_its_sentence_and_exit_code(tmp_path: Path) -> None:
-    done = fedmirage("run", *TINY, "--clients", "2", "--lr", "1e30", "--retries", "0", "--out", str(tmp_path / "run"))
+    done = fedmirage(
+        "run",
+        *TINY,
+        "--clients",
+        "2",
+        "--lr",
+        "1e30",
+        "--retries",
+        "0",
+        "--out",
+        str(tmp_path / "run"),
+    )
     assert done.returncode == 1
     assert "training diverged in round 1" in done.stderr
     assert "Traceback" not in done.stderr + done.stdout

@@ -1,4 +1,5 @@
-"""FedAvgM: FedAvg without momentum, two rounds by hand, the broadcast model as reference, resume, BatchNorm."""
+"""FedAvgM: FedAvg without momentum, two rounds by hand, the broadcast model as reference, resume,
+BatchNorm."""
 
 from pathlib import Path
 
@@ -9,12 +10,12 @@ from flwr.server.strategy import FedAvg
 
 from common.methods.fedavgm import FedAvgM
 from server.methods.fedavgm import FedAvgMRule
-from server.rule import plus
-from tests.inprocess import run_in_process
-from tests.methods.rules import assert_buffers_are_averaged, one_round, reply, rule
+from server.strategy.rule import plus
 from tests.rounds.test_run import SMALL, KilledError, assert_same_bits, kill_in_round, weights
-from tests.server.test_average import Client
-from tests.server.test_wrapper import Manager
+from tests.server.strategy.test_average import Client
+from tests.server.strategy.test_wrapper import Manager
+from tests.support.inprocess import run_in_process
+from tests.support.rules import assert_buffers_are_averaged, one_round, reply, rule
 
 
 @pytest.mark.parametrize("model", ["simple-cnn", "lenet-bn"])
@@ -33,8 +34,9 @@ def test_momentum_matters(tmp_path: Path) -> None:
 def test_two_rounds_by_hand() -> None:
     """momentum 0.5, lr 1, w = [1, 2].
 
-    Round 1: clients return [3, 2] and [5, 6], average [4, 4]; D = [3, 2], v = 0.5 * 0 + D = [3, 2], w = [1, 2] + v = [4, 4].
-    Round 2: clients return [4, 3] and [6, 3], average [5, 3]; D = [1, -1], v = 0.5 * [3, 2] + D = [2.5, 0], w = [6.5, 4].
+    Round 1: clients return [3, 2] and [5, 6], average [4, 4]; D = [3, 2], v = 0.5 * 0 + D = [3, 2],
+    w = [1, 2] + v = [4, 4]. Round 2: clients return [4, 3] and [6, 3], average [5, 3]; D = [1, -1],
+    v = 0.5 * [3, 2] + D = [2.5, 0], w = [6.5, 4].
     """
     strategy = rule("fedavgm(momentum=0.5)", 2)
     assert one_round(strategy, [[1, 2]], reply([3, 2]), reply([5, 6])) == [[4, 4]]
@@ -45,18 +47,25 @@ def test_two_rounds_by_hand() -> None:
 def test_learning_rate_and_nesterov_by_hand() -> None:
     """The same first round, D = v = [3, 2]: with lr 0.5, w = [1, 2] + 0.5 v = [2.5, 3].
 
-    Nesterov: w = [1, 2] + 0.5 v + D = [5.5, 5]; with lr 0.5, w = [1, 2] + 0.5 * [4.5, 3] = [3.25, 3.5].
+    Nesterov: w = [1, 2] + 0.5 v + D = [5.5, 5]; with lr 0.5, w = [1, 2] + 0.5 * [4.5, 3] = [3.25,
+    3.5].
     """
     replies = reply([3, 2]), reply([5, 6])
     assert one_round(rule("fedavgm(momentum=0.5, lr=0.5)", 2), [[1, 2]], *replies) == [[2.5, 3]]
-    assert one_round(rule("fedavgm(momentum=0.5, nesterov=True)", 2), [[1, 2]], *replies) == [[5.5, 5]]
-    assert one_round(rule("fedavgm(momentum=0.5, nesterov=True, lr=0.5)", 2), [[1, 2]], *replies) == [[3.25, 3.5]]
+    assert one_round(rule("fedavgm(momentum=0.5, nesterov=True)", 2), [[1, 2]], *replies) == [
+        [5.5, 5]
+    ]
+    assert one_round(
+        rule("fedavgm(momentum=0.5, nesterov=True, lr=0.5)", 2), [[1, 2]], *replies
+    ) == [[3.25, 3.5]]
 
 
 def test_the_reference_is_what_was_broadcast() -> None:
-    """After round 1 (w = [4, 4], v = [3, 2]) a method further out puts [10, 0] in its place. The clients return [12, 1]:
+    """After round 1 (w = [4, 4], v = [3, 2]) a method further out puts [10, 0] in its place. The
+    clients return [12, 1]:
 
-    D = [2, 1] against [10, 0], v = 0.5 * [3, 2] + [2, 1] = [3.5, 2], w = [13.5, 2]. Against its own [4, 4] D would be [8, -3].
+    D = [2, 1] against [10, 0], v = 0.5 * [3, 2] + [2, 1] = [3.5, 2], w = [13.5, 2]. Against its own
+    [4, 4] D would be [8, -3].
     """
     strategy = rule("fedavgm(momentum=0.5)", 2)
     one_round(strategy, [[1, 2]], reply([3, 2]), reply([5, 6]))
@@ -71,7 +80,9 @@ def test_a_round_in_which_nobody_trained_changes_nothing() -> None:
 
 
 def test_it_wraps_flowers_own_strategy() -> None:
-    strategy = FedAvgMRule(FedAvg(min_fit_clients=1, min_available_clients=1), FedAvgM(momentum=0.5))
+    strategy = FedAvgMRule(
+        FedAvg(min_fit_clients=1, min_available_clients=1), FedAvgM(momentum=0.5)
+    )
     strategy.configure_fit(1, ndarrays_to_parameters([np.array([1, 2], np.float32)]), Manager())
     assert one_round(strategy, [[1, 2]], reply([3, 2]), reply([5, 6])) == [[4, 4]]
 

@@ -1,13 +1,23 @@
-"""FedExP: FedAvg where the step is 1, a round by hand, norms that leave BatchNorm and personal weights out."""
+"""FedExP: FedAvg where the step is 1, a round by hand, norms that leave BatchNorm and personal
+weights out."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.inprocess import run_in_process
-from tests.methods.rules import assert_buffers_are_averaged, buffers, initial, last_local_models, named, one_round, reply, rule
 from tests.rounds.test_run import SMALL, assert_same_bits, lines, weights
+from tests.support.inprocess import run_in_process
+from tests.support.rules import (
+    assert_buffers_are_averaged,
+    buffers,
+    initial,
+    last_local_models,
+    named,
+    one_round,
+    reply,
+    rule,
+)
 
 
 @pytest.mark.parametrize("model", ["simple-cnn", "lenet-bn"])
@@ -19,10 +29,11 @@ def test_with_a_step_of_one_it_is_fedavg_bit_for_bit(tmp_path: Path, model: str)
 
 
 def test_one_round_by_hand() -> None:
-    """w = [0, 0], clients return [3, 0] and [-1, 0], eps 0.25: D = [1, 0], mean of the squared norms (9 + 1) / 2 = 5.
+    """w = [0, 0], clients return [3, 0] and [-1, 0], eps 0.25: D = [1, 0], mean of the squared
+    norms (9 + 1) / 2 = 5.
 
-    step = max(1, 5 / (2 (1 + 0.25))) = 2, w = 2 D = [2, 0]. With weights 3 and 1: D = [2, 0], mean (3 * 9 + 1) / 4 = 7,
-    step = max(1, 7 / (2 * 4.25)) = 1, w = D = [2, 0].
+    step = max(1, 5 / (2 (1 + 0.25))) = 2, w = 2 D = [2, 0]. With weights 3 and 1: D = [2, 0], mean
+    (3 * 9 + 1) / 4 = 7, step = max(1, 7 / (2 * 4.25)) = 1, w = D = [2, 0].
     """
     first, second = reply([3, 0], squared_norm=9.0), reply([-1, 0], squared_norm=1.0)
     assert one_round(rule("fedexp(eps=0.25)", 2), [[0, 0]], first, second) == [[2, 0]]
@@ -52,8 +63,15 @@ def test_the_step_against_brute_force(tmp_path: Path, methods: str, prefix: str)
     """Norms over shared, trainable weights only: no running statistics, no personal classifier."""
     config = run_in_process(tmp_path, **{**SMALL, "rounds": 1}, model="lenet-bn", methods=methods)
     start, (models, shares) = initial(config), last_local_models(tmp_path)
-    kept = [n for n, name in enumerate(named(config)) if name.startswith(prefix) and n not in buffers(config)]
-    updates = [np.concatenate([(model[n] - start[n]).ravel().astype(np.float64) for n in kept]) for model in models]
+    kept = [
+        n
+        for n, name in enumerate(named(config))
+        if name.startswith(prefix) and n not in buffers(config)
+    ]
+    updates = [
+        np.concatenate([(model[n] - start[n]).ravel().astype(np.float64) for n in kept])
+        for model in models
+    ]
     mean = sum(share * update for share, update in zip(shares, updates, strict=True))
     norms = sum(share * (update @ update) for share, update in zip(shares, updates, strict=True))
     step = max(1.0, norms / (2 * (mean @ mean + 1e-3)))

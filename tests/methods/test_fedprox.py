@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.inprocess import run_in_process
-from tests.methods.hand import Federation, linear_model, settings
 from tests.rounds.test_run import SMALL, assert_same_bits, lines
+from tests.support.hand import Federation, linear_model, settings
+from tests.support.inprocess import run_in_process
 
 
 def test_without_weight_it_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
@@ -18,8 +18,8 @@ def test_without_weight_it_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
 def test_a_round_by_hand(tmp_path: Path) -> None:
     """Loss w^2/2, lr 1/2, mu 1, from w = 1.
 
-    Step 1: gradient 1 + mu (1 - 1) = 1, so w = 1/2. Step 2: gradient 1/2 + mu (1/2 - 1) = 0, so w stays 1/2 (FedAvg: 1/4).
-    The term was 0, then (1/2) (1/2)^2 = 1/8: 1/16 in the mean.
+    Step 1: gradient 1 + mu (1 - 1) = 1, so w = 1/2. Step 2: gradient 1/2 + mu (1/2 - 1) = 0, so w
+    stays 1/2 (FedAvg: 1/4). The term was 0, then (1/2) (1/2)^2 = 1/8: 1/16 in the mean.
     """
     batch = ([[1.0]], [0.0])
     hand = Federation(tmp_path, settings("fedprox(mu=1)"), linear_model(1.0), [[batch, batch]])
@@ -28,7 +28,8 @@ def test_a_round_by_hand(tmp_path: Path) -> None:
 
 
 def test_the_norm_is_squared(tmp_path: Path) -> None:
-    """Loss w^2/2, lr 1/2, mu 1, from w = 4: w = 2, then the gradient is 2 + (2 - 4) = 0 and w stays 2.
+    """Loss w^2/2, lr 1/2, mu 1, from w = 4: w = 2, then the gradient is 2 + (2 - 4) = 0 and w stays
+    2.
 
     An unsquared norm pulls with mu/2 wherever it is: 2 - (2 - 1/2) / 2 = 5/4.
     """

@@ -10,15 +10,16 @@ from torch import nn
 from client.methods.fedsam import frozen_statistics
 from common.memory import Memory
 from common.models.base import Model
-from common.weights import from_arrays, to_arrays
-from tests.inprocess import run_in_process
-from tests.methods.hand import open_round, settings, visit
+from common.wire.weights import from_arrays, to_arrays
 from tests.rounds.test_run import SMALL, assert_same_bits, lines
+from tests.support.hand import open_round, settings, visit
+from tests.support.inprocess import run_in_process
 
 
 @pytest.mark.parametrize("model", ["simple-cnn", "lenet-bn"])
 def test_without_a_radius_it_is_fedavg_bit_for_bit(tmp_path: Path, model: str) -> None:
-    """It still evaluates everything twice; with BatchNorm this holds only if the first pass leaves the statistics alone."""
+    """It still evaluates everything twice; with BatchNorm this holds only if the first pass leaves
+    the statistics alone."""
     run_in_process(tmp_path / "fedavg", **SMALL, model=model)
     run_in_process(tmp_path / "fedsam", **SMALL, model=model, methods="fedsam(rho=0)")
     assert_same_bits(tmp_path / "fedavg", tmp_path / "fedsam")
@@ -34,13 +35,20 @@ def product(a: float, v: float) -> Model:
 def test_a_round_by_hand(tmp_path: Path) -> None:
     """y = v a with a = 4, v = 3, target 11, rho 1/2, lr 1/10.
 
-    y - t = 1, so the gradient is (v, a) = (3, 4) and its norm, over both tensors, 5. The worst point near by is
-    (4, 3) + (3, 4) / 10 = (4.3, 3.4). There y - t = 14.62 - 11 = 3.62 and the gradient is 3.62 (3.4, 4.3) = (12.308, 15.566).
-    The step starts from (4, 3): a = 4 - 1.2308 = 2.7692, v = 3 - 1.5566 = 1.4434. With a norm a tensor, a would go up by 1/2.
+    y - t = 1, so the gradient is (v, a) = (3, 4) and its norm, over both tensors, 5. The worst
+    point near by is (4, 3) + (3, 4) / 10 = (4.3, 3.4). There y - t = 14.62 - 11 = 3.62 and the
+    gradient is 3.62 (3.4, 4.3) = (12.308, 15.566). The step starts from (4, 3): a = 4 - 1.2308 =
+    2.7692, v = 3 - 1.5566 = 1.4434. With a norm a tensor, a would go up by 1/2.
     """
     model = product(4.0, 3.0)
-    visit(open_round(model, [([[1.0]], [11.0])], settings("fedsam(rho=0.5)", lr=0.1), Memory(tmp_path, 1)))
-    np.testing.assert_allclose(np.concatenate(to_arrays(model)).ravel(), [2.7692, 1.4434], rtol=1e-6)
+    visit(
+        open_round(
+            model, [([[1.0]], [11.0])], settings("fedsam(rho=0.5)", lr=0.1), Memory(tmp_path, 1)
+        )
+    )
+    np.testing.assert_allclose(
+        np.concatenate(to_arrays(model)).ravel(), [2.7692, 1.4434], rtol=1e-6
+    )
 
 
 def test_a_zero_gradient_stays_where_it_is(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from torch import nn
 from client.methods.moon import Contrast
 from common.memory import LOCAL_MODEL, Memory
 from common.models.base import Model
-from common.weights import from_arrays, to_arrays
-from tests.inprocess import run_in_process
-from tests.methods.hand import open_round, settings, visit
+from common.wire.weights import from_arrays, to_arrays
 from tests.rounds.test_run import SMALL, assert_same_bits, lines, weights
+from tests.support.hand import open_round, settings, visit
+from tests.support.inprocess import run_in_process
 
 
 def test_without_weight_it_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
@@ -25,9 +25,12 @@ def test_without_weight_it_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_a_first_visit_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
-    """The received model stands for the previous one: the term is the constant log 2, and pulls nowhere."""
+    """The received model stands for the previous one: the term is the constant log 2, and pulls
+    nowhere."""
     run_in_process(tmp_path / "fedavg", **{**SMALL, "rounds": 2})
-    run_in_process(tmp_path / "moon", **{**SMALL, "rounds": 2}, methods="moon(mu=5)", keep_models="all")
+    run_in_process(
+        tmp_path / "moon", **{**SMALL, "rounds": 2}, methods="moon(mu=5)", keep_models="all"
+    )
     first, second = lines(tmp_path / "moon")
     assert first["train"]["contrast"] == pytest.approx(5 * math.log(2))
     assert first["loss"] == lines(tmp_path / "fedavg")[0]["loss"]
@@ -49,15 +52,21 @@ def remember(folder: Path, round_number: int, model: Model) -> None:
 
 
 def test_a_round_by_hand(tmp_path: Path) -> None:
-    """One sample x = 1, T = 1, mu = 1, lr 1/2; the task has no gradient, since the output is 0 and so is the target.
+    """One sample x = 1, T = 1, mu = 1, lr 1/2; the task has no gradient, since the output is 0 and
+    so is the target.
 
-    Received: z_g = (1, 0), which is where training starts. Previous: z_p = (0, 1). So cos(z, z_g) = 1 and cos(z, z_p) = 0, and
-    the term is -log(e / (e + 1)) = log(1 + e^-1). Its gradient is s (I - z z^T) (z_p - z_g) = s (0, 1) with
-    s = 1 / (1 + e) = 0.268941, so that z moves to (1, -s/2): away from the previous features.
+    Received: z_g = (1, 0), which is where training starts. Previous: z_p = (0, 1). So cos(z, z_g) =
+    1 and cos(z, z_p) = 0, and the term is -log(e / (e + 1)) = log(1 + e^-1). Its gradient is s (I -
+    z z^T) (z_p - z_g) = s (0, 1) with s = 1 / (1 + e) = 0.268941, so that z moves to (1, -s/2):
+    away from the previous features.
     """
     remember(tmp_path, 1, two_features(0.0, 1.0))
     model = two_features(1.0, 0.0)
-    terms, _ = visit(open_round(model, [([[1.0]], [0.0])], settings("moon(mu=1, temperature=1)"), Memory(tmp_path, 2)))
+    terms, _ = visit(
+        open_round(
+            model, [([[1.0]], [0.0])], settings("moon(mu=1, temperature=1)"), Memory(tmp_path, 2)
+        )
+    )
     assert terms["contrast"] == pytest.approx(math.log(1 + math.exp(-1)))
     moved = -0.5 / (1 + math.e)
     np.testing.assert_allclose(to_arrays(model)[0].ravel(), [1.0, moved], rtol=1e-6)
@@ -83,8 +92,11 @@ def test_the_references_do_not_move_with_training(tmp_path: Path) -> None:
 
 
 def test_a_warm_start_has_the_previous_models_of_any_run(tmp_path: Path) -> None:
-    """FedCOG's paper turns methods on after a warm-up with FedAvg: the local models of that run are the previous ones."""
+    """FedCOG's paper turns methods on after a warm-up with FedAvg: the local models of that run are
+    the previous ones."""
     run_in_process(tmp_path / "fedavg", **{**SMALL, "rounds": 2})
-    run_in_process(tmp_path / "moon", **SMALL, methods="moon(mu=1)", warm_start=str(tmp_path / "fedavg"))
+    run_in_process(
+        tmp_path / "moon", **SMALL, methods="moon(mu=1)", warm_start=str(tmp_path / "fedavg")
+    )
     (line,) = lines(tmp_path / "moon")
     assert line["train"]["contrast"] != pytest.approx(math.log(2), abs=1e-6)

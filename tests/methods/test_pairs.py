@@ -1,7 +1,9 @@
-"""Every method alone, and every pair of methods: sound ones run two rounds, the others are refused with the reason.
+"""Every method alone, and every pair of methods: sound ones run two rounds, the others are refused
+with the reason.
 
-Methods are found in METHODS, so that a new page is tried without an edit here. One whose defaults would take long, or do nothing
-in two rounds, says in its own test module how it is tried: TINY = "name(steps=1, start=1)" in tests/methods/test_name.py.
+Methods are found in METHODS, so that a new page is tried without an edit here. One whose defaults
+would take long, or do nothing in two rounds, says in its own test module how it is tried: TINY =
+"name(steps=1, start=1)" in tests/methods/test_name.py.
 """
 
 import importlib
@@ -18,19 +20,32 @@ import pytest
 from pydantic import ValidationError
 
 from client.objective import Objective
-from common.config import configure
 from common.errors import ConfigurationError
-from common.language import resolve_line, write
 from common.memory import local_models
 from common.methods import METHODS, clashes, half
-from server.checkpoint import read
-from server.wrapper import StrategyWrapper
-from tests.inprocess import run_in_process
+from common.settings.config import configure
+from common.settings.language import resolve_line, write
+from server.record.checkpoint import read
+from server.strategy.wrapper import StrategyWrapper
 from tests.rounds.test_run import KilledError, kill_in_round
+from tests.support.inprocess import run_in_process
 
-# Four clients of unlike size and classes, with one to three steps: FedNova and FedExP have something to do.
-BASE: dict[str, Any] = {"dataset": "digits(limit=60, size=8)", "partition": "classes(per_client=2)", "clients": 4, "rounds": 2}
-BASE |= {"model": "mlp(hidden=8, layers=1)", "local_epochs": 1, "batch_size": 6, "lr": 0.1, "eval_every": 2, "server_threads": 1}
+# Four clients of unlike size and classes, with one to three steps: FedNova and FedExP have
+# something to do.
+BASE: dict[str, Any] = {
+    "dataset": "digits(limit=60, size=8)",
+    "partition": "classes(per_client=2)",
+    "clients": 4,
+    "rounds": 2,
+}
+BASE |= {
+    "model": "mlp(hidden=8, layers=1)",
+    "local_epochs": 1,
+    "batch_size": 6,
+    "lr": 0.1,
+    "eval_every": 2,
+    "server_threads": 1,
+}
 BATCH_NORM = "convnet(width=2, depth=1, norm='batch')"
 GUESSES = (1, 2, 0.5, "a", True)  # for a parameter without a default
 
@@ -38,14 +53,24 @@ GUESSES = (1, 2, 0.5, "a", True)  # for a parameter without a default
 @cache
 def line(name: str) -> str:
     """How a method is written to be tried."""
-    module = f"tests.methods.test_{name.replace('-', '_')}"
+    short = name.replace("-", "_")
+    package = (
+        "tests.methods"
+        if importlib.util.find_spec(f"tests.methods.{short}") is None
+        else f"tests.methods.{short}"
+    )
+    module = f"{package}.test_{short}"
     if importlib.util.find_spec(module) is not None:
         tiny = getattr(importlib.import_module(module), "TINY", None)
         if tiny is not None:
             return str(tiny)
     page = METHODS[name]
-    required = {key: info.annotation for key, info in page.model_fields.items() if info.is_required()}
-    choices = [get_args(kind) if get_origin(kind) is Literal else GUESSES for kind in required.values()]
+    required = {
+        key: info.annotation for key, info in page.model_fields.items() if info.is_required()
+    }
+    choices = [
+        get_args(kind) if get_origin(kind) is Literal else GUESSES for kind in required.values()
+    ]
     for values in itertools.product(*choices):
         try:
             return write(page(**dict(zip(required, values, strict=True))))
@@ -55,11 +80,14 @@ def line(name: str) -> str:
 
 
 def problems(names: tuple[str, ...]) -> list[str]:
-    return clashes([method for name in names for method in resolve_line(line(name), METHODS, "methods")])
+    return clashes(
+        [method for name in names for method in resolve_line(line(name), METHODS, "methods")]
+    )
 
 
 def meet(one: str, other: str) -> bool:
-    """Whether two methods have halves on the same side; where they have not, their order cannot matter."""
+    """Whether two methods have halves on the same side; where they have not, their order cannot
+    matter."""
     sides = {"client": Objective, "server": StrategyWrapper}
     (first,), (second,) = (resolve_line(line(name), METHODS, "methods") for name in (one, other))
     return any(half(side, first, base) and half(side, second, base) for side, base in sides.items())
@@ -134,7 +162,10 @@ def test_every_unsound_pair_is_refused_with_the_reason(pair: tuple[str, str]) ->
     [
         ("fedavgm, feddyn", "fedavgm and feddyn each change the server's update"),
         ("fednova, fedexp", "fednova and fedexp each change the server's update"),
-        ("fedper, lg-fedavg", r"fedper \(extractor\) and lg-fedavg \(classifier\) each decide what is shared"),
+        (
+            "fedper, lg-fedavg",
+            r"fedper \(extractor\) and lg-fedavg \(classifier\) each decide what is shared",
+        ),
         ("fedper, scaffold", "scaffold needs the whole model, but fedper shares only: extractor"),
         ("moon, lg-fedavg", "moon needs the whole model, but lg-fedavg shares only: classifier"),
         ("local, feddyn", "feddyn needs the whole model, but local shares only: nothing"),
@@ -148,13 +179,16 @@ def test_reasons(methods: str, reason: str) -> None:
 
 def test_sound_pairs_are_those_that_the_papers_report() -> None:
     """FedCOG and VHL stand on these; a rule that refused one of them would be wrong."""
-    for pair in itertools.combinations(["fedprox", "moon", "scaffold", "fedavgm", "feddecorr", "fedsam"], 2):
+    for pair in itertools.combinations(
+        ["fedprox", "moon", "scaffold", "fedavgm", "feddecorr", "fedsam"], 2
+    ):
         assert not problems(pair)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_resumes_with_the_same_bits(tmp_path: Path, name: str) -> None:
-    """Killed half-way through round 3, two of four clients a round: what a method keeps, on either side, is found again."""
+    """Killed half-way through round 3, two of four clients a round: what a method keeps, on either
+    side, is found again."""
     settings = {**BASE, "participation": 0.5, "rounds": 4, "methods": line(name)}
     run_in_process(tmp_path / "whole", **settings)
     with pytest.raises(KilledError):

@@ -7,16 +7,24 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from common.config import configure
 from common.errors import ConfigurationError
 from common.memory import LOCAL_MODEL, Memory
-from common.payload import Arrays
-from common.weights import load
-from experiments.progress import scores, summary_table
-from server.checkpoint import read as read_checkpoint
-from tests.inprocess import node_id, run_in_process
-from tests.methods.rules import initial, last_local_models, named
-from tests.rounds.test_run import SMALL, KilledError, assert_same_bits, kill_in_round, lines, weights, without_times
+from common.settings.config import configure
+from common.wire.payload import Arrays
+from common.wire.weights import load
+from experiments.show.progress import scores, summary_table
+from server.record.checkpoint import read as read_checkpoint
+from tests.rounds.test_run import (
+    SMALL,
+    KilledError,
+    assert_same_bits,
+    kill_in_round,
+    lines,
+    weights,
+    without_times,
+)
+from tests.support.inprocess import node_id, run_in_process
+from tests.support.rules import initial, last_local_models, named
 
 PARTS = {"local": (), "fedper": ("features.",), "lg-fedavg": ("classifier.",)}
 
@@ -31,22 +39,36 @@ def local_model(folder: Path, partition: int, before: int) -> Arrays | None:
 @pytest.mark.parametrize("model", ["simple-cnn", "lenet-bn"])
 def test_exactly_its_part_is_shared_and_averaged(tmp_path: Path, methods: str, model: str) -> None:
     config = run_in_process(tmp_path, **SMALL, methods=methods, model=model)
-    shared = [name for name in named(config) if name.startswith(PARTS[methods])] if PARTS[methods] else []
+    shared = (
+        [name for name in named(config) if name.startswith(PARTS[methods])]
+        if PARTS[methods]
+        else []
+    )
     file = tmp_path / "model.safetensors"
     assert set(load(file)[0] if file.exists() else {}) == set(shared)
     models, shares = last_local_models(tmp_path)
     for position, found in zip(map(named(config).index, shared), weights(tmp_path), strict=True):
-        mean = sum(p * arrays[position].astype(np.float64) for p, arrays in zip(shares, models, strict=True))
+        mean = sum(
+            p * arrays[position].astype(np.float64)
+            for p, arrays in zip(shares, models, strict=True)
+        )
         np.testing.assert_allclose(found, mean, rtol=1e-6, atol=1e-7)
 
 
 def test_local_exchanges_nothing(tmp_path: Path) -> None:
-    """What every reply holds is looked at on its way. (For no arrays at all Flower sends one that is empty.)"""
+    """What every reply holds is looked at on its way. (For no arrays at all Flower sends one that
+    is empty.)"""
     seen = []
 
     def intercept(node: int, reply: Message) -> Message:
         if reply.metadata.message_type == "train":
-            seen.append(sum(len(array.data) for record in reply.content.array_records.values() for array in record.values()))
+            seen.append(
+                sum(
+                    len(array.data)
+                    for record in reply.content.array_records.values()
+                    for array in record.values()
+                )
+            )
         return reply
 
     run_in_process(tmp_path, intercept, **SMALL, methods="local")
@@ -56,17 +78,23 @@ def test_local_exchanges_nothing(tmp_path: Path) -> None:
 
 
 def test_local_training_is_a_client_alone(tmp_path: Path) -> None:
-    """A client whose partners never answer ends with the same model as one whose partners do, and it moves every round."""
+    """A client whose partners never answer ends with the same model as one whose partners do, and
+    it moves every round."""
     alone = node_id(0)
     run_in_process(tmp_path / "all", **SMALL, methods="local", keep_models="all")
     settings = {**SMALL, "round_timeout": 0.2, "methods": "local"}
     run_in_process(
         tmp_path / "alone",
-        lambda node, reply: reply if node == alone or reply.metadata.message_type != "train" else None,
+        lambda node, reply: (
+            reply if node == alone or reply.metadata.message_type != "train" else None
+        ),
         **settings,
     )
     assert [len(line["clients"]) for line in lines(tmp_path / "alone")] == [1, 1, 1]
-    one, other, earlier = (local_model(tmp_path / name, 0, before) for name, before in (("all", 4), ("alone", 4), ("all", 3)))
+    one, other, earlier = (
+        local_model(tmp_path / name, 0, before)
+        for name, before in (("all", 4), ("alone", 4), ("all", 3))
+    )
     assert one is not None
     assert [array.tobytes() for array in one] == [array.tobytes() for array in other or []]
     assert [array.tobytes() for array in one] != [array.tobytes() for array in earlier or []]
@@ -74,14 +102,26 @@ def test_local_training_is_a_client_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("methods", PARTS)
 def test_a_round_begins_with_the_personal_part_of_the_last(tmp_path: Path, methods: str) -> None:
-    """With a learning rate of (nearly) zero from round 2 on nothing is learned any more: personal parts stay what they were."""
-    settings = {**SMALL, "rounds": 6, "lr_decay": 1e-30, "participation": 0.5, "methods": methods, "keep_models": "all"}
+    """With a learning rate of (nearly) zero from round 2 on nothing is learned any more: personal
+    parts stay what they were."""
+    settings = {
+        **SMALL,
+        "rounds": 6,
+        "lr_decay": 1e-30,
+        "participation": 0.5,
+        "methods": methods,
+        "keep_models": "all",
+    }
     config = run_in_process(tmp_path, **settings)
     start = initial(config)
     first = {client["partition"] for client in lines(tmp_path)[0]["clients"]}
     later = {client["partition"] for line in lines(tmp_path)[1:] for client in line["clients"]}
     assert first & later
-    personal = [n for n, name in enumerate(named(config)) if not (PARTS[methods] and name.startswith(PARTS[methods]))]
+    personal = [
+        n
+        for n, name in enumerate(named(config))
+        if not (PARTS[methods] and name.startswith(PARTS[methods]))
+    ]
     for partition in first & later:
         then, now = local_model(tmp_path, partition, 2), local_model(tmp_path, partition, 7)
         assert then is not None
@@ -108,7 +148,9 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, methods: str) -> 
     assert without_times(tmp_path / "whole") == without_times(tmp_path / "cut")
     for partition in range(4):
         one, other = (local_model(tmp_path / name, partition, 5) for name in ("whole", "cut"))
-        assert [array.tobytes() for array in one or []] == [array.tobytes() for array in other or []]
+        assert [array.tobytes() for array in one or []] == [
+            array.tobytes() for array in other or []
+        ]
 
 
 @pytest.mark.parametrize("methods", PARTS)
@@ -163,12 +205,14 @@ def test_unsound_pairs_are_refused(methods: str, words: str) -> None:
 def test_a_method_with_sections_is_refused_beside_local() -> None:
     from typing import ClassVar
 
+    from common.method import Section
     from common.methods import Method, clashes
     from common.methods.local import Local
-    from common.methods.page import Section
 
     class Asks(Method):
         name: ClassVar[str] = "asks"
         up: ClassVar[tuple[Any, ...]] = (Section("answer"),)
 
-    assert clashes([Local(), Asks()]) == ["methods: asks exchanges answer, but local exchanges nothing; drop one of them"]
+    assert clashes([Local(), Asks()]) == [
+        "methods: asks exchanges answer, but local exchanges nothing; drop one of them"
+    ]

@@ -1,4 +1,5 @@
-"""SCAFFOLD: round one, two rounds by hand, momentum, control variates that start at zero, are kept, change and are used."""
+"""SCAFFOLD: round one, two rounds by hand, momentum, control variates that start at zero, are kept,
+change and are used."""
 
 from pathlib import Path
 
@@ -7,10 +8,10 @@ import pytest
 
 from common.errors import ConfigurationError
 from common.memory import Memory
-from server.checkpoint import read
-from tests.inprocess import run_in_process
-from tests.methods.hand import Federation, linear_model, settings
+from server.record.checkpoint import read
 from tests.rounds.test_run import SMALL, assert_same_bits, lines, weights
+from tests.support.hand import Federation, linear_model, settings
+from tests.support.inprocess import run_in_process
 
 TOWARDS_0, TOWARDS_4 = ([[1.0]], [0.0]), ([[1.0]], [4.0])  # losses w^2/2 and (w - 4)^2/2
 
@@ -25,37 +26,52 @@ def test_round_one_is_fedavg_bit_for_bit(tmp_path: Path, model: str, weighting: 
 
 
 def test_two_rounds_by_hand(tmp_path: Path) -> None:
-    """Clients A and B with losses w^2/2 and (w - 4)^2/2, K = 2 steps, lr 1/2, no momentum, from w = 1.
+    """Clients A and B with losses w^2/2 and (w - 4)^2/2, K = 2 steps, lr 1/2, no momentum, from w =
+    1.
 
-    Round 1, all control variates zero. A: 1, 1/2, 1/4; c_A = (1 - 1/4) / (2 . 1/2) = 3/4, the mean of its gradients 1 and 1/2.
-    B: 1, 5/2, 13/4; c_B = -9/4. The average is 7/4, and c = (3/4 - 9/4) / 2 = -3/4.
-    Round 2, from 7/4. A steps along w + c - c_A = w - 3/2: 7/4, 13/8, 25/16; B along w - 4 + 3/2: 7/4, 17/8, 37/16.
-    The average is 31/16 (the optimum is 2). c_A = (7/4 - 25/16) + 3/2 = 27/16, c_B = (7/4 - 37/16) - 3/2 = -33/16,
-    and c is their mean, -3/16.
+    Round 1, all control variates zero. A: 1, 1/2, 1/4; c_A = (1 - 1/4) / (2 . 1/2) = 3/4, the mean
+    of its gradients 1 and 1/2. B: 1, 5/2, 13/4; c_B = -9/4. The average is 7/4, and c = (3/4 - 9/4)
+    / 2 = -3/4. Round 2, from 7/4. A steps along w + c - c_A = w - 3/2: 7/4, 13/8, 25/16; B along w
+    - 4 + 3/2: 7/4, 17/8, 37/16. The average is 31/16 (the optimum is 2). c_A = (7/4 - 25/16) + 3/2
+    = 27/16, c_B = (7/4 - 37/16) - 3/2 = -33/16, and c is their mean, -3/16.
     """
-    hand = Federation(tmp_path, settings("scaffold"), linear_model(1.0), [[TOWARDS_0] * 2, [TOWARDS_4] * 2])
+    hand = Federation(
+        tmp_path, settings("scaffold"), linear_model(1.0), [[TOWARDS_0] * 2, [TOWARDS_4] * 2]
+    )
     assert hand.run()[0].item() == 7 / 4
-    assert [hand.remembered(client, "scaffold.control")[0].item() for client in (0, 1)] == [3 / 4, -9 / 4]
+    assert [hand.remembered(client, "scaffold.control")[0].item() for client in (0, 1)] == [
+        3 / 4,
+        -9 / 4,
+    ]
     assert hand.strategy.state.control[0].item() == -3 / 4
     assert hand.run()[0].item() == 31 / 16
-    assert [hand.remembered(client, "scaffold.control")[0].item() for client in (0, 1)] == [27 / 16, -33 / 16]
+    assert [hand.remembered(client, "scaffold.control")[0].item() for client in (0, 1)] == [
+        27 / 16,
+        -33 / 16,
+    ]
     assert hand.strategy.state.control[0].item() == -3 / 16
 
 
 def test_momentum_is_accounted_for(tmp_path: Path) -> None:
-    """Loss w^2/2, lr 1/2, momentum 1/2, from w = 1: gradients 1 and 1/2, velocities 1 and 1/2 + 1/2 = 1, so w = 1, 1/2, 0.
+    """Loss w^2/2, lr 1/2, momentum 1/2, from w = 1: gradients 1 and 1/2, velocities 1 and 1/2 + 1/2
+    = 1, so w = 1, 1/2, 0.
 
-    The gradients weigh 1 + 1/2 and 1, which is a = 5/2, so c_i = 1 / (1/2 . 5/2) = 4/5 = (3/2 . 1 + 1 . 1/2) / (5/2): a mean of
-    the gradients. K = 2 in the place of a would give 1.
+    The gradients weigh 1 + 1/2 and 1, which is a = 5/2, so c_i = 1 / (1/2 . 5/2) = 4/5 = (3/2 . 1 +
+    1 . 1/2) / (5/2): a mean of the gradients. K = 2 in the place of a would give 1.
     """
-    hand = Federation(tmp_path, settings("scaffold", momentum=0.5), linear_model(1.0), [[TOWARDS_0] * 2])
+    hand = Federation(
+        tmp_path, settings("scaffold", momentum=0.5), linear_model(1.0), [[TOWARDS_0] * 2]
+    )
     assert hand.run()[0].item() == 0
     assert hand.remembered(0, "scaffold.control")[0].item() == pytest.approx(4 / 5)
 
 
 def test_the_decayed_learning_rate_counts(tmp_path: Path) -> None:
-    """With one step, c_i+ is the gradient at the received model in every round, whatever the learning rate of that round."""
-    hand = Federation(tmp_path, settings("scaffold", lr_decay=0.5), linear_model(1.0), [[TOWARDS_0], [TOWARDS_4]])
+    """With one step, c_i+ is the gradient at the received model in every round, whatever the
+    learning rate of that round."""
+    hand = Federation(
+        tmp_path, settings("scaffold", lr_decay=0.5), linear_model(1.0), [[TOWARDS_0], [TOWARDS_4]]
+    )
     for _ in range(3):
         received = hand.weights[0].item()
         hand.run()
@@ -64,7 +80,8 @@ def test_the_decayed_learning_rate_counts(tmp_path: Path) -> None:
 
 
 def test_the_servers_control_is_the_mean_of_all_clients_whoever_takes_part(tmp_path: Path) -> None:
-    """c = (1/N) sum_i c_i, with zero for those who never came: what |S|/N in the server's step is for."""
+    """c = (1/N) sum_i c_i, with zero for those who never came: what |S|/N in the server's step is
+    for."""
     clients = [[TOWARDS_0] * 2, [TOWARDS_4] * 2, [TOWARDS_4]]
     hand = Federation(tmp_path, settings("scaffold"), linear_model(1.0), clients)
     for drawn in ([0], [1], [0, 2], [1, 2], [0, 1, 2]):
@@ -76,10 +93,15 @@ def test_the_servers_control_is_the_mean_of_all_clients_whoever_takes_part(tmp_p
 
 
 def test_it_finds_the_optimum_that_fedavg_misses(tmp_path: Path) -> None:
-    """Losses w^2/2 and (2 w - 4)^2/2 have their common optimum where w + 2 (2 w - 4) = 0, at 8/5."""
+    """Losses w^2/2 and (2 w - 4)^2/2 have their common optimum where w + 2 (2 w - 4) = 0, at
+    8/5."""
     clients = [[([[1.0]], [0.0])] * 5, [([[2.0]], [4.0])] * 5]
     found = {
-        methods: Federation(tmp_path / methods, settings(methods, lr=0.1), linear_model(0.0), clients).run(60)[0].item()
+        methods: (
+            Federation(tmp_path / methods, settings(methods, lr=0.1), linear_model(0.0), clients)
+            .run(60)[0]
+            .item()
+        )
         for methods in ("fedavg", "scaffold")
     }
     assert found["scaffold"] == pytest.approx(1.6, abs=1e-3)
@@ -91,14 +113,20 @@ def test_control_variates_change_and_are_used(tmp_path: Path) -> None:
     run_in_process(tmp_path / "fedavg", **SMALL)
     control = read(tmp_path / "scaffold" / "checkpoint.safetensors").strategy["scaffold.control"]
     assert all(array.any() for array in control)
-    assert [line["train"]["control"] != 0 for line in lines(tmp_path / "scaffold")] == [False, True, True]
+    assert [line["train"]["control"] != 0 for line in lines(tmp_path / "scaffold")] == [
+        False,
+        True,
+        True,
+    ]
     assert weights(tmp_path / "scaffold")[0].tobytes() != weights(tmp_path / "fedavg")[0].tobytes()
 
 
 def test_running_statistics_have_no_control(tmp_path: Path) -> None:
     run_in_process(tmp_path, **{**SMALL, "rounds": 2}, model="lenet-bn", methods="scaffold")
     state = read(tmp_path / "checkpoint.safetensors")
-    assert len(state.shared) == 8 + 4 + 2 * 2  # weights and biases of four layers, of two norms, and two statistics a norm
+    assert (
+        len(state.shared) == 8 + 4 + 2 * 2
+    )  # weights and biases of four layers, of two norms, and two statistics a norm
     assert len(state.strategy["scaffold.control"]) == 8 + 4
     assert all(np.isfinite(array).all() for array in state.shared)
 
@@ -107,22 +135,33 @@ def test_a_client_that_cannot_train_changes_nothing(tmp_path: Path) -> None:
     """BatchNorm cannot train on one sample: no step, no control."""
     one = {"model": "lenet-bn", "partition": "classes(per_client=1, samples=1)"}
     run_in_process(tmp_path, **{**SMALL, "rounds": 2}, **one, methods="scaffold")
-    assert not any(array.any() for array in read(tmp_path / "checkpoint.safetensors").strategy["scaffold.control"])
+    assert not any(
+        array.any()
+        for array in read(tmp_path / "checkpoint.safetensors").strategy["scaffold.control"]
+    )
 
 
 def test_a_warm_start_begins_with_zeros_on_both_sides(tmp_path: Path) -> None:
-    """The clients remember control variates of the earlier run; beside a server without any they would be wrong for good."""
+    """The clients remember control variates of the earlier run; beside a server without any they
+    would be wrong for good."""
     run_in_process(tmp_path / "start", **{**SMALL, "rounds": 2}, methods="scaffold")
     for methods in ("scaffold", "fedavg"):
-        run_in_process(tmp_path / methods, **SMALL, methods=methods, warm_start=str(tmp_path / "start"))
+        run_in_process(
+            tmp_path / methods, **SMALL, methods=methods, warm_start=str(tmp_path / "start")
+        )
     assert_same_bits(tmp_path / "scaffold", tmp_path / "fedavg")
     token = read(tmp_path / "scaffold" / "checkpoint.safetensors").token
-    kept = Memory(tmp_path / "scaffold" / "memory" / token / "client-00000", 4).get("scaffold.control")
+    kept = Memory(tmp_path / "scaffold" / "memory" / token / "client-00000", 4).get(
+        "scaffold.control"
+    )
     assert kept is not None
     assert kept[0].any()
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
 def test_other_optimisers_are_refused(optimizer: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"scaffold reads gradients off the steps of SGD, but optimizer='{optimizer}'"):
+    with pytest.raises(
+        ConfigurationError,
+        match=f"scaffold reads gradients off the steps of SGD, but optimizer='{optimizer}'",
+    ):
         settings("scaffold", optimizer=optimizer)

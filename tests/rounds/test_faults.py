@@ -12,23 +12,31 @@ from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters
 from flwr.compat.common import recorddict_compat as compat
 
 from client.app import make_app
-from common.config import configure
 from common.errors import FedmirageError
 from common.memory import Memory, versions
-from server.exchange import exchange
+from common.settings.config import configure
+from server.messages.exchange import exchange
+from server.messages.sampling import Roster
 from server.run import run
-from server.sampling import Roster
-from tests.inprocess import InProcessGrid, node_id, run_in_process
 from tests.rounds.test_run import SMALL, lines, weights
+from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 
 FAULTY = node_id(2)
 
 
-def in_fit(change: Callable[[FitRes], FitRes | None], node: int = FAULTY, rounds: tuple[int, ...] = (1, 2, 3)) -> Any:
+def in_fit(
+    change: Callable[[FitRes], FitRes | None],
+    node: int = FAULTY,
+    rounds: tuple[int, ...] = (1, 2, 3),
+) -> Any:
     """Change what one client sends after training."""
 
     def intercept(sender: int, reply: Message) -> Message | None:
-        if sender != node or reply.metadata.message_type != "train" or int(reply.metadata.group_id) not in rounds:
+        if (
+            sender != node
+            or reply.metadata.message_type != "train"
+            or int(reply.metadata.group_id) not in rounds
+        ):
             return reply
         changed = change(compat.recorddict_to_fitres(reply.content, True))
         if changed is None:
@@ -39,10 +47,14 @@ def in_fit(change: Callable[[FitRes], FitRes | None], node: int = FAULTY, rounds
     return intercept
 
 
-def with_arrays(change: Callable[[list[np.ndarray]], list[np.ndarray]]) -> Callable[[FitRes], FitRes]:
+def with_arrays(
+    change: Callable[[list[np.ndarray]], list[np.ndarray]],
+) -> Callable[[FitRes], FitRes]:
     def changed(result: FitRes) -> FitRes:
         arrays = change(parameters_to_ndarrays(result.parameters))
-        return FitRes(Status(Code.OK, ""), ndarrays_to_parameters(arrays), result.num_examples, result.metrics)
+        return FitRes(
+            Status(Code.OK, ""), ndarrays_to_parameters(arrays), result.num_examples, result.metrics
+        )
 
     return changed
 
@@ -56,11 +68,13 @@ def with_arrays(change: Callable[[list[np.ndarray]], list[np.ndarray]]) -> Calla
         (lambda arrays: [array.astype(np.float64) for array in arrays], "bytes, that of the model"),
     ],
 )
-def test_a_bad_update_is_refused_and_the_round_goes_on(tmp_path: Path, change: Any, words: str) -> None:
+def test_a_bad_update_is_refused_and_the_round_goes_on(
+    tmp_path: Path, change: Any, words: str
+) -> None:
     run_in_process(tmp_path, in_fit(with_arrays(change)), **SMALL)
     for line in lines(tmp_path):
         assert [client["partition"] for client in line["clients"]] == [0, 1, 3]
-        ((entry),) = line["refused"]
+        (entry,) = line["refused"]
         assert entry["partition"] == 2
         assert words in entry["reason"]
     assert all(np.isfinite(array).all() for array in weights(tmp_path))
@@ -74,7 +88,9 @@ def test_a_silent_client_is_left_out_after_the_deadline(tmp_path: Path) -> None:
 
 def test_too_few_replies_try_again_then_fail_with_a_sentence(tmp_path: Path) -> None:
     nan = with_arrays(lambda arrays: [array * np.nan for array in arrays])
-    with pytest.raises(FedmirageError, match=r"3 usable replies, 4 needed \(min-replies\).*client 2.*tried 2 times"):
+    with pytest.raises(
+        FedmirageError, match=r"3 usable replies, 4 needed \(min-replies\).*client 2.*tried 2 times"
+    ):
         run_in_process(tmp_path, in_fit(nan, rounds=(2,)), **SMALL, min_replies=4, retries=1)
     assert [line["round"] for line in lines(tmp_path)] == [1]
     assert len(lines(tmp_path, "retry")) == 2
@@ -90,7 +106,9 @@ def test_a_round_that_fails_once_is_repeated_as_if_nothing_had_been(tmp_path: Pa
         calls.append(1)
         return None if len(calls) == 1 else result
 
-    run_in_process(tmp_path / "faulty", in_fit(once, rounds=(2,)), **SMALL, min_replies=4, round_timeout=0.3)
+    run_in_process(
+        tmp_path / "faulty", in_fit(once, rounds=(2,)), **SMALL, min_replies=4, round_timeout=0.3
+    )
     run_in_process(tmp_path / "fine", **SMALL)
     assert len(lines(tmp_path / "faulty", "retry")) == 1
     for one, other in zip(weights(tmp_path / "faulty"), weights(tmp_path / "fine"), strict=True):
@@ -123,11 +141,19 @@ def test_a_node_with_other_data_is_refused(tmp_path: Path) -> None:
 
 
 def lost(node: int, rounds: tuple[int, ...]) -> Any:
-    """What the SuperLink writes for a node that is gone: an error that bears the SuperLink's own id."""
+    """What the SuperLink writes for a node that is gone: an error that bears the SuperLink's own
+    id."""
 
     def intercept(sender: int, reply: Message) -> Message:
-        if sender == node and reply.metadata.message_type == "train" and int(reply.metadata.group_id) in rounds:
-            reply.__dict__["_error"], reply.__dict__["_content"] = Error(code=3, reason="node unavailable"), None
+        if (
+            sender == node
+            and reply.metadata.message_type == "train"
+            and int(reply.metadata.group_id) in rounds
+        ):
+            reply.__dict__["_error"], reply.__dict__["_content"] = (
+                Error(code=3, reason="node unavailable"),
+                None,
+            )
             reply.metadata.__dict__["_src_node_id"] = 1
         return reply
 
@@ -137,11 +163,15 @@ def lost(node: int, rounds: tuple[int, ...]) -> Any:
 def test_an_error_written_by_the_superlink_is_known_by_its_message(tmp_path: Path) -> None:
     run_in_process(tmp_path, lost(FAULTY, (2,)), **SMALL)
     assert [len(line["clients"]) for line in lines(tmp_path)] == [4, 3, 4]
-    assert lines(tmp_path)[1]["refused"] == [{"partition": 2, "reason": "it failed: node unavailable"}]
+    assert lines(tmp_path)[1]["refused"] == [
+        {"partition": 2, "reason": "it failed: node unavailable"}
+    ]
 
 
 @pytest.mark.parametrize("methods", ["scaffold", "feddyn", "moon"])
-def test_a_reply_that_did_not_count_leaves_no_trace_in_the_clients_memory(tmp_path: Path, methods: str) -> None:
+def test_a_reply_that_did_not_count_leaves_no_trace_in_the_clients_memory(
+    tmp_path: Path, methods: str
+) -> None:
     """Lost on its way in round 2, or never asked in round 2: what comes after is the same."""
     settings = {**SMALL, "methods": methods}
     run_in_process(tmp_path / "late", lost(FAULTY, (2,)), **settings)
@@ -153,11 +183,15 @@ def test_a_reply_that_did_not_count_leaves_no_trace_in_the_clients_memory(tmp_pa
     for one, other in zip(weights(tmp_path / "late"), weights(tmp_path / "refused"), strict=True):
         assert one.tobytes() == other.tobytes()
     memory = Memory(next((tmp_path / "late" / "memory").iterdir()) / "client-00002", 4)
-    assert [path.name for path in versions(memory.folder)] == ["round-00001.safetensors", "round-00003.safetensors"]
+    assert [path.name for path in versions(memory.folder)] == [
+        "round-00001.safetensors",
+        "round-00003.safetensors",
+    ]
 
 
 def test_a_restarted_node_takes_its_old_place(tmp_path: Path) -> None:
-    """The new node comes while the old one is still listed, is turned away, and is asked again once the old one is gone."""
+    """The new node comes while the old one is still listed, is turned away, and is asked again once
+    the old one is gone."""
     config = configure({**SMALL, "out": str(tmp_path), "node_timeout": 0.5})
     grid = InProcessGrid(make_app(config, tmp_path / "memory"), config.clients)
     roster = Roster(grid, config.clients, config.seed, partial(exchange, grid), {})
@@ -175,7 +209,9 @@ def test_a_restarted_node_takes_its_old_place(tmp_path: Path) -> None:
 
 def test_validation_without_validation_data_is_said(tmp_path: Path) -> None:
     with pytest.raises(FedmirageError, match="no client has validation data"):
-        run_in_process(tmp_path, **SMALL, partition="classes(per_client=1, samples=1)", validation=0.2)
+        run_in_process(
+            tmp_path, **SMALL, partition="classes(per_client=1, samples=1)", validation=0.2
+        )
 
 
 def test_an_old_run_is_not_overwritten(tmp_path: Path) -> None:

@@ -8,12 +8,18 @@ import pytest
 from flwr.app import Message
 
 from common.errors import ConfigurationError, FedmirageError
-from common.weights import load
-from server.checkpoint import read as read_checkpoint
-from server.results import read
-from tests.inprocess import node_id, run_in_process
+from common.wire.weights import load
+from server.record.checkpoint import read as read_checkpoint
+from server.record.results import read
+from tests.support.inprocess import node_id, run_in_process
 
-SMALL: dict[str, Any] = {"dataset": "digits(limit=300)", "clients": 4, "rounds": 3, "batch_size": 16, "local_steps": 3}
+SMALL: dict[str, Any] = {
+    "dataset": "digits(limit=300)",
+    "clients": 4,
+    "rounds": 3,
+    "batch_size": 16,
+    "local_steps": 3,
+}
 
 
 def lines(folder: Path, kind: str = "round") -> list[dict[str, Any]]:
@@ -33,7 +39,10 @@ def assert_same_bits(one: Path, other: Path) -> None:
 def without_times(folder: Path) -> list[dict[str, Any]]:
     kept = []
     for line in lines(folder):
-        clients = [{key: value for key, value in client.items() if key != "seconds"} for client in line["clients"]]
+        clients = [
+            {key: value for key, value in client.items() if key != "seconds"}
+            for client in line["clients"]
+        ]
         kept.append({**line, "seconds": None, "clients": clients})
     return kept
 
@@ -46,7 +55,9 @@ def test_a_run_writes_what_it_promises(tmp_path: Path) -> None:
     assert config["versions"]["flwr"]
     assert [line["round"] for line in rounds] == [1, 2, 3]
     for line in rounds:
-        assert {"accuracy", "loss", "train", "clients", "bytes_up", "bytes_down", "seconds"} <= set(line)
+        assert {"accuracy", "loss", "train", "clients", "bytes_up", "bytes_down", "seconds"} <= set(
+            line
+        )
         assert [client["partition"] for client in line["clients"]] == [0, 1, 2, 3]
         assert line["train"]["task"] > 0
         assert line["bytes_up"] == line["bytes_down"] > 4 * 4 * config["resolved"]["parameters"]
@@ -64,11 +75,21 @@ def test_one_seed_one_result(tmp_path: Path) -> None:
     assert without_times(tmp_path / "a") == without_times(tmp_path / "b")
     assert weights(tmp_path / "a")[0].tobytes() != weights(tmp_path / "c")[0].tobytes()
     assert [len(line["clients"]) for line in lines(tmp_path / "a")] == [2, 2, 2]
-    assert len({tuple(client["partition"] for client in line["clients"]) for line in lines(tmp_path / "a")}) > 1
+    assert (
+        len(
+            {
+                tuple(client["partition"] for client in line["clients"])
+                for line in lines(tmp_path / "a")
+            }
+        )
+        > 1
+    )
 
 
 def test_it_learns(tmp_path: Path) -> None:
-    run_in_process(tmp_path, dataset="digits", partition="iid", clients=2, rounds=4, local_epochs=2, lr=0.05)
+    run_in_process(
+        tmp_path, dataset="digits", partition="iid", clients=2, rounds=4, local_epochs=2, lr=0.05
+    )
     assert lines(tmp_path)[-1]["accuracy"] > 0.8
 
 
@@ -119,7 +140,10 @@ def test_warm_starts_that_cannot_be(tmp_path: Path) -> None:
     for settings, words in (
         ({**SMALL, "warm_start": f"{tmp_path / 'start'}@2"}, "keep-models"),
         ({**SMALL, "warm_start": str(tmp_path / "start")}, "raise rounds"),
-        ({**SMALL, "rounds": 9, "model": "mlp", "warm_start": str(tmp_path / "start")}, "another model"),
+        (
+            {**SMALL, "rounds": 9, "model": "mlp", "warm_start": str(tmp_path / "start")},
+            "another model",
+        ),
         ({**SMALL, "warm_start": str(tmp_path / "nowhere")}, "there is no checkpoint"),
         ({**SMALL, "warm_start": f"{tmp_path / 'start'}@x"}, "whole number"),
     ):
@@ -139,7 +163,9 @@ def test_validation_picks_the_best_model_and_stops(tmp_path: Path) -> None:
     assert (tmp_path / "best.safetensors").exists()
     trained = {client["partition"]: client["examples"] for client in rounds[0]["clients"]}
     run_in_process(tmp_path / "all", **{**SMALL, "rounds": 1})
-    whole = {client["partition"]: client["examples"] for client in lines(tmp_path / "all")[0]["clients"]}
+    whole = {
+        client["partition"]: client["examples"] for client in lines(tmp_path / "all")[0]["clients"]
+    }
     assert all(trained[partition] < whole[partition] for partition in whole)
 
 
@@ -148,13 +174,20 @@ def test_local_models_and_their_average_are_scored_by_name(tmp_path: Path) -> No
     (line,) = lines(tmp_path)
     assert 0 <= line["evaluation"]["local_model.on_test_shard.by_examples.accuracy"] <= 1
     average = line["evaluation"]["average_of_local_models.on_test.by_examples.accuracy"]
-    assert average == line["accuracy"]  # with FedAvg and everybody taking part, that average is the global model
+    assert (
+        average == line["accuracy"]
+    )  # with FedAvg and everybody taking part, that average is the global model
 
 
 @pytest.mark.parametrize("model", ["simple-cnn", "lenet-bn"])
 @pytest.mark.parametrize("samples", [1, 3])
 def test_a_client_with_few_samples_survives(tmp_path: Path, model: str, samples: int) -> None:
-    run_in_process(tmp_path, **{**SMALL, "rounds": 2}, model=model, partition=f"classes(per_client=1, samples={samples})")
+    run_in_process(
+        tmp_path,
+        **{**SMALL, "rounds": 2},
+        model=model,
+        partition=f"classes(per_client=1, samples={samples})",
+    )
     last = lines(tmp_path)[-1]
     assert last["refused"] == []
     assert np.isfinite(last["loss"])
@@ -180,10 +213,22 @@ def test_the_learning_rate_decays_by_round(tmp_path: Path) -> None:
 
 
 def test_multi_label(tmp_path: Path) -> None:
-    run_in_process(tmp_path, dataset="digits-multi(train=200, test=50)", partition="iid", clients=2, rounds=2, local_steps=3)
+    run_in_process(
+        tmp_path,
+        dataset="digits-multi(train=200, test=50)",
+        partition="iid",
+        clients=2,
+        rounds=2,
+        local_steps=3,
+    )
     assert "C-F1" in lines(tmp_path)[-1]["evaluation"]
     with pytest.raises(ConfigurationError, match="multi-label"):
-        run_in_process(tmp_path / "no", dataset="digits-multi(train=200, test=50)", partition="iid", task="single-label")
+        run_in_process(
+            tmp_path / "no",
+            dataset="digits-multi(train=200, test=50)",
+            partition="iid",
+            task="single-label",
+        )
 
 
 def test_impossible_partitions_are_refused_before_any_round(tmp_path: Path) -> None:
@@ -199,9 +244,12 @@ def test_node_ids_do_not_sort_like_partitions() -> None:
 
 
 def test_steps_are_steps_with_batch_norm_too(tmp_path: Path) -> None:
-    """33 samples in batches of 32 leave one over in every pass, which BatchNorm cannot train on; seven steps stay seven."""
+    """33 samples in batches of 32 leave one over in every pass, which BatchNorm cannot train on;
+    seven steps stay seven."""
     settings = {**SMALL, "rounds": 1, "local_steps": 7, "batch_size": 32}
-    run_in_process(tmp_path, **settings, model="lenet-bn", partition="classes(per_client=3, samples=33)")
+    run_in_process(
+        tmp_path, **settings, model="lenet-bn", partition="classes(per_client=3, samples=33)"
+    )
     assert {client["steps"] for client in lines(tmp_path)[0]["clients"]} == {7}
 
 
@@ -211,4 +259,7 @@ def test_a_run_that_stopped_early_stays_stopped(tmp_path: Path) -> None:
     done, before = len(lines(tmp_path)), weights(tmp_path)
     run_in_process(tmp_path, **settings, resume=str(tmp_path))
     assert len(lines(tmp_path)) == done < 30
-    assert all(one.tobytes() == other.tobytes() for one, other in zip(before, weights(tmp_path), strict=True))
+    assert all(
+        one.tobytes() == other.tobytes()
+        for one, other in zip(before, weights(tmp_path), strict=True)
+    )

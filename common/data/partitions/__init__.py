@@ -1,7 +1,8 @@
 """Partitions: who holds which training samples.
 
-`split` is a pure function of its arguments. Every part is an ascending array of positions in the training split, no sample is in
-two parts, and no part is empty. All samples are used, except by `classes` where it says so.
+`split` is a pure function of its arguments. Every part is an ascending array of positions in the
+training split, no sample is in two parts, and no part is empty. All samples are used, except by
+`classes` where it says so.
 """
 
 import numpy as np
@@ -22,19 +23,32 @@ from common.data.partitions.params import (
     Natural,
     PartitionParams,
 )
-from common.data.types import Split
+from common.data.set import Split
 from common.errors import ConfigurationError
-from common.language import resolve_one, write
+from common.settings.language import resolve_one, write
 
 __all__ = ["PARTITIONS", "Indices", "PartitionParams", "check", "split"]
 
 
-def split(partition: str | PartitionParams, train: Split, classes: int, clients: int, seed: int) -> list[Indices]:
-    """The training samples of every client, one array each; `partition` is a line ("dirichlet(alpha=0.1)") or its params."""
-    from common.seeds import numpy_generator  # here, because it loads torch, which the params of a partition must not
+def split(
+    partition: str | PartitionParams, train: Split, classes: int, clients: int, seed: int
+) -> list[Indices]:
+    """The training samples of every client, one array each; `partition` is a line
+    ("dirichlet(alpha=0.1)") or its params."""
+    from common.seeds import (
+        numpy_generator,
+    )  # here, because it loads torch, which the params of a partition must not
 
-    params = resolve_one(partition, PARTITIONS, "partition") if isinstance(partition, str) else partition
-    problems = check(params, clients, classes, len(train), "multi-label" if train.labels.ndim == 2 else "single-label")
+    params = (
+        resolve_one(partition, PARTITIONS, "partition") if isinstance(partition, str) else partition
+    )
+    problems = check(
+        params,
+        clients,
+        classes,
+        len(train),
+        "multi-label" if train.labels.ndim == 2 else "single-label",
+    )
     if problems:
         raise ConfigurationError(problems)
     parts = _parts(params, train, classes, clients, numpy_generator(seed, "partition", params.name))
@@ -42,15 +56,24 @@ def split(partition: str | PartitionParams, train: Split, classes: int, clients:
     if empty:
         raise ConfigurationError(
             [
-                f"partition: {write(params)}: client {empty[0]} gets none of the {len(train)} samples ({len(empty)} of "
-                f"clients={clients} are empty); take fewer clients or less skew"
+                f"partition: {write(params)}: client {empty[0]} gets none of the {len(train)}"
+                f" samples ({len(empty)} of clients={clients} are empty); take fewer clients or"
+                " less skew"
             ]
         )
     return parts
 
 
-def _parts(params: PartitionParams, train: Split, classes: int, clients: int, generator: np.random.Generator) -> list[Indices]:
-    classed: npt.NDArray[np.int64] = np.asarray(train.labels, dtype=np.int64)  # multi-label sets never reach what reads it
+def _parts(
+    params: PartitionParams,
+    train: Split,
+    classes: int,
+    clients: int,
+    generator: np.random.Generator,
+) -> list[Indices]:
+    classed: npt.NDArray[np.int64] = np.asarray(
+        train.labels, dtype=np.int64
+    )  # multi-label sets never reach what reads it
     match params:
         case Iid():
             return groups.iid(len(train), clients, generator)
@@ -68,4 +91,6 @@ def _parts(params: PartitionParams, train: Split, classes: int, clients: int, ge
             return groups.natural(params, train, clients, generator)
         case Domains():
             return groups.domains(params, train, clients, generator)
-    raise ConfigurationError([f"partition: {params.name!r} has params but no way to deal; see common/data/partitions"])
+    raise ConfigurationError(
+        [f"partition: {params.name!r} has params but no way to deal; see common/data/partitions"]
+    )

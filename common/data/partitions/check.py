@@ -1,14 +1,17 @@
 """What is wrong with a partition, as far as it can be told before any sample is dealt."""
 
 from common.data.partitions.params import Classes, Dirichlet, Domains, PartitionParams
-from common.data.types import Task
-from common.language import write
+from common.data.set import Task
+from common.settings.language import write
 
 
-def check(params: PartitionParams, clients: int, classes: int, samples: int, task: Task = "single-label") -> list[str]:
+def check(
+    params: PartitionParams, clients: int, classes: int, samples: int, task: Task = "single-label"
+) -> list[str]:
     """Sentences, one per problem; empty if the partition may be tried.
 
-    What depends on the data themselves (groups and domains, how large the classes are) is found by `split`.
+    What depends on the data themselves (groups and domains, how large the classes are) is found by
+    `split`.
     """
     if clients < 1:
         return [f"clients={clients}: a federation needs at least one client; set clients=1 or more"]
@@ -22,22 +25,30 @@ def check(params: PartitionParams, clients: int, classes: int, samples: int, tas
 
 def _too_few(params: PartitionParams, clients: int, samples: int) -> list[str]:
     if clients > samples:
-        return [f"clients={clients}: more clients than the {samples} training samples; set clients to {samples} or fewer"]
+        return [
+            f"clients={clients}: more clients than the {samples} training samples; set clients to"
+            f" {samples} or fewer"
+        ]
     if isinstance(params, Dirichlet) and clients * params.min_size > samples:
         return [
-            f"partition: {write(params)}: {clients} clients with min_size={params.min_size} need {clients * params.min_size} "
-            f"samples, there are {samples}; set min_size to {samples // clients} or less, or fewer clients"
+            f"partition: {write(params)}: {clients} clients with min_size={params.min_size} need"
+            f" {clients * params.min_size} samples, there are {samples}; set min_size to"
+            f" {samples // clients} or less, or fewer clients"
         ]
     return []
 
 
 def _multi_label(params: PartitionParams) -> list[str]:
-    """A sample with several labels has no class number to deal by; only labels within a domain could be asked for by mistake."""
+    """A sample with several labels has no class number to deal by; only labels within a domain
+    could be asked for by mistake."""
     advice = "the samples carry several labels each; take iid, natural(by=...) or domains"
     if params.single_label:
         return [f"partition: {params.name} deals samples by their one class, but {advice}"]
     if isinstance(params, Domains) and (params.alpha is not None or params.minimum):
-        return [f"partition: {write(params)}: alpha and minimum count classes, but {advice} without alpha and minimum"]
+        return [
+            f"partition: {write(params)}: alpha and minimum count classes, but {advice} without"
+            " alpha and minimum"
+        ]
     return []
 
 
@@ -45,19 +56,21 @@ def _classes(params: Classes, clients: int, classes: int, samples: int) -> list[
     problems = []
     if params.per_client > classes:
         problems.append(
-            f"partition: classes(per_client={params.per_client}): more classes a client than the {classes} classes of the data; "
-            f"set per_client to {classes} or less"
+            f"partition: classes(per_client={params.per_client}): more classes a client than the"
+            f" {classes} classes of the data; set per_client to {classes} or less"
         )
     if params.samples is None:
         return problems
     if params.samples < params.per_client:
         problems.append(
-            f"partition: classes(samples={params.samples}): fewer samples than the {params.per_client} classes a client holds; "
-            f"set samples to {params.per_client} or more"
+            f"partition: classes(samples={params.samples}): fewer samples than the"
+            f" {params.per_client} classes a client holds; set samples to {params.per_client} or"
+            " more"
         )
     if params.samples * clients > samples:
         problems.append(
-            f"partition: classes(samples={params.samples}): {clients} clients need {params.samples * clients} samples, there are "
-            f"{samples}; set samples to {samples // clients} or less, or fewer clients"
+            f"partition: classes(samples={params.samples}): {clients} clients need"
+            f" {params.samples * clients} samples, there are {samples}; set samples to"
+            f" {samples // clients} or less, or fewer clients"
         )
     return problems

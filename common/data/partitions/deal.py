@@ -7,10 +7,15 @@ Indices = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]  # (clients, classes) or (clients,)
 
 
-def deal(labels: npt.NDArray[np.int64], counts: Counts, generator: np.random.Generator | None = None) -> list[Indices]:
-    """Give each client its `counts` of every class, in ascending order; a class is shuffled first if there is a generator."""
+def deal(
+    labels: npt.NDArray[np.int64], counts: Counts, generator: np.random.Generator | None = None
+) -> list[Indices]:
+    """Give each client its `counts` of every class, in ascending order; a class is shuffled first
+    if there is a generator."""
     clients, classes = counts.shape
-    by_class = np.argsort(labels, kind="stable")  # all samples of class 0 in their own order, then those of class 1, ...
+    by_class = np.argsort(
+        labels, kind="stable"
+    )  # all samples of class 0 in their own order, then those of class 1, ...
     ends = np.cumsum(np.bincount(labels, minlength=classes))
     hands: list[list[Indices]] = [[] for _ in range(clients)]
     for label in range(classes):
@@ -28,9 +33,11 @@ def evenly(size: int, shares: int) -> Counts:
 
 
 def apportion(size: int, shares: npt.NDArray[np.float64]) -> Counts:
-    """`size` in whole numbers by `shares`, cut at the rounded-down running sum (as NIID-Bench and flwr-datasets cut).
+    """`size` in whole numbers by `shares`, cut at the rounded-down running sum (as NIID-Bench and
+    flwr-datasets cut).
 
-    What rounding down leaves over goes to the last positive share, as there; a share of zero is no sample, there sometimes one.
+    What rounding down leaves over goes to the last positive share, as there; a share of zero is no
+    sample, there sometimes one.
     """
     cuts = (np.cumsum(shares / shares.sum()) * size).astype(np.int64)
     cuts[np.flatnonzero(shares)[-1] :] = size

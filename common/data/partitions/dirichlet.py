@@ -1,4 +1,5 @@
-"""The three partitions that draw label skew from a Dirichlet distribution, each as its paper draws it."""
+"""The three partitions that draw label skew from a Dirichlet distribution, each as its paper draws
+it."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,21 +7,26 @@ import numpy.typing as npt
 from common.data.partitions.deal import Counts, Indices, apportion, deal, evenly
 from common.data.partitions.params import Dirichlet, DirichletClient, DirichletEqual
 from common.errors import ConfigurationError
-from common.language import write
+from common.settings.language import write
 
 ATTEMPTS = 1000  # draws before a partition is given up; the papers' own loops have no end
 PASSES = 1000  # of DynaFed's equalisation
-SMALLEST = 1e-290  # what a share that underflowed to zero counts as, so that no client's shares are all zero
+# what a share that underflowed to zero counts as, so that no client's shares are all zero
+SMALLEST = 1e-290
 
 Labels = npt.NDArray[np.int64]
 
 
-def dirichlet(params: Dirichlet, labels: Labels, classes: int, clients: int, generator: np.random.Generator) -> list[Indices]:
-    """FedCOG's NIID-1 and VHL: a class after the other over the clients, anew until every client has its minimum.
+def dirichlet(
+    params: Dirichlet, labels: Labels, classes: int, clients: int, generator: np.random.Generator
+) -> list[Indices]:
+    """FedCOG's NIID-1 and VHL: a class after the other over the clients, anew until every client
+    has its minimum.
 
-    flwr-datasets' DirichletPartitioner(self_balancing=True) cuts the same shares the same way, but is not used: there a client
-    with exactly N/K samples is not full yet, a full client can get the sample that rounding left over, a class for which the cap
-    leaves no share goes to the last client as a whole, and eleven draws are the limit (100 clients, alpha 0.1: four on average).
+    flwr-datasets' DirichletPartitioner(self_balancing=True) cuts the same shares the same way, but
+    is not used: there a client with exactly N/K samples is not full yet, a full client can get the
+    sample that rounding left over, a class for which the cap leaves no share goes to the last
+    client as a whole, and eleven draws are the limit (100 clients, alpha 0.1: four on average).
     """
     sizes = np.bincount(labels, minlength=classes)
     for _ in range(ATTEMPTS):
@@ -29,13 +35,16 @@ def dirichlet(params: Dirichlet, labels: Labels, classes: int, clients: int, gen
             return deal(labels, counts, generator)
     raise ConfigurationError(
         [
-            f"partition: {write(params)}: {ATTEMPTS} draws with alpha={params.alpha:g} never gave all of clients={clients} at "
-            f"least min_size={params.min_size} of {len(labels)} samples; take a larger alpha, a smaller min_size or fewer clients"
+            f"partition: {write(params)}: {ATTEMPTS} draws with alpha={params.alpha:g} never gave"
+            f" all of clients={clients} at least min_size={params.min_size} of {len(labels)}"
+            " samples; take a larger alpha, a smaller min_size or fewer clients"
         ]
     )
 
 
-def _draw(params: Dirichlet, sizes: Counts, clients: int, generator: np.random.Generator) -> Counts | None:
+def _draw(
+    params: Dirichlet, sizes: Counts, clients: int, generator: np.random.Generator
+) -> Counts | None:
     """One attempt: a table of counts, or None if the cap left no share to anybody."""
     counts = np.zeros((clients, len(sizes)), dtype=np.int64)
     held = np.zeros(clients, dtype=np.int64)
@@ -51,14 +60,22 @@ def _draw(params: Dirichlet, sizes: Counts, clients: int, generator: np.random.G
 
 
 def dirichlet_equal(
-    params: DirichletEqual, labels: Labels, classes: int, clients: int, generator: np.random.Generator
+    params: DirichletEqual,
+    labels: Labels,
+    classes: int,
+    clients: int,
+    generator: np.random.Generator,
 ) -> list[Indices]:
-    """DynaFed: Dirichlet shares of every class, scaled to equal clients, then cut in the order of the data set.
+    """DynaFed: Dirichlet shares of every class, scaled to equal clients, then cut in the order of
+    the data set.
 
-    Sizes are equal up to rounding (746 to 758 for 80 clients and 60,000 samples) as long as the scaling gets there.
+    Sizes are equal up to rounding (746 to 758 for 80 clients and 60,000 samples) as long as the
+    scaling gets there.
     """
     sizes = np.bincount(labels, minlength=classes)
-    shares = generator.dirichlet(np.full(clients, params.alpha), size=classes).T  # (clients, classes)
+    shares = generator.dirichlet(
+        np.full(clients, params.alpha), size=classes
+    ).T  # (clients, classes)
     amounts = equalise(shares * sizes, sizes)
     counts = np.zeros((clients, classes), dtype=np.int64)
     for label in np.flatnonzero(sizes):
@@ -67,10 +84,12 @@ def dirichlet_equal(
 
 
 def equalise(amounts: npt.NDArray[np.float64], sizes: Counts) -> npt.NDArray[np.float64]:
-    """Sinkhorn scaling: every client to N/K samples, every class back to its size, until neither moves or PASSES are over.
+    """Sinkhorn scaling: every client to N/K samples, every class back to its size, until neither
+    moves or PASSES are over.
 
-    Differs from the paper's code: clients are scaled by their samples, not by the sum of their shares, so that classes of unequal
-    size also end in equal clients; with equal classes both are the same.
+    Differs from the paper's code: clients are scaled by their samples, not by the sum of their
+    shares, so that classes of unequal size also end in equal clients; with equal classes both are
+    the same.
     """
     present = sizes > 0
     scaled: npt.NDArray[np.float64] = np.maximum(amounts[:, present], SMALLEST)
@@ -87,12 +106,18 @@ def equalise(amounts: npt.NDArray[np.float64], sizes: Counts) -> npt.NDArray[np.
 
 
 def dirichlet_client(
-    params: DirichletClient, labels: Labels, classes: int, clients: int, generator: np.random.Generator
+    params: DirichletClient,
+    labels: Labels,
+    classes: int,
+    clients: int,
+    generator: np.random.Generator,
 ) -> list[Indices]:
-    """FedMD-CG: client after client draws its shares, then N/K samples without replacement, each weighted by its class's share.
+    """FedMD-CG: client after client draws its shares, then N/K samples without replacement, each
+    weighted by its class's share.
 
-    An exhausted class drops out, late clients get what is left. A draw without replacement by weight w is the order of E/w with
-    E exponential, so one partial sort replaces a loop; samples whose share underflowed to zero come last, in random order.
+    An exhausted class drops out, late clients get what is left. A draw without replacement by
+    weight w is the order of E/w with E exponential, so one partial sort replaces a loop; samples
+    whose share underflowed to zero come last, in random order.
     """
     left = np.arange(len(labels), dtype=np.int64)
     parts = []

@@ -5,9 +5,9 @@ import numpy.typing as npt
 
 from common.data.partitions.deal import Indices, apportion, deal
 from common.data.partitions.params import Domains, Natural
-from common.data.types import Split
+from common.data.set import Split
 from common.errors import ConfigurationError
-from common.language import write
+from common.settings.language import write
 
 ATTEMPTS = 1000  # draws before the minimum of `domains` is given up
 
@@ -16,22 +16,32 @@ Labels = npt.NDArray[np.int64]
 
 def iid(samples: int, clients: int, generator: np.random.Generator) -> list[Indices]:
     """Shuffled, then cut into equal pieces."""
-    return [np.sort(piece) for piece in np.array_split(generator.permutation(np.arange(samples, dtype=np.int64)), clients)]
+    return [
+        np.sort(piece)
+        for piece in np.array_split(
+            generator.permutation(np.arange(samples, dtype=np.int64)), clients
+        )
+    ]
 
 
-def natural(params: Natural, train: Split, clients: int, generator: np.random.Generator) -> list[Indices]:
-    """One group a client in the order of the group numbers, or, with more groups, shuffled and dealt like cards or drawn."""
+def natural(
+    params: Natural, train: Split, clients: int, generator: np.random.Generator
+) -> list[Indices]:
+    """One group a client in the order of the group numbers, or, with more groups, shuffled and
+    dealt like cards or drawn."""
     column = _column(train, params.by, "natural")
     groups, group_of = np.unique(column, return_inverse=True)
     if len(groups) < clients:
         raise ConfigurationError(
             [
-                f"partition: {write(params)}: column {params.by!r} has {len(groups)} groups for clients={clients}; "
-                f"set clients to {len(groups)} or fewer"
+                f"partition: {write(params)}: column {params.by!r} has {len(groups)} groups for"
+                f" clients={clients}; set clients to {len(groups)} or fewer"
             ]
         )
     order = np.arange(len(groups)) if len(groups) == clients else generator.permutation(len(groups))
-    client_of = np.full(len(groups), clients, dtype=np.int64)  # a client too many: whom nobody asks for what is left unused
+    client_of = np.full(
+        len(groups), clients, dtype=np.int64
+    )  # a client too many: whom nobody asks for what is left unused
     dealt = order[:clients] if params.drawn else order
     client_of[dealt] = np.arange(len(dealt)) % clients
     owners = client_of[group_of]
@@ -39,35 +49,49 @@ def natural(params: Natural, train: Split, clients: int, generator: np.random.Ge
     return np.split(by_client, np.cumsum(np.bincount(owners, minlength=clients + 1))[:-1])[:clients]
 
 
-def domains(params: Domains, train: Split, clients: int, generator: np.random.Generator) -> list[Indices]:
+def domains(
+    params: Domains, train: Split, clients: int, generator: np.random.Generator
+) -> list[Indices]:
     """Domain after domain, each cut into its shards."""
     column = _column(train, "domain", "domains")
     names = np.unique(column)
     if len(names) * params.shards != clients:
         raise ConfigurationError(
             [
-                f"partition: {write(params)}: {len(names)} domains times shards={params.shards} are {len(names) * params.shards} "
-                f"clients, not clients={clients}; set clients={len(names) * params.shards} or another number of shards"
+                f"partition: {write(params)}: {len(names)} domains times shards={params.shards} are"
+                f" {len(names) * params.shards} clients, not clients={clients}; set"
+                f" clients={len(names) * params.shards} or another number of shards"
             ]
         )
     labels = np.asarray(train.labels, dtype=np.int64)
     parts = []
     for name in names:
         members = np.flatnonzero(column == name)
-        parts += [members[shard] for shard in _shards(params, int(name), labels[members], generator)]
+        parts += [
+            members[shard] for shard in _shards(params, int(name), labels[members], generator)
+        ]
     return parts
 
 
 def _column(train: Split, name: str, partition: str) -> npt.NDArray[np.int64]:
     if name in train.columns:
         return train.columns[name]
-    there = f"it has {', '.join(sorted(train.columns))}" if train.columns else "it has no columns at all"
+    there = (
+        f"it has {', '.join(sorted(train.columns))}"
+        if train.columns
+        else "it has no columns at all"
+    )
     raise ConfigurationError(
-        [f"partition: {partition} needs the column {name!r} of the data, but {there}; take another column, data or partition"]
+        [
+            f"partition: {partition} needs the column {name!r} of the data, but {there}; take"
+            " another column, data or partition"
+        ]
     )
 
 
-def _shards(params: Domains, domain: int, labels: Labels, generator: np.random.Generator) -> list[Indices]:
+def _shards(
+    params: Domains, domain: int, labels: Labels, generator: np.random.Generator
+) -> list[Indices]:
     """One domain's shards, as positions within the domain."""
     if params.minimum == 0 and params.alpha is None:
         return iid(len(labels), params.shards, generator)
@@ -80,9 +104,12 @@ def _shards(params: Domains, domain: int, labels: Labels, generator: np.random.G
         return _even_shards(params, domain, labels, generator)
     counts = np.zeros((params.shards, len(sizes)), dtype=np.int64)
     for label in present:
-        # Drawing one class anew until its minimum holds is the same distribution as drawing all anew, and ends sooner.
+        # Drawing one class anew until its minimum holds is the same distribution as drawing all
+        # anew, and ends sooner.
         for _ in range(ATTEMPTS):
-            counts[:, label] = apportion(int(sizes[label]), generator.dirichlet(np.full(params.shards, params.alpha)))
+            counts[:, label] = apportion(
+                int(sizes[label]), generator.dirichlet(np.full(params.shards, params.alpha))
+            )
             if counts[:, label].min() >= params.minimum:
                 break
         else:
@@ -90,12 +117,16 @@ def _shards(params: Domains, domain: int, labels: Labels, generator: np.random.G
     return deal(labels, counts, generator)
 
 
-def _even_shards(params: Domains, domain: int, labels: Labels, generator: np.random.Generator) -> list[Indices]:
+def _even_shards(
+    params: Domains, domain: int, labels: Labels, generator: np.random.Generator
+) -> list[Indices]:
     """Dealt evenly, anew until every shard has its minimum of every class."""
     sizes = np.bincount(labels)
     for _ in range(ATTEMPTS):
         shards = iid(len(labels), params.shards, generator)
-        least = np.min([np.bincount(labels[shard], minlength=len(sizes)) for shard in shards], axis=0)
+        least = np.min(
+            [np.bincount(labels[shard], minlength=len(sizes)) for shard in shards], axis=0
+        )
         short = np.flatnonzero((sizes > 0) & (least < params.minimum))
         if len(short) == 0:
             return shards
@@ -105,8 +136,9 @@ def _even_shards(params: Domains, domain: int, labels: Labels, generator: np.ran
 def _unreachable(params: Domains, domain: int, label: int, size: int) -> ConfigurationError:
     return ConfigurationError(
         [
-            f"partition: {write(params)}: domain {domain} has {size} samples of class {label}, and up to {ATTEMPTS} draws with "
-            f"alpha={params.alpha} never gave minimum={params.minimum} of them to each of shards={params.shards}; take a smaller "
-            "minimum, a larger alpha or fewer shards"
+            f"partition: {write(params)}: domain {domain} has {size} samples of class {label}, and"
+            f" up to {ATTEMPTS} draws with alpha={params.alpha} never gave minimum={params.minimum}"
+            f" of them to each of shards={params.shards}; take a smaller minimum, a larger alpha or"
+            " fewer shards"
         ]
     )

@@ -1,16 +1,19 @@
-"""What a `partition` line may say: one frozen model per name. Nothing here loads torch or reads data."""
+"""What a `partition` line may say: one frozen model per name. Nothing here loads torch or reads
+data."""
 
 from typing import ClassVar
 
 from pydantic import Field
 
-from common.language import Params
+from common.settings.language import Params
 
 
 class PartitionParams(Params):
     """The params of one partition."""
 
-    single_label: ClassVar[bool] = False  # whether it deals by class number, which a multi-label sample does not have
+    single_label: ClassVar[bool] = (
+        False  # whether it deals by class number, which a multi-label sample does not have
+    )
 
 
 class Iid(PartitionParams):
@@ -20,29 +23,35 @@ class Iid(PartitionParams):
 
 
 class Dirichlet(PartitionParams):
-    """Every class is divided over the clients by Dirichlet(alpha); sizes stay unequal (FedCOG's NIID-1, VHL)."""
+    """Every class is divided over the clients by Dirichlet(alpha); sizes stay unequal (FedCOG's
+    NIID-1, VHL)."""
 
     name: ClassVar[str] = "dirichlet"
     single_label: ClassVar[bool] = True
     alpha: float = Field(gt=0)
     """The concentration (beta in FedCOG): 0.1 is strong label skew, 100 is almost IID."""
     min_size: int = Field(default=10, ge=1)
-    """Every client holds at least this many samples; shares are drawn anew until that is so. VHL takes the number of classes."""
+    """Every client holds at least this many samples; shares are drawn anew until that is so. VHL
+    takes the number of classes."""
     capped: bool = True
-    """A client that holds N/K samples (all samples over clients) already gets no share of later classes."""
+    """A client that holds N/K samples (all samples over clients) already gets no share of later
+    classes."""
 
 
 class DirichletEqual(PartitionParams):
-    """Every class is divided over the clients by Dirichlet(alpha), then all clients are made equally large (DynaFed)."""
+    """Every class is divided over the clients by Dirichlet(alpha), then all clients are made
+    equally large (DynaFed)."""
 
     name: ClassVar[str] = "dirichlet-equal"
     single_label: ClassVar[bool] = True
     alpha: float = Field(gt=0)
-    """The concentration: with 80 clients and 10 classes 0.01 leaves a client 1.7 classes on average, 0.16 about 6.7."""
+    """The concentration: with 80 clients and 10 classes 0.01 leaves a client 1.7 classes on
+    average, 0.16 about 6.7."""
 
 
 class DirichletClient(PartitionParams):
-    """Every client draws its class shares from Dirichlet(alpha), then its equally many samples (FedMD-CG)."""
+    """Every client draws its class shares from Dirichlet(alpha), then its equally many samples
+    (FedMD-CG)."""
 
     name: ClassVar[str] = "dirichlet-client"
     single_label: ClassVar[bool] = True
@@ -51,11 +60,13 @@ class DirichletClient(PartitionParams):
 
 
 class Classes(PartitionParams):
-    """A fixed number of classes a client, without chance (FedCOG's NIID-2; with `samples` VHL's 2-class setting).
+    """A fixed number of classes a client, without chance (FedCOG's NIID-2; with `samples` VHL's
+    2-class setting).
 
-    Client i holds the classes s*i, s*i+1, ... s*i+s-1; after the last block of s classes the count starts again at class 0. Where
-    s does not divide the number of classes, the last block is filled up from class 0, so that every client still has s classes.
-    The clients that hold a class divide it in the order of the data set. With fewer clients than blocks some classes are unused.
+    Client i holds the classes s*i, s*i+1, ... s*i+s-1; after the last block of s classes the count
+    starts again at class 0. Where s does not divide the number of classes, the last block is filled
+    up from class 0, so that every client still has s classes. The clients that hold a class divide
+    it in the order of the data set. With fewer clients than blocks some classes are unused.
     """
 
     name: ClassVar[str] = "classes"
@@ -63,47 +74,67 @@ class Classes(PartitionParams):
     per_client: int = Field(ge=1)
     """Classes a client holds (s in FedCOG: 2, for CIFAR-100 10)."""
     samples: int | None = Field(default=None, ge=1)
-    """Samples a client keeps, spread evenly over its classes; None keeps all. VHL's setting is 500 of 2 classes."""
+    """Samples a client keeps, spread evenly over its classes; None keeps all. VHL's setting is 500
+    of 2 classes."""
 
 
 class Dominant(PartitionParams):
-    """Almost all of a class sits with the client that it dominates, the rest is spread over the others (VHL's "subset").
+    """Almost all of a class sits with the client that it dominates, the rest is spread over the
+    others (VHL's "subset").
 
-    The dominant class of client i is i modulo the number of classes; with fewer clients than classes, class c goes to client
-    c modulo the number of clients. Clients with the same dominant class divide it evenly.
+    The dominant class of client i is i modulo the number of classes; with fewer clients than
+    classes, class c goes to client c modulo the number of clients. Clients with the same dominant
+    class divide it evenly.
     """
 
     name: ClassVar[str] = "dominant"
     single_label: ClassVar[bool] = True
     share: float = Field(default=0.99, gt=0, le=1)
-    """The share of a class that its own clients hold; the remainder goes evenly to the other clients."""
+    """The share of a class that its own clients hold; the remainder goes evenly to the other
+    clients."""
 
 
 class Natural(PartitionParams):
-    """Groups that the data know, such as writers. As many groups as clients: one each, in the order of the group numbers.
+    """Groups that the data know, such as writers. As many groups as clients: one each, in the order
+    of the group numbers.
 
-    More groups than clients: the groups are shuffled (seeded) and dealt like cards, so clients differ by at most one group.
+    More groups than clients: the groups are shuffled (seeded) and dealt like cards, so clients
+    differ by at most one group.
     """
 
     name: ClassVar[str] = "natural"
     by: str = "user"
     """The column of the data that names a sample's group."""
     drawn: bool = False
-    """With more groups than clients, draw one group a client and leave the others unused (FedCOG's 200 users of FLAIR)."""
+    """With more groups than clients, draw one group a client and leave the others unused (FedCOG's
+    200 users of FLAIR)."""
 
 
 class Domains(PartitionParams):
-    """A source of data (column "domain") a client, or `shards` clients: client d*shards + j has shard j of domain d (FedLGD)."""
+    """A source of data (column "domain") a client, or `shards` clients: client d*shards + j has
+    shard j of domain d (FedLGD)."""
 
     name: ClassVar[str] = "domains"
     shards: int = Field(default=1, ge=1)
     """Clients that share one domain; clients must be domains times shards."""
     alpha: float | None = Field(default=None, gt=0)
-    """Divides every class of a domain over its shards by Dirichlet(alpha); None deals the domain evenly at random."""
+    """Divides every class of a domain over its shards by Dirichlet(alpha); None deals the domain
+    evenly at random."""
     minimum: int = Field(default=0, ge=0)
-    """Samples of every class of the domain that each of its clients holds at least (FedLGD on CIFAR10C: 100)."""
+    """Samples of every class of the domain that each of its clients holds at least (FedLGD on
+    CIFAR10C: 100)."""
 
 
 PARTITIONS: dict[str, type[PartitionParams]] = {
-    model.name: model for model in (Iid, Dirichlet, DirichletEqual, DirichletClient, Classes, Dominant, Natural, Domains)
+    model.name: model
+    for model in (
+        Iid,
+        Dirichlet,
+        DirichletEqual,
+        DirichletClient,
+        Classes,
+        Dominant,
+        Natural,
+        Domains,
+    )
 }

@@ -1,0 +1,54 @@
+"""Differential privacy on the client: the update is bounded, and under `local` covered by noise,
+before anything is packed."""
+
+import math
+
+import numpy as np
+from flwr.common import Scalar
+
+from client.objective import LocalRound
+from common.dp.noise import gaussian
+from common.dp.settings import CLIPPED, Guarded, Local, noised_sections
+from common.wire.payload import SHARED, Arrays, Sections
+
+
+def protect(
+    privacy: Guarded,
+    local: LocalRound,
+    sections: Sections,
+    examples: int,
+    metrics: dict[str, Scalar],
+) -> tuple[Sections, int, dict[str, Scalar]]:
+    """What may leave this client: its message, its examples and its figures."""
+    noise = privacy.noise if isinstance(privacy, Local) else 0.0
+    shared, clipped = bounded(sections[SHARED], local.broadcast, privacy.clip, noise)
+    sent = {**sections, SHARED: shared}
+    for section in noised_sections(local.config.method_list):
+        arrays, bound = sections[section.name], section.sensitivity
+        assert bound is not None  # `noised_sections` has only such
+        sent[section.name], _ = bounded(
+            arrays, [np.zeros_like(array) for array in arrays], bound, noise
+        )
+    if isinstance(
+        privacy, Local
+    ):  # all that the server learns beside the update is whether there was training
+        return sent, int(examples > 0), {}
+    return sent, examples, {**metrics, CLIPPED: int(clipped)}
+
+
+def bounded(arrays: Arrays, reference: Arrays, clip: float, noise: float) -> tuple[Arrays, bool]:
+    """reference + d min(1, clip / |d|) + N(0, (noise clip)^2) with d = arrays - reference; whether
+    |d| was above clip."""
+    moved = [
+        array.astype(np.float64) - start for array, start in zip(arrays, reference, strict=True)
+    ]
+    length = math.sqrt(sum(float(np.square(delta).sum()) for delta in moved))
+    clipped = length > clip
+    if not clipped and not noise:
+        return arrays, False  # to the bit: start + (array - start) need not be array
+    scale = clip / length if clipped else 1.0
+    noised = [
+        start + scale * delta + gaussian(delta.shape, noise * clip)
+        for start, delta in zip(reference, moved, strict=True)
+    ]
+    return [new.astype(array.dtype) for new, array in zip(noised, arrays, strict=True)], clipped

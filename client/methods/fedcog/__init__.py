@@ -1,0 +1,5 @@
+"""FedCOG on the client, the only half it has."""
+
+from client.methods.fedcog.client import Consensus
+
+__all__ = ["Consensus"]

@@ -1,0 +1,133 @@
+"""FedCOG on the client: synthesise what is lacking, then train beside the consensus. Page:
+common/methods/fedcog.py."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor, nn
+
+from client.methods.fedcog.generation import Virtual, synthesise
+from client.methods.fedcog.labels import balancing_weights
+from client.objective import LocalRound, Objective, Step
+from common.data.batches import Resident, batches
+from common.learning.losses import bernoulli, distillation
+from common.learning.task import MultiLabel
+from common.memory import LOCAL_MODEL
+from common.methods.fedcog import FedCog
+from common.models.base import Model, frozen
+from common.wire.weights import from_arrays
+
+ENDLESS = 2**62  # steps: passes over the generated samples go on for as long as the round does
+
+
+class Consensus(Objective[FedCog]):
+    """Holds the generated samples for the length of a round; without them, a round is FedAvg's."""
+
+    teacher: Model  # theta^t, the received model; kept where images are to be made again
+    virtual: Virtual | None = None
+    weight = 0.0  # w_kd
+    order: Iterator[Tensor]  # positions in `virtual`, batch after batch, shuffled anew every pass
+    # those of this step; chosen between steps, since a method may evaluate a step's loss twice
+    index: Tensor
+
+    def begin(self, local: LocalRound) -> None:
+        """Algorithm 1, line 5. A balanced client has, with automatic weights, nothing to distil:
+        its round is FedAvg's."""
+        params, counts = self.params, local.data.class_counts
+        if not params.acts_in(local.number):
+            return
+        real, distilled = (
+            balancing_weights(counts) if params.kd_weight == "auto" else (1.0, params.lambda_kd)
+        )
+        if params.source == "none":
+            self.task_weight = real
+        elif distilled and params.samples:
+            teacher = frozen(local.model)
+            self.take(local, synthesise(params, local, teacher, previous(local)), "fedcog.batches")
+            if params.regenerate:
+                self.teacher = teacher
+            if self.virtual is not None:
+                self.task_weight, self.weight = real, distilled
+        local.report["fedcog.task_weight"] = self.task_weight
+        local.report["fedcog.absent_classes"] = int((counts == 0).sum())
+
+    def terms(self, step: Step) -> dict[str, Tensor]:
+        """w_kd KL(p(theta^t; x) || p(theta; x)) (eq. 3) on one batch of generated samples, in a
+        forward pass of its own."""
+        if self.virtual is None:
+            return {}
+        model, task = step.local.model, step.local.task
+        images, labels = Resident(self.virtual.images, self.virtual.labels).take(self.index)
+        with running_statistics(model):
+            student = model(images)[:, : step.local.classes]  # (batch, classes)
+        teacher = self.virtual.logits.index_select(0, self.index)  # (batch, classes)
+        if self.params.supervision == "hard":
+            return {"distillation": self.weight * task.loss(student, labels)}
+        if task.name == MultiLabel.name:
+            student, teacher = bernoulli(student), bernoulli(teacher)
+        return {
+            "distillation": self.weight * distillation(student, teacher, self.params.temperature)
+        }
+
+    def at(self, step: Step) -> None:
+        """The next batch; half-way, where asked for, new images against the half-trained model."""
+        if self.virtual is None:
+            return
+        local = step.local
+        if self.params.regenerate and step.number + 1 == planned_steps(local) // 2:
+            again = synthesise(self.params, local, self.teacher, frozen(local.model), "fedcog.half")
+            self.take(local, again or self.virtual, "fedcog.half.batches")
+        else:
+            self.index = next(self.order)
+
+    def take(self, local: LocalRound, virtual: Virtual | None, purpose: str) -> None:
+        """From now on, distil these samples; a set smaller than a batch is one batch."""
+        self.virtual = virtual
+        if virtual is not None:
+            self.order = batches(
+                len(virtual.labels),
+                local.generator(purpose),
+                local.config.batch_size,
+                steps=ENDLESS,
+            )
+            self.index = next(self.order)
+
+
+def previous(local: LocalRound) -> Model | None:
+    """theta_k^{t-1}: this client's own model of the last round that it took part in, however old;
+    None on a first visit."""
+    remembered = local.memory.get(LOCAL_MODEL)
+    if remembered is None:
+        return None
+    model = frozen(local.model)
+    from_arrays(model, remembered)
+    local.report["fedcog.partner_age"] = float(local.memory.age or 0)
+    return model
+
+
+def planned_steps(local: LocalRound) -> int:
+    """tau: how many batches the round will have."""
+    config = local.config
+    return config.local_steps or config.local_epochs * -(-len(local.data) // config.batch_size)
+
+
+@contextmanager
+def running_statistics(model: nn.Module) -> Iterator[None]:
+    """BatchNorm normalises by its running statistics, as it did for the teacher, and leaves them as
+    they are.
+
+    Differs from the code: generated batches do not move the statistics, because the averaged model
+    is judged with them.
+    """
+    norms = [
+        module
+        for module in model.modules()
+        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.training
+    ]
+    for norm in norms:
+        norm.eval()
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.train()

@@ -1,0 +1,1 @@
+"""Which data sets there are, and what can be set about each."""

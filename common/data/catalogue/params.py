@@ -1,0 +1,277 @@
+"""The data sets by name, and what may stand between their parentheses. Imports neither torch nor
+any reader."""
+
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from common.data.catalogue import cards
+from common.data.catalogue.cards import Card
+from common.settings.language import Params
+
+# ("user") is a text, not a tuple: take it for the tuple that was meant.
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+]
+
+
+class DatasetParams(Params):
+    """What every data set takes."""
+
+    card: ClassVar[Card]
+
+    size: int | None = Field(None, ge=1, le=1024)
+    """Side in pixels that every picture is resized to, once, at decoding (bilinear, antialiased);
+    None keeps the files' size."""
+    channels: Literal[1, 3] | None = None
+    """1 averages the colours, 3 repeats the grey channel; None keeps what the files have."""
+    mean: float | tuple[float, ...] | None = None
+    """Subtracted from pixels in [0, 1], one number or one a channel; None takes the set's usual
+    value."""
+    std: float | tuple[float, ...] | None = None
+    """Pixels are divided by it after the subtraction, one positive number or one a channel; None
+    takes the set's usual value."""
+    limit: int | None = Field(None, ge=1)
+    """Keeps this many training samples and a fifth as many test samples (at least 200), in an order
+    that the content fixes."""
+
+    @field_validator("mean", "std", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> Any:
+        numbers = value if isinstance(value, tuple | list) else () if value is None else (value,)
+        if not all(
+            isinstance(number, int | float) and not isinstance(number, bool) for number in numbers
+        ):
+            raise ValueError("write a number, or a tuple with one number a channel")
+        return value
+
+    @field_validator("std")
+    @classmethod
+    def _positive(cls, value: float | tuple[float, ...] | None) -> float | tuple[float, ...] | None:
+        numbers = value if isinstance(value, tuple) else () if value is None else (value,)
+        if any(number <= 0 for number in numbers):
+            raise ValueError("a standard deviation divides the pixels; write numbers above 0")
+        return value
+
+    def about(self) -> Card:
+        """The facts of the set with these parameters."""
+        return self.card
+
+
+class Digits(DatasetParams):
+    """1,797 real digits inside scikit-learn; a fifth of every class is the test set."""
+
+    name = "digits"
+    card = cards.EMBEDDED
+
+    size: int | None = Field(28, ge=1, le=1024)
+    """Side in pixels; the genuine pictures are 8x8, 28 fits every model."""
+
+
+class DigitsMulti(DatasetParams):
+    """Several embedded digits in one 28x28 picture, the labels say which; test pictures show digits
+    of the test set only."""
+
+    name = "digits-multi"
+    card = cards.EMBEDDED_MULTI
+
+    per_image: int = Field(3, ge=1, le=4)
+    """At most so many different digits in a picture; the number is drawn evenly from 1 to this."""
+    train: int = Field(2000, ge=1, le=100_000)
+    """Number of training pictures."""
+    test: int = Field(500, ge=1, le=100_000)
+    """Number of test pictures."""
+    seed: int = Field(0, ge=0)
+    """Which digits stand where; another seed gives another set."""
+
+
+class FashionMnist(DatasetParams):
+    """Fashion-MNIST: 60,000 + 10,000 pictures, 28x28."""
+
+    name = "fashion-mnist"
+    card = cards.FASHION_MNIST
+
+
+class Mnist(DatasetParams):
+    """MNIST: 60,000 + 10,000 pictures, 28x28."""
+
+    name = "mnist"
+    card = cards.MNIST
+
+
+class Emnist(DatasetParams):
+    """EMNIST, 28x28, delivered upright (the genuine files are transposed)."""
+
+    name = "emnist"
+    card = cards.EMNIST
+
+    split: Literal["digits", "mnist", "letters", "balanced", "bymerge", "byclass"] = "digits"
+    """Which of the six published splits: digits and mnist have 10 classes, letters 26, balanced and
+    bymerge 47, byclass 62."""
+    transposed: bool = True
+    """The files hold rows and columns exchanged, as the genuine ones and those of the hub do; False
+    reads them as they are."""
+
+    def about(self) -> Card:
+        """The facts of the chosen split."""
+        subset = "emnist-letters" if self.split == "letters" else ""
+        classes, hub = cards.EMNIST_CLASSES[self.split], cards.EMNIST_HUB.get(self.split, "")
+        return replace(
+            self.card,
+            classes=classes,
+            hub=hub,
+            subset=subset,
+            files=self.card.files.replace("<split>", self.split),
+        )
+
+
+class Cifar10(DatasetParams):
+    """CIFAR-10: 50,000 + 10,000 pictures, 32x32."""
+
+    name = "cifar10"
+    card = cards.CIFAR10
+
+
+class Cifar100(DatasetParams):
+    """CIFAR-100 with its fine labels: 50,000 + 10,000 pictures, 32x32."""
+
+    name = "cifar100"
+    card = cards.CIFAR100
+
+
+class Svhn(DatasetParams):
+    """Street View House Numbers, cropped digits: 73,257 + 26,032 pictures, 32x32."""
+
+    name = "svhn"
+    card = cards.SVHN
+
+
+class Cinic10(DatasetParams):
+    """CINIC-10: 90,000 + 90,000 pictures, 32x32; its validation split is not used."""
+
+    name = "cinic10"
+    card = cards.CINIC10
+
+
+class Usps(DatasetParams):
+    """USPS: 7,291 + 2,007 pictures, 16x16."""
+
+    name = "usps"
+    card = cards.USPS
+
+
+class TinyImagenet(DatasetParams):
+    """Tiny ImageNet: 100,000 + 10,000 pictures, 64x64."""
+
+    name = "tiny-imagenet"
+    card = cards.TINY_IMAGENET
+
+
+class Flair(DatasetParams):
+    """FLAIR with its 17 coarse labels; its users are the column "user" of `natural`. The validation
+    split is not used."""
+
+    name = "flair"
+    card = cards.FLAIR
+
+    size: int | None = Field(64, ge=1, le=1024)
+    """Side in pixels; the files have 256, at which the decoded training set would take 68 GB, at 64
+    it takes 4."""
+
+
+class OwnParams(DatasetParams):
+    """What data of your own takes. Normalised with 0.5/0.5 unless told: figures of their own would
+    differ between nodes."""
+
+    path: str = Field(min_length=1)
+    """Where it is: absolute, or relative to the data folder or else to the current folder."""
+    test_share: float = Field(0.2, ge=0, lt=1)
+    """Share of every class that is held out where there is no test part; 0 leaves the test set
+    empty (for a node)."""
+    classes: int | tuple[str, ...] | None = None
+    """Number or names of the classes; needed where a node may lack some of them, so that all nodes
+    count alike."""
+
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _count_or_names(cls, value: Any) -> Any:
+        names = isinstance(value, tuple | list) and all(isinstance(name, str) for name in value)
+        if (
+            value is not None
+            and not names
+            and (isinstance(value, bool) or not isinstance(value, int))
+        ):
+            raise ValueError("write the number of classes, or a tuple of their names")
+        return value
+
+    @field_validator("classes")
+    @classmethod
+    def _two_or_more(cls, value: int | tuple[str, ...] | None) -> int | tuple[str, ...] | None:
+        if isinstance(value, tuple) and len(set(value)) < len(value):
+            raise ValueError("a class is named twice")
+        if value is not None and (value if isinstance(value, int) else len(value)) < 2:
+            raise ValueError("there must be two classes or more")
+        return value
+
+    def about(self) -> Card:
+        """The facts that the parameters give."""
+        names = self.classes if isinstance(self.classes, tuple) else ()
+        return replace(
+            self.card, classes=names, count=self.classes if isinstance(self.classes, int) else None
+        )
+
+
+class ImageFolder(OwnParams):
+    """Pictures in <path>/<class>/, or in <path>/train/<class>/ and <path>/test/<class>/."""
+
+    name = "imagefolder"
+    card = cards.IMAGE_FOLDER
+
+
+class Npz(OwnParams):
+    """Arrays train_images, train_labels, test_images, test_labels (or x_train, y_train, ...), or
+    just images and labels."""
+
+    name = "npz"
+    card = cards.NPZ
+
+    columns: Names = ()
+    """Further arrays with one value a sample, such as "user" (train_user, test_user), for
+    partitions that go by them."""
+
+
+class Parquet(OwnParams):
+    """A parquet file, or a folder with train*.parquet and test*.parquet; pictures are encoded (PNG,
+    JPEG, ...)."""
+
+    name = "parquet"
+    card = cards.PARQUET
+
+    image: str | None = None
+    """Column of the pictures; None takes image or img."""
+    label: str | None = None
+    """Column of the labels: numbers, names, or lists of them for several labels a picture; None
+    takes label or labels."""
+    columns: Names = ()
+    """Further columns with one value a sample, such as "user", for partitions that go by them."""
+
+    def about(self) -> Card:
+        """The facts that the parameters give."""
+        card = super().about()
+        image, label = (
+            (self.image,) if self.image else card.image,
+            (self.label,) if self.label else card.label,
+        )
+        return replace(card, image=image, label=label)
+
+
+EMBEDDED: tuple[type[DatasetParams], ...] = (Digits, DigitsMulti)
+PUBLISHED: tuple[type[DatasetParams], ...] = (
+    *(FashionMnist, Mnist, Emnist, Cifar10, Cifar100, Svhn, Cinic10, Usps, TinyImagenet),
+    Flair,
+)
+OWN: tuple[type[DatasetParams], ...] = (ImageFolder, Npz, Parquet)
+DATASETS: dict[str, type[DatasetParams]] = {
+    params.name: params for params in EMBEDDED + PUBLISHED + OWN
+}

@@ -1,0 +1,211 @@
+"""What is checked when a set is decoded, and how it is described."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from common.data.catalogue.cards import Card
+from common.data.files.raw import Raw, RawSplit, Values
+from common.data.set import DataSet, Split, Task
+from common.errors import DataError
+
+SAMPLED = 10_000  # pictures that the pixel figures of a description are taken from
+
+
+def check_lengths(origin: str, raw: Raw) -> None:
+    """One picture, one label and one value of every column a sample, and any at all."""
+    for name, split in (("train", raw.train), ("test", raw.test)):
+        if split is None:
+            continue
+        if split.labels.ndim == 0:
+            raise DataError(
+                f"{origin}, {name} split: the labels are a single value; write one a picture"
+            )
+        for what, values in (
+            ("pictures", split.images),
+            *((f"values of {key!r}", column) for key, column in split.columns.items()),
+        ):
+            if len(values) != len(split.labels):
+                raise DataError(
+                    f"{origin}, {name} split: {len(values)} {what} but {len(split.labels)} labels;"
+                    " there must be as many"
+                )
+    if len(raw.train.labels) == 0:
+        raise DataError(
+            f"{origin} holds no training sample; put pictures there or name another place"
+        )
+
+
+def checked(
+    origin: str, raw: Raw, card: Card, expected: tuple[int, int, int] | None
+) -> tuple[Split, Split, tuple[str, ...], Task]:
+    """Both splits with labels of their final type, the class names and the task, or a sentence
+    about what is wrong."""
+    train, test = raw.train, raw.test
+    if test is None or len(test.labels) == 0:
+        test = RawSplit(
+            train.images[:0],
+            train.labels[:0],
+            {name: column[:0] for name, column in train.columns.items()},
+        )
+    parts = ((f"{origin}, train split", train), (f"{origin}, test split", test))
+    for name, split in parts:
+        _check_images(name, split, expected or train.images.shape[1:], bool(expected))
+    task: Task = "multi-label" if train.labels.ndim == 2 else "single-label"
+    if card.task is not None and task != card.task:
+        raise DataError(
+            f"{origin}: the labels have {train.labels.ndim} dimensions, but the set is {card.task};"
+            " get it again"
+        )
+    labels = [_labels(name, split.labels, task) for name, split in parts]
+    classes = _classes(origin, labels, card, raw.classes, task)
+    for (name, _), values in zip(parts, labels, strict=True):
+        _check_range(name, values, len(classes), task)
+    first, second = (
+        Split(
+            split.images,
+            values,
+            {name: column.astype(np.int64) for name, column in split.columns.items()},
+        )
+        for (_, split), values in zip(parts, labels, strict=True)
+    )
+    return first, second, classes, task
+
+
+def describe(dataset: DataSet) -> dict[str, Any]:
+    """The set in figures: sizes, class histograms, pixels, and warnings about what is odd but
+    allowed."""
+    histograms = {
+        name: _histogram(split, len(dataset.classes))
+        for name, split in (("train", dataset.train), ("test", dataset.test))
+    }
+    sample = dataset.train.images[:: max(1, len(dataset.train) // SAMPLED)] / np.float32(255)
+    return {
+        "name": dataset.name,
+        "task": dataset.task,
+        "shape": list(dataset.shape),
+        "classes": list(dataset.classes),
+        "samples": {"train": len(dataset.train), "test": len(dataset.test)},
+        "histogram": {name: counts.tolist() for name, counts in histograms.items()},
+        "columns": {name: len(np.unique(values)) for name, values in dataset.train.columns.items()},
+        "pixels": {
+            "min": int(dataset.train.images.min()),
+            "max": int(dataset.train.images.max()),
+            "mean": [
+                round(float(value), 4) for value in sample.mean(axis=(0, 2, 3), dtype=np.float64)
+            ],
+            "std": [
+                round(float(value), 4) for value in sample.std(axis=(0, 2, 3), dtype=np.float64)
+            ],
+        },
+        "normalisation": {"mean": list(dataset.mean), "std": list(dataset.std)},
+        "fingerprint": dataset.fingerprint,
+        "warnings": _warnings(dataset, histograms),
+    }
+
+
+def _warnings(dataset: DataSet, histograms: dict[str, npt.NDArray[np.int64]]) -> list[str]:
+    found = []
+    for name, counts in histograms.items():
+        absent = [dataset.classes[number] for number in np.flatnonzero(counts == 0)]
+        if counts.sum() == 0:
+            found.append(f"the {name} split is empty")
+        elif absent:
+            found.append(
+                f"no {name} sample of {', '.join(absent[:10])}{' and others' * (len(absent) > 10)}"
+            )
+    if dataset.train.images.min() == dataset.train.images.max():
+        found.append("all training pixels have the same value")
+    return found
+
+
+def _histogram(split: Split, classes: int) -> npt.NDArray[np.int64]:
+    if split.labels.ndim == 2:
+        return np.asarray(split.labels.sum(axis=0, dtype=np.int64))
+    return np.bincount(split.labels, minlength=classes).astype(np.int64)
+
+
+def _check_images(origin: str, split: RawSplit, expected: tuple[int, ...], published: bool) -> None:
+    images = split.images
+    if images.dtype != np.uint8 or images.ndim != 4:
+        raise DataError(
+            f"{origin}: the pictures are {images.dtype} with {images.ndim} dimensions instead of"
+            " bytes with 4"
+        )
+    if images.shape[1:] != tuple(expected):
+        shape, wanted = ("x".join(map(str, numbers)) for numbers in (images.shape[1:], expected))
+        reason = "the published ones are" if published else "the training pictures are"
+        raise DataError(
+            f"{origin}: the pictures are {shape} (channels, height, width), {reason} {wanted};"
+            " write size= and channels="
+        )
+
+
+def _labels(
+    origin: str, labels: Values, task: Task
+) -> npt.NDArray[np.int64] | npt.NDArray[np.uint8]:
+    """Class numbers as int64, indicators as bytes; floats are refused even if whole, they may be
+    something else."""
+    kinds = "biu" if task == "multi-label" else "iu"
+    if labels.ndim != (2 if task == "multi-label" else 1):
+        raise DataError(
+            f"{origin}: the labels have the shape {labels.shape}; write one number a sample, or one"
+            " 0 or 1 a class"
+        )
+    if labels.dtype.kind not in kinds:
+        raise DataError(
+            f"{origin}: the labels are {labels.dtype}, not whole numbers; number the classes from 0"
+            ' (.astype("int64"))'
+        )
+    if task == "single-label":
+        return labels.astype(np.int64)
+    if labels.size and not np.isin(labels, (0, 1)).all():
+        raise DataError(
+            f"{origin}: labels with a column a class hold 0 or 1, here there is"
+            f" {int(labels.max())}; mend them"
+        )
+    return labels.astype(np.uint8)
+
+
+def _classes(
+    origin: str, labels: list[Any], card: Card, names: tuple[str, ...], task: Task
+) -> tuple[str, ...]:
+    """The names: the card's, else the files', else numbers."""
+    known = card.classes or names
+    count = card.class_count or len(known)
+    if not count:
+        count = (
+            labels[0].shape[1]
+            if task == "multi-label"
+            else int(max(values.max(initial=0) for values in labels)) + 1
+        )
+        if count > max(2, len(labels[0])):
+            raise DataError(
+                f"{origin}: the labels go up to {count - 1} with {len(labels[0])} samples; number"
+                " the classes from 0"
+            )
+    if count < 2:
+        raise DataError(
+            f"{origin} has only one class; write classes=... with the number or the names of all of"
+            " them"
+        )
+    return known if len(known) == count else tuple(map(str, range(count)))
+
+
+def _check_range(origin: str, labels: Values, classes: int, task: Task) -> None:
+    if task == "multi-label" and labels.shape[1] != classes and len(labels):
+        raise DataError(
+            f"{origin}: the labels have {labels.shape[1]} columns for {classes} classes; write"
+            f" classes={labels.shape[1]}"
+        )
+    if (
+        task == "single-label"
+        and len(labels)
+        and not (labels.min() >= 0 and labels.max() < classes)
+    ):
+        worst = labels.min() if labels.min() < 0 else labels.max()
+        raise DataError(
+            f"{origin}: label {worst} is out of range: there are {classes} classes, counted from 0;"
+            " mend it or write classes="
+        )

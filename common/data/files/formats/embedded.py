@@ -1,0 +1,64 @@
+"""The sets that need no file: scikit-learn's digits, and pictures of several of them."""
+
+import numpy as np
+import numpy.typing as npt
+
+from common.data.files.pictures import arrange
+from common.data.files.raw import Form, Images, Raw, RawSplit
+from common.data.holdout import held_out
+from common.seeds import numpy_generator
+
+TEST_SHARE = 0.2
+CELL = 14  # a picture of several digits has 2x2 cells
+DIGIT = 12  # side of a digit in its cell; what remains is where it may move
+
+
+def digits(form: Form) -> Raw:
+    """The digits, a fifth of every class held out."""
+    images, labels = _genuine()
+    held = held_out(labels, TEST_SHARE)
+    images = arrange(images, form)
+    return Raw(RawSplit(images[~held], labels[~held]), RawSplit(images[held], labels[held]))
+
+
+def digits_multi(form: Form, per_image: int, train: int, test: int, seed: int) -> Raw:
+    """Pictures of one to `per_image` different digits; each split draws from its own half of
+    `digits`."""
+    source = digits(Form(size=DIGIT, channels=1))
+    assert source.test is not None  # digits() always gives one
+    splits = []
+    for part, count, purpose in ((source.train, train, "train"), (source.test, test, "test")):
+        generator = numpy_generator(seed, "digits-multi", purpose)
+        images, labels = _compose(part, count, per_image, generator)
+        splits.append(RawSplit(arrange(images, form), labels))
+    return Raw(splits[0], splits[1])
+
+
+def _genuine() -> tuple[Images, npt.NDArray[np.int64]]:
+    from sklearn.datasets import (
+        load_digits,
+    )  # here, because the import takes seconds and a cached set does without
+
+    bunch = load_digits()
+    images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)  # 17 shades of grey
+    return images[:, None], bunch.target.astype(np.int64)
+
+
+def _compose(
+    part: RawSplit, count: int, per_image: int, generator: np.random.Generator
+) -> tuple[Images, npt.NDArray[np.uint8]]:
+    images = np.zeros((count, 1, 2 * CELL, 2 * CELL), np.uint8)
+    labels = np.zeros((count, 10), np.uint8)
+    by_class = [np.flatnonzero(part.labels == digit) for digit in range(10)]
+    for picture, label in zip(images[:, 0], labels, strict=True):
+        number = int(generator.integers(1, per_image + 1))
+        classes = generator.permutation(10)[:number]
+        for digit, cell in zip(classes, generator.permutation(4), strict=False):
+            top, left = np.array(divmod(int(cell), 2)) * CELL + generator.integers(
+                0, CELL - DIGIT + 1, 2
+            )
+            picture[top : top + DIGIT, left : left + DIGIT] = part.images[
+                generator.choice(by_class[digit]), 0
+            ]
+        label[classes] = 1
+    return images, labels

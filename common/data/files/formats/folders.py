@@ -1,0 +1,100 @@
+"""Pictures as single files, a folder a class: your own, CINIC-10's, Tiny ImageNet's; unpacked or
+still in the archive."""
+
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from common.data.files.archives import content_of, entries
+from common.data.files.pictures import decode
+from common.data.files.places import is_picture, listed
+from common.data.files.raw import Form, Raw, RawSplit
+from common.errors import DataError
+
+Item = tuple[str, str, bytes | Path]  # class, name, content
+
+
+def image_folder(root: Path, test: Path | None, form: Form, classes: tuple[str, ...] = ()) -> Raw:
+    """Your own pictures: the class is the first folder below the root."""
+
+    def items(folder: Path) -> list[Item]:
+        return [(path.relative_to(folder).parts[0], str(path), path) for path in listed(folder)]
+
+    train, tested = items(root), items(test) if test else []
+    folders = {
+        inner.name
+        for top in (root, *([test] if test else []))
+        for inner in top.iterdir()
+        if inner.is_dir()
+    }
+    known = classes or tuple(sorted(name for name in folders if not name.startswith(".")))
+    return Raw(_split(train, known, form), _split(tested, known, form) if test else None, known)
+
+
+def cinic10(path: Path, form: Form, classes: tuple[str, ...]) -> Raw:
+    """train/<class>/<picture> and test/<class>/<picture>, wherever they stand inside."""
+    found: dict[str, list[Item]] = {"train": [], "test": []}
+
+    def wanted(name: str) -> bool:
+        return (
+            is_picture(name)
+            and len(PurePosixPath(name).parts) >= 3
+            and PurePosixPath(name).parts[-3] in found
+        )
+
+    for name, content in entries(path, wanted):
+        split, kind, _ = PurePosixPath(name).parts[-3:]
+        found[split].append((kind, f"{path}: {name}", content))
+    train, test = (
+        _split(sorted(items, key=lambda item: item[1]), classes, form) for items in found.values()
+    )
+    return Raw(train, test)
+
+
+def tiny_imagenet(path: Path, form: Form) -> Raw:
+    """train/<class>/images/<picture>, val/images/<picture> with val/val_annotations.txt; classes in
+    alphabetical order."""
+    train: list[Item] = []
+    pictures: dict[str, bytes | Path] = {}
+    annotations = ""
+    for name, content in entries(
+        path, lambda name: is_picture(name) or name.endswith("val/val_annotations.txt")
+    ):
+        parts = PurePosixPath(name).parts
+        if parts[-1] == "val_annotations.txt":
+            annotations = content_of(content).decode()
+        elif len(parts) >= 4 and parts[-4] == "train":
+            train.append((parts[-3], f"{path}: {name}", content))
+        elif len(parts) >= 3 and parts[-3:-1] == ("val", "images"):
+            pictures[parts[-1]] = content
+    lines = [line.split("\t") for line in annotations.splitlines() if line.strip()]
+    missing = [line[0] for line in lines if len(line) < 2 or line[0] not in pictures]
+    if not lines or missing:
+        detail = f"{missing[0]!r} is missing" if missing else "there is no val/val_annotations.txt"
+        raise DataError(
+            f"{path}: the validation pictures are not complete ({detail}); get"
+            " tiny-imagenet-200.zip again"
+        )
+    classes = tuple(sorted({kind for kind, _, _ in train}))
+    test = [(line[1], f"{path}: {line[0]}", pictures[line[0]]) for line in lines]
+    return Raw(
+        _split(sorted(train, key=lambda item: item[1]), classes, form),
+        _split(test, classes, form),
+        classes,
+    )
+
+
+def _split(items: list[Item], classes: tuple[str, ...], form: Form) -> RawSplit:
+    number = {name: position for position, name in enumerate(classes)}
+    strangers = sorted({kind for kind, _, _ in items} - set(classes))
+    if strangers:
+        raise DataError(
+            f"the folder {strangers[0]!r} is none of the classes {', '.join(classes)}; rename it or"
+            " write classes=(...)"
+        )
+    contents: Iterable[tuple[str, bytes | Path]] = ((name, content) for _, name, content in items)
+    return RawSplit(
+        decode(contents, len(items), form),
+        np.array([number[kind] for kind, _, _ in items], np.int64),
+    )

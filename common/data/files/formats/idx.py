@@ -1,0 +1,75 @@
+"""IDX, the format of MNIST and its relatives, gzipped or not."""
+
+import gzip
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from common.data.files.archives import content_of
+from common.data.files.pictures import arrange
+from common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
+from common.errors import DataError
+
+UNSIGNED_BYTE = 0x08
+
+
+class IdxFiles(NamedTuple):
+    """The four files of a set: paths, or what stood in an archive."""
+
+    train_images: Path | bytes
+    train_labels: Path | bytes
+    test_images: Path | bytes
+    test_labels: Path | bytes
+
+
+def read(
+    files: IdxFiles,
+    names: tuple[str, ...],
+    form: Form,
+    transposed: bool = False,
+    first_label: int = 0,
+) -> Raw:
+    """Both splits; `transposed` exchanges rows and columns back, `first_label` is subtracted from
+    the labels."""
+    arrays = [parse(content_of(content), name) for content, name in zip(files, names, strict=True)]
+    splits = []
+    for images, labels, name in (
+        (arrays[0], arrays[1], names[0]),
+        (arrays[2], arrays[3], names[2]),
+    ):
+        if images.ndim != 3 or labels.ndim != 1:
+            raise DataError(
+                f"{name} and its labels have {images.ndim} and {labels.ndim} dimensions instead of"
+                " 3 and 1; get them again"
+            )
+        upright: Images = np.ascontiguousarray(images.transpose(0, 2, 1)) if transposed else images
+        splits.append(
+            RawSplit(arrange(upright[:, None], form), labels.astype(np.int64) - first_label)
+        )
+    return Raw(splits[0], splits[1])
+
+
+def parse(data: bytes, name: str) -> Values:
+    """The array in one IDX file: two zero bytes, type, number of dimensions, their lengths, then
+    the bytes."""
+    with reading(name, "an IDX file"):
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        if len(data) < 4:
+            raise DataError(f"{name} is empty; get it again")
+        zeros, kind, dimensions = struct.unpack(">HBB", data[:4])
+        if zeros != 0 or kind != UNSIGNED_BYTE:
+            raise DataError(
+                f"{name} is not an IDX file of bytes (it begins with {data[:4].hex()}); get it"
+                " again"
+            )
+        shape = struct.unpack(f">{dimensions}I", data[4 : 4 + 4 * dimensions])
+        content = np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions)
+        if content.size != np.prod(shape, dtype=np.int64):
+            raise DataError(
+                f"{name} promises {'x'.join(map(str, shape))} bytes and has {content.size}: it is"
+                " cut off; get it again"
+            )
+        return content.reshape(shape)

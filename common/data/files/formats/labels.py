@@ -1,0 +1,85 @@
+"""A parquet column of labels: numbers, names, or lists of them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from common.data.catalogue.cards import Card
+from common.data.files.raw import Values
+from common.errors import DataError
+
+
+def read_labels(
+    parts: Sequence[pa.ChunkedArray], card: Card, stored: tuple[str, ...]
+) -> tuple[list[Values], tuple[str, ...]]:
+    """The labels of every split, and the names of the classes.
+
+    Lists become 0 and 1 a class. Lists of equal length that hold nothing but 0 and 1 are read as
+    that already, unless the file declares (`stored`) that its numbers are classes.
+    """
+    if not _is_list(parts[0].type):
+        flat = [plain(part) for part in parts]
+        if flat[0].dtype.kind != "U":
+            return flat, card.classes or stored
+        known = card.classes or tuple(np.unique(np.concatenate(flat)).tolist())
+        return [_positions(part.tolist(), known) for part in flat], known
+    rows = [part.to_pylist() for part in parts]
+    everything = {label for part in rows for row in part for label in row}
+    if any(isinstance(label, str) for label in everything):
+        known = card.classes or tuple(sorted(everything))
+        return [
+            _indicators([_positions(row, known).tolist() for row in part], len(known))
+            for part in rows
+        ], known
+    lengths = {len(row) for part in rows for row in part}
+    if not stored and len(lengths) == 1 and max(lengths) > 1 and everything <= {0, 1}:
+        return [np.array(part, np.uint8) for part in rows], card.classes
+    if not all(isinstance(label, int) and label >= 0 for label in everything):
+        raise DataError(
+            "the lists of labels must hold names, class numbers from 0, or one 0 or 1 a class"
+        )
+    classes = card.class_count or len(stored) or max(everything, default=0) + 1
+    return [_indicators(part, classes) for part in rows], card.classes or stored
+
+
+def plain(column: pa.ChunkedArray) -> Values:
+    """Numbers as they are, texts as texts."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    values: Values = column.to_numpy()
+    return (
+        np.array(values.tolist(), str)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        else values
+    )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _positions(labels: Sequence[str], known: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    numbers = {name: number for number, name in enumerate(known)}
+    strangers = sorted(set(labels) - set(known))
+    if strangers:
+        raise DataError(
+            f"label {strangers[0]!r} is none of the classes {', '.join(known)}; mend it or write"
+            " classes=(...)"
+        )
+    return np.array([numbers[label] for label in labels], np.int64)
+
+
+def _indicators(rows: Sequence[Sequence[int]], classes: int) -> npt.NDArray[np.uint8]:
+    labels = np.zeros((len(rows), classes), np.uint8)
+    for row, numbers in enumerate(rows):
+        if numbers and max(numbers) >= classes:
+            raise DataError(
+                f"label {max(numbers)} in row {row} is out of range: there are {classes} classes,"
+                " counted from 0"
+            )
+        labels[row, list(numbers)] = 1
+    return labels

@@ -1,0 +1,86 @@
+"""Arrays of your own in one .npz file."""
+
+from pathlib import Path
+
+import numpy as np
+
+from common.data.files.pictures import arrange
+from common.data.files.raw import Form, Images, Raw, RawSplit, Values, numbered, reading
+from common.errors import DataError
+
+# What the arrays may be called: this project's and MedMNIST's names, Keras's, short ones.
+TRAIN = (("train_images", "train_labels"), ("x_train", "y_train"), ("images", "labels"), ("x", "y"))
+TEST = (("test_images", "test_labels"), ("x_test", "y_test"))
+
+
+def read(path: Path, form: Form, columns: tuple[str, ...] = ()) -> Raw:
+    """Both splits; without test arrays there is no test split."""
+    with (
+        reading(path, "a .npz file without pickled objects"),
+        np.load(path, allow_pickle=False) as file,
+    ):
+        arrays: dict[str, Values] = {name: file[name] for name in file.files}
+    train = next((pair for pair in TRAIN if set(pair) <= set(arrays)), None)
+    test = next((pair for pair in TEST if set(pair) <= set(arrays)), None)
+    if train is None:
+        wanted = ", ".join(" and ".join(pair) for pair in TRAIN)
+        raise DataError(
+            f"{path} has the arrays {', '.join(arrays) or 'none'}; it needs one of these pairs:"
+            f" {wanted}"
+        )
+    pairs = [(train, "train")] + ([(test, "test")] if test else [])
+    extra = {
+        name: numbered([_column(path, arrays, name, split) for _, split in pairs], name)
+        for name in columns
+    }
+    splits = []
+    for part, ((images, labels), _) in enumerate(pairs):
+        pictures = arrange(_pictures(path, images, arrays[images]), form)
+        values = {name: extra[name][part] for name in columns}
+        splits.append(RawSplit(pictures, _flat(arrays[labels]), values))
+    return Raw(splits[0], splits[1] if test else None)
+
+
+def _pictures(path: Path, name: str, images: Values) -> Images:
+    """(samples, height, width), channels last or channels first, bytes or floats in [0, 1]; where
+    both fit, channels are last."""
+    where = f"{path}: {name}"
+    if images.dtype.kind == "f":
+        if images.size and not (
+            np.isfinite(images).all() and images.min() >= 0 and images.max() <= 1
+        ):
+            raise DataError(
+                f"{where} holds floats from {images.min():g} to {images.max():g}; scale them to [0,"
+                " 1] or save bytes"
+            )
+        images = np.rint(images * 255).astype(np.uint8)
+    if images.dtype != np.uint8:
+        raise DataError(
+            f'{where} holds {images.dtype}; save bytes from 0 to 255 (.astype("uint8")) or floats'
+            " in [0, 1]"
+        )
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim == 4 and images.shape[3] in (1, 3):
+        return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+    if images.ndim == 4 and images.shape[1] in (1, 3):
+        return images
+    raise DataError(
+        f"{where} has the shape {images.shape}; it must be (samples, height, width) with 1 or 3"
+        " channels behind or before"
+    )
+
+
+def _flat(labels: Values) -> Values:
+    """One column of class numbers is not several labels."""
+    return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+
+
+def _column(path: Path, arrays: dict[str, Values], name: str, split: str) -> Values:
+    for key in (f"{split}_{name}", f"{name}_{split}", *([name] if split == "train" else [])):
+        if key in arrays:
+            return _flat(arrays[key])
+    raise DataError(
+        f"{path} has no array {split}_{name}, only {', '.join(arrays)}; add it or take {name!r} out"
+        " of columns="
+    )

@@ -1,0 +1,131 @@
+"""Parquet with encoded pictures, as on the Hugging Face hub."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from common.data.catalogue.cards import Card
+from common.data.files.formats.labels import plain, read_labels
+from common.data.files.pictures import decode
+from common.data.files.raw import Form, Images, Raw, RawSplit, numbered, reading
+from common.errors import DataError
+
+Files = tuple[Path, ...]
+
+
+def read(train: Files, test: Files, card: Card, form: Form, columns: tuple[str, ...] = ()) -> Raw:
+    """Both splits of a set; without files for the test split there is none."""
+    parts = [files for files in (train, test) if files]
+    for files in parts:
+        for file in files:
+            _check_columns(file, card, columns)
+    stored = _class_names(train[0], _column(train[0], card.label, "label"))
+    labels, classes = read_labels(
+        [_values(files, card.label, "label") for files in parts], card, stored
+    )
+    named = dict(card.columns)  # what the files call it
+    extra = {
+        name: numbered(
+            [plain(_values(files, (named.get(name, name),), "columns")) for files in parts], name
+        )
+        for name in columns
+    }
+    splits = [
+        RawSplit(
+            _pictures(files, card.image, form),
+            labels[part],
+            {name: extra[name][part] for name in columns},
+        )
+        for part, files in enumerate(parts)
+    ]
+    return Raw(splits[0], splits[1] if test else None, classes)
+
+
+def _check_columns(file: Path, card: Card, columns: tuple[str, ...]) -> None:
+    _column(file, card.image, "image")
+    _column(file, card.label, "label")
+    for name in columns:
+        _column(file, (dict(card.columns).get(name, name),), "columns")
+
+
+def _column(file: Path, names: Sequence[str], key: str) -> str:
+    """The first of the names that is a column of the file."""
+    with reading(file, "a parquet file"):
+        there = pq.read_schema(file).names
+    for name in names:
+        if name in there:
+            return name
+    wanted = " or ".join(repr(name) for name in names)
+    raise DataError(
+        f"{file} has no column {wanted}, only {', '.join(there)}; write parquet({key}=...) with the"
+        " one that is meant"
+    )
+
+
+def _values(files: Files, names: Sequence[str], key: str) -> pa.ChunkedArray:
+    columns = []
+    for file in files:
+        name = _column(file, names, key)
+        with reading(file, "a parquet file"):
+            column = pq.read_table(file, columns=[name]).column(0)
+        if column.null_count:
+            raise DataError(
+                f"{file}: {column.null_count} of the {len(column)} values of {name!r} are missing;"
+                " fill or drop them"
+            )
+        columns.append(column)
+    with reading(files[0], "of the same column type as the files beside it"):
+        return pa.chunked_array(
+            [chunk for column in columns for chunk in column.chunks], columns[0].type
+        )
+
+
+def _pictures(files: Files, names: Sequence[str], form: Form) -> Images:
+    with reading(files[0], "a parquet file"):
+        count = sum(pq.read_metadata(file).num_rows for file in files)
+    return decode(_encoded(files, names), count, form)
+
+
+def _encoded(files: Files, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """The pictures one by one, a few thousand in memory at a time."""
+    for file in files:
+        name = _column(file, names, "image")
+        row = 0
+        with reading(file, "a parquet file"), pq.ParquetFile(file) as parquet:
+            for batch in parquet.iter_batches(batch_size=2048, columns=[name]):
+                column = batch.column(0)
+                if pa.types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0:
+                    column = column.field("bytes")
+                if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
+                    raise DataError(
+                        f"{file}: column {name!r} holds {column.type}, not encoded pictures; save"
+                        " them as PNG or JPEG bytes"
+                    )
+                for data in column.to_pylist():
+                    if data is None:
+                        raise DataError(
+                            f"{file}, row {row}: no picture inside (only its path?); embed the"
+                            " bytes in the file"
+                        )
+                    yield f"{file}, row {row}", data
+                    row += 1
+
+
+def _class_names(file: Path, column: str) -> tuple[str, ...]:
+    """The names that the hub stores beside the schema, if any."""
+    stored = (pq.read_schema(file).metadata or {}).get(b"huggingface")
+    try:
+        feature: Any = json.loads(stored)["info"]["features"][column] if stored else {}
+    except (ValueError, KeyError, TypeError):
+        return ()
+    feature = feature[0] if isinstance(feature, list) and feature else feature
+    while isinstance(feature, dict) and isinstance(
+        feature.get("feature"), dict
+    ):  # a list of class labels
+        feature = feature["feature"]
+    names = feature.get("names") if isinstance(feature, dict) else None
+    return tuple(map(str, names)) if isinstance(names, list) else ()

@@ -1,0 +1,106 @@
+"""Encoded files and arrays to bytes of one form: (samples, channels, height, width)."""
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from common.data.files.raw import Form, Images
+from common.errors import DataError
+
+GREY_MODES = ("L", "LA", "1", "La")
+DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
+
+
+def decode(encoded: Iterable[tuple[str, bytes | Path]], count: int, form: Form) -> Images:
+    """Decode `count` named pictures (PNG, JPEG, ...) one after the other; they must all end up with
+    one shape.
+
+    A thread pool would not help: for small pictures most of the time is Python's, which holds the
+    interpreter's lock.
+    """
+    images: Images | None = None
+    position = 0
+    for name, content in encoded:
+        picture = _open(name, content, form)  # (channels, height, width)
+        if images is None:
+            images = np.empty((count, *picture.shape), np.uint8)
+        if picture.shape != images.shape[1:]:
+            raise DataError(_mixed(name, picture.shape, images.shape[1:]))
+        images[position] = picture
+        position += 1
+    if images is None:
+        return np.empty((0, form.channels or 1, form.size or 1, form.size or 1), np.uint8)
+    return images[:position]
+
+
+def arrange(images: Images, form: Form) -> Images:
+    """Bring arrays (samples, channels, height, width) into the form, exactly as if each had been a
+    file."""
+    channels, height, width = images.shape[1:]
+    if channels not in (1, 3):
+        raise DataError(
+            f"the pictures have {channels} channels; 1 (grey) and 3 (colour) are understood"
+        )
+    if form.size is not None and (height, width) != (form.size, form.size):
+        resized = np.empty((len(images), channels, form.size, form.size), np.uint8)
+        for position, image in enumerate(images):
+            picture = Image.fromarray(image[0] if channels == 1 else image.transpose(1, 2, 0))
+            resized[position] = _planes(_resize(picture, form.size))
+        images = resized
+    return _recolour(images, form.channels)
+
+
+def _open(name: str, content: bytes | Path, form: Form) -> Images:
+    try:
+        data = content.read_bytes() if isinstance(content, Path) else content
+        picture: Image.Image = Image.open(io.BytesIO(data))
+        if picture.mode in DEEP_MODES:
+            raise DataError(
+                f"{name} has more than 8 bits a pixel (mode {picture.mode}); convert it to 8 bits"
+            )
+        wanted = "L" if picture.mode in GREY_MODES else "RGB"
+        picture.load()
+        picture = picture if picture.mode == wanted else picture.convert(wanted)
+    except (OSError, SyntaxError, ValueError, TypeError, Image.DecompressionBombError) as error:
+        raise DataError(
+            f"{name} is not a readable picture ({error}); get it again or take it out"
+        ) from error
+    pixels: Images = _recolour(_planes(_resize(picture, form.size))[None], form.channels)[0]
+    return pixels
+
+
+def _resize(picture: Image.Image, size: int | None) -> Image.Image:
+    if size is None or picture.size == (size, size):
+        return picture
+    return picture.resize((size, size), Image.Resampling.BILINEAR)
+
+
+def _planes(picture: Image.Image) -> Images:
+    pixels = np.asarray(picture)  # (height, width) or (height, width, 3)
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+def _recolour(images: Images, channels: int | None) -> Images:
+    """1 averages three channels, rounding to the nearest; 3 repeats one."""
+    if channels is None or images.shape[1] == channels:
+        return images
+    if channels == 3:
+        return np.repeat(images, 3, axis=1)
+    total = images.sum(axis=1, keepdims=True, dtype=np.uint16)
+    return np.asarray((total + 1) // 3, np.uint8)
+
+
+def _mixed(name: str, shape: tuple[int, ...], before: tuple[int, ...]) -> str:
+    keys = [] if shape[0] == before[0] else [f"channels={max(shape[0], before[0])}"]
+    keys += [] if shape[1:] == before[1:] else [f"size={max(before[1:])}"]
+    sizes = [
+        f"{height}x{width} with {channels} channel{'s' * (channels > 1)}"
+        for channels, height, width in (shape, before)
+    ]
+    return (
+        f"{name} is {sizes[0]}, the pictures before it are {sizes[1]}; write {', '.join(keys)} to"
+        " make them alike"
+    )

@@ -1,0 +1,54 @@
+"""The data folder, the folders of one set in it, and what was found there."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from common.data.catalogue.params import DatasetParams, Emnist
+from common.data.files.raw import Form, Raw
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files that were found, and how to read them."""
+
+    origin: str  # for sentences
+    files: tuple[Path, ...]  # when one of them changes, the cache is out of date
+    read: Callable[[Form], Raw]
+
+
+def data_folder(data_dir: str | Path | None) -> Path:
+    """What was given, else FEDMIRAGE_DATA, else a folder in the home directory."""
+    return Path(
+        data_dir or os.environ.get("FEDMIRAGE_DATA") or "~/.cache/fedmirage/data"
+    ).expanduser()
+
+
+def homes(params: DatasetParams, data: Path) -> list[Path]:
+    """The folders that belong to a published set; the first one is where a download goes."""
+    if isinstance(params, Emnist):  # its splits are sets of their own
+        return [
+            data / "emnist" / params.split,
+            data / "EMNIST" / params.split,
+            data / f"emnist-{params.split}",
+        ]
+    return [data / name for name in (params.name, *params.card.folders)]
+
+
+def is_picture(name: str) -> bool:
+    """By its ending; what begins with a dot is not meant."""
+    return name.lower().endswith(ENDINGS) and not PurePosixPath(name).name.startswith(".")
+
+
+def listed(root: Path) -> list[Path]:
+    """The pictures below `root` that stand in a folder of their class, in the order in which they
+    are numbered."""
+    found = []
+    for folder, inner, names in os.walk(root):
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        if folder != str(root):
+            found += [Path(folder, name) for name in names if is_picture(name)]
+    return sorted(found)

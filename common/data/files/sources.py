@@ -1,0 +1,172 @@
+"""Where the files of a set are looked for. Finding them opens none of them: it also happens before
+every use of the cache."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from common.data.catalogue.params import (
+    DatasetParams,
+    Digits,
+    DigitsMulti,
+    Emnist,
+    ImageFolder,
+    Npz,
+    OwnParams,
+    Parquet,
+)
+from common.data.files.genuine import FINDERS
+from common.data.files.places import Source, homes, listed
+from common.data.files.raw import Form, Raw
+from common.errors import DataError
+
+
+def locate(params: DatasetParams, data: Path) -> Source | None:
+    """The source of a set: embedded, your own, or what lies in the data folder; None where nothing
+    lies there."""
+    if isinstance(params, Digits | DigitsMulti):
+        return _embedded(params)
+    if isinstance(params, OwnParams):
+        return _own(params, data)
+    finder = FINDERS.get(params.name)  # a set that exists as parquet only has none
+    return _parquet(params, homes(params, data)) or (finder(params, data) if finder else None)
+
+
+def _embedded(params: DatasetParams) -> Source:
+    def read(form: Form) -> Raw:
+        from common.data.files.formats import embedded
+
+        if isinstance(params, DigitsMulti):
+            return embedded.digits_multi(
+                form, params.per_image, params.train, params.test, params.seed
+            )
+        return embedded.digits(form)
+
+    return Source(params.name, (), read)
+
+
+def _own(params: OwnParams, data: Path) -> Source:
+    given = Path(params.path).expanduser()
+    candidates = [data / given, given.absolute()]  # an absolute path stays what it is
+    path = next((candidate for candidate in candidates if candidate.exists()), None)
+    if path is None:
+        tried = " and ".join(dict.fromkeys(str(candidate) for candidate in candidates))
+        raise DataError(
+            f"dataset: {params.name}(path={params.path!r}): there is no {tried}; write path= as it"
+            " is on this machine"
+        )
+    if isinstance(params, ImageFolder):
+        return _image_folder(params, path)
+    if isinstance(params, Npz):
+        return _npz(params, path)
+    assert isinstance(params, Parquet)
+    return _own_parquet(params, path)
+
+
+def _image_folder(params: ImageFolder, path: Path) -> Source:
+    if not path.is_dir():
+        raise DataError(
+            f"dataset: imagefolder(path={params.path!r}): {path} is a file; name the folder that"
+            " holds the class folders"
+        )
+    train = path / "train" if (path / "train").is_dir() else path
+    test = next(
+        (path / name for name in params.card.test if train != path and (path / name).is_dir()), None
+    )
+    files = tuple(listed(train) + (listed(test) if test else []))
+    if not files:
+        raise DataError(
+            f"dataset: imagefolder(path={params.path!r}): {train} has no <class>/<picture>.png"
+            " (.jpg, ...) in it"
+        )
+    card = params.about()
+    classes = card.classes or tuple(map(str, range(card.count or 0)))
+
+    def read(form: Form) -> Raw:
+        from common.data.files.formats.folders import image_folder
+
+        return image_folder(train, test, form, classes)
+
+    return Source(str(path), files, read)
+
+
+def _npz(params: Npz, path: Path) -> Source:
+    def read(form: Form) -> Raw:
+        from common.data.files.formats import npz
+
+        return npz.read(path, form, params.columns)
+
+    return Source(str(path), (path,), read)
+
+
+def _own_parquet(params: Parquet, path: Path) -> Source:
+    if path.is_file():
+        return _parquet_source(params, path, (path,), (), params.columns)
+    train = _shards(path, ("train",), "")
+    test = _shards(path, params.card.test, "") if train else ()
+    train = train or tuple(sorted(path.glob("*.parquet")))
+    if not train:
+        raise DataError(
+            f"dataset: parquet(path={params.path!r}): {path} has no .parquet file in it"
+        )
+    return _parquet_source(params, path, train, test, params.columns)
+
+
+def _parquet(params: DatasetParams, folders: list[Path]) -> Source | None:
+    card = params.about()
+    for folder in folders:
+        train, test = (
+            _shards(folder, ("train",), card.subset),
+            _shards(folder, card.test, card.subset),
+        )
+        if train and test:
+            return _parquet_source(
+                params, folder, train, test, tuple(name for name, _ in card.columns)
+            )
+    return None
+
+
+def _parquet_source(
+    params: DatasetParams,
+    origin: Path,
+    train: tuple[Path, ...],
+    test: tuple[Path, ...],
+    columns: tuple[str, ...],
+) -> Source:
+    def read(form: Form) -> Raw:
+        from common.data.files.formats import parquet
+
+        raw = parquet.read(train, test, params.about(), form, columns)
+        if not isinstance(params, Emnist) or not params.transposed:
+            return raw
+        upright = [
+            replace(split, images=np.swapaxes(split.images, 2, 3))
+            for split in (raw.train, raw.test)
+            if split
+        ]
+        return replace(raw, train=upright[0], test=upright[1])
+
+    return Source(str(origin), train + test, read)
+
+
+def _shards(folder: Path, splits: tuple[str, ...], subset: str) -> tuple[Path, ...]:
+    """The parquet files of a split under the names that the hub gives them: the first pattern that
+    fits."""
+    for base in [
+        folder,
+        folder / "data",
+        *([folder / subset] if subset else []),
+        folder / "default",
+    ]:
+        for split in splits:
+            for pattern in (
+                f"{split}.parquet",
+                f"{split}-*.parquet",
+                f"*-{split}.parquet",
+                f"{split}/*.parquet",
+            ):
+                found = tuple(sorted(base.glob(pattern))) if base.is_dir() else ()
+                if found:
+                    return found
+    return ()

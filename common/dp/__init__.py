@@ -1,0 +1,1 @@
+"""Differential privacy, as both sides know it."""

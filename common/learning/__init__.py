@@ -1,0 +1,1 @@
+"""Losses, metrics and augmentation: what training is made of on either side."""

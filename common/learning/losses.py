@@ -1,0 +1,164 @@
+"""Losses as pure functions of tensors: no model, no state, no randomness. A method's page says
+where in its paper each stands."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def squared_distance(weights: Sequence[Tensor], reference: Sequence[Tensor]) -> Tensor:
+    """||w - r||^2 over all tensors together."""
+    return torch.stack(
+        [(weight - fixed).square().sum() for weight, fixed in zip(weights, reference, strict=True)]
+    ).sum()
+
+
+def inner_product(weights: Sequence[Tensor], direction: Sequence[Tensor]) -> Tensor:
+    """<d, w> over all tensors together: linear in w, so that its gradient is exactly d."""
+    return torch.stack(
+        [(weight * fixed).sum() for weight, fixed in zip(weights, direction, strict=True)]
+    ).sum()
+
+
+def contrast(features: Tensor, positive: Tensor, negative: Tensor, temperature: float) -> Tensor:
+    """MOON's -log(e^{cos(z, z+)/T} / (e^{cos(z, z+)/T} + e^{cos(z, z-)/T})), mean over the batch.
+
+    As softplus of (cos(z, z-) - cos(z, z+)) / T, one product for both: where both references are
+    one, its gradient is exactly 0.
+    """
+    away = F.normalize(negative, eps=1e-8) - F.normalize(positive, eps=1e-8)  # (batch, features)
+    difference = (F.normalize(features, eps=1e-8) * away).sum(dim=1)  # (batch,)
+    return F.softplus(difference / temperature).mean()
+
+
+def supervised_contrast(features: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """Khosla et al.'s loss with one view: every row is drawn to the others of its label, and away
+    from all the rest.
+
+    Mean over all rows i of -1/|P_i| sum_{p in P_i} log(e^{u_i.u_p/T} / sum_{k != i} e^{u_i.u_k/T}),
+    u the rows at length 1 and P_i those with i's label, i excluded. A row without any counts as 0;
+    a row of zeros stays zero.
+    """
+    if len(features) < 2:
+        return features.new_zeros(())
+    rows = F.normalize(features.flatten(1), eps=1e-12)  # (rows, width)
+    itself = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
+    cosines = (rows @ rows.T / temperature).masked_fill(itself, -math.inf)  # (rows, rows)
+    log_shares = F.log_softmax(cosines, dim=1).masked_fill(itself, 0.0)
+    positives = (labels[:, None] == labels[None, :]) & ~itself  # P
+    gains = (log_shares * positives).sum(dim=1) / positives.sum(dim=1).clamp(min=1)  # (rows,)
+    return -gains.mean()
+
+
+def label_distance(
+    real: Tensor, real_labels: Tensor, virtual: Tensor, virtual_labels: Tensor
+) -> Tensor:
+    """How far real features lie from virtual ones given the label: between the means of rows of
+    length 1, mean over real labels.
+
+    The distance whose expectation over labels VHL's theorem 3.2 bounds, for distributions that are
+    told apart by their means.
+    """
+    rows, others = (F.normalize(features.flatten(1), eps=1e-12) for features in (real, virtual))
+    distances = [
+        (
+            rows[real_labels == label].mean(dim=0) - others[virtual_labels == label].mean(dim=0)
+        ).norm()
+        for label in torch.unique(real_labels).tolist()
+        if (virtual_labels == label).any()
+    ]
+    return torch.stack(distances).mean() if distances else real.new_full((), math.nan)
+
+
+def decorrelation(features: Tensor, eps: float = 1e-8) -> Tensor:
+    """FedDecorr's mean squared off-diagonal correlation of the features, at the scale of its code:
+    zero for a batch of one."""
+    samples, width = features.shape
+    if samples < 2 or width < 2:
+        return features.new_zeros(())
+    centred = features - features.mean(dim=0)  # (samples, width)
+    standard = centred / torch.sqrt(centred.var(dim=0) + eps)  # (samples, width)
+    correlation = standard.T @ standard  # (width, width), samples - 1 times the correlations
+    off_diagonal = correlation - correlation.diagonal().diag()
+    return off_diagonal.square().sum() / (width * (width - 1)) / samples
+
+
+def bernoulli(logits: Tensor) -> Tensor:
+    """Every yes or no of a multi-label task as a distribution over two: (batch, classes) to (batch
+    * classes, 2).
+
+    The softmax of (z, 0) is (sigmoid(z), 1 - sigmoid(z)), so that what compares softmax outputs
+    compares these, too.
+    """
+    flat = logits.flatten()
+    return torch.stack((flat, torch.zeros_like(flat)), dim=1)
+
+
+def jensen_shannon(one: Tensor, other: Tensor, temperature: float = 1.0) -> Tensor:
+    """FedCOG's eq. 2 without its "1 -": KL(p || m) / 2 + KL(q || m) / 2 for softmax outputs p, q
+    and m = (p + q) / 2.
+
+    Between 0 and ln 2; mean over the batch.
+    """
+    p, q = (
+        F.log_softmax(logits / temperature, dim=1) for logits in (one, other)
+    )  # (batch, classes)
+    m = torch.logaddexp(p, q) - math.log(2)
+    return (p.exp() * (p - m) + q.exp() * (q - m)).sum(dim=1).mean() / 2
+
+
+def jensen_shannon_clamped(one: Tensor, other: Tensor, temperature: float = 1.0) -> Tensor:
+    """The same in FedCOG's code: KL(m || p) / 2 + KL(m || q) / 2 of clamped outputs, and the
+    batch's mean clamped, too."""
+    p, q = (F.softmax(logits / temperature, dim=1) for logits in (one, other))  # (batch, classes)
+    p, q, m = (probabilities.clamp(0.01, 0.99) for probabilities in (p, q, (p + q) / 2))
+    divergence = (m * (2 * m.log() - p.log() - q.log())).sum(dim=1).mean() / 2
+    return divergence.clamp(0, 1)
+
+
+def distillation(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
+    """T^2 KL(softmax(t / T) || softmax(s / T)): summed over classes, mean over the batch, the
+    teacher first."""
+    learned, taught = (
+        F.log_softmax(logits / temperature, dim=1) for logits in (student, teacher)
+    )  # (batch, classes)
+    return F.kl_div(learned, taught, reduction="batchmean", log_target=True) * temperature**2
+
+
+def statistics_distance(values: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """||mean - E[x]|| + ||variance - Var[x]|| over the channels of one BatchNorm layer's input,
+    (batch, channels, ...)."""
+    over = [0, *range(2, values.ndim)]
+    found_variance, found_mean = torch.var_mean(values, dim=over, correction=0)  # (channels,)
+    distances = [
+        (found - kept).norm() for found, kept in ((found_mean, mean), (found_variance, variance))
+    ]
+    return torch.stack(distances).sum()
+
+
+def soft_cross_entropy(logits: Tensor, label_logits: Tensor) -> Tensor:
+    """-softmax(Y) log softmax(z), mean over the batch and over the classes: DynaFed's rates are
+    made for this division by C."""
+    return -(
+        F.softmax(label_logits, dim=1) * F.log_softmax(logits, dim=1)
+    ).mean()  # of (batch, classes)
+
+
+def squared_ratio(weights: Tensor, target: Tensor, start: Tensor) -> Tensor:
+    """DynaFed's ||w - w*||^2 / ||w^t - w*||^2 of flat weights: 1 means that the training came no
+    closer."""
+    return (weights - target).square().sum() / (start - target).square().sum()
+
+
+def cosine_ratio(weights: Tensor, target: Tensor, start: Tensor) -> Tensor:
+    """The same for the cosine distance."""
+    return cosine_distance(weights, target) / cosine_distance(start, target)
+
+
+def cosine_distance(one: Tensor, other: Tensor) -> Tensor:
+    """1 - cos(a, b) of flat weights, as half the squared distance of the unit vectors: exact where
+    both are close."""
+    return (F.normalize(one, dim=0) - F.normalize(other, dim=0)).square().sum() / 2

@@ -1,0 +1,19 @@
+"""Upsampled Gaussian noise: the simplest of VHL's generators."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from common.methods.vhl import Vhl
+
+SIDE = 8  # of the noise before it is upsampled
+STD = 0.5
+
+
+def gaussian(params: Vhl, classes: int, side: int, generator: torch.Generator) -> Tensor:
+    """mu_c ~ N(0, 1) once a class; every image is N(mu_c, 0.5^2) in 3x8x8, upsampled."""
+    means = torch.randn(classes, 1, 3, SIDE, SIDE, generator=generator)
+    noise = torch.randn(classes, params.per_class, 3, SIDE, SIDE, generator=generator)
+    return F.interpolate(
+        (means + STD * noise).flatten(0, 1), size=(side, side), mode="bilinear", align_corners=False
+    )

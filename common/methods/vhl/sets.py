@@ -1,0 +1,126 @@
+"""The virtual set of a run: made from a seed, the same wherever it is made, known by its
+SHA-256."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from common.data import load
+from common.errors import ConfigurationError
+from common.methods.vhl import Vhl
+from common.methods.vhl.gaussian import gaussian
+from common.methods.vhl.simple_cnn import simple_cnn
+from common.methods.vhl.stylegan import stylegan
+from common.models.base import Model
+from common.seeds import derive, torch_generator
+from common.settings.config import RunConfig
+from common.wire.payload import Array, Arrays
+
+Shape = tuple[int, int, int]  # channels, height, width
+Maker = Callable[
+    [Vhl, int, int, torch.Generator], Tensor
+]  # params, C_v, side, generator -> (C_v * per_class, 3, side, side)
+OWN = (0.5, 0.25)  # mean and std of virtual pixels, whatever those of the real ones
+MAKERS: dict[str, Maker] = {"stylegan": stylegan, "gaussian": gaussian, "simple_cnn": simple_cnn}
+
+
+def seed_of(config: RunConfig) -> int:
+    """The seed of the virtual set, which is all that the server sends with send="seed"."""
+    return derive(config.seed, "vhl.virtual")
+
+
+def virtual_images(params: Vhl, config: RunConfig, shape: Shape, classes: int, seed: int) -> Arrays:
+    """[images, labels] for C real classes: uint8 (samples, *shape), class after class, and int16
+    (samples,)."""
+    count = params.count(classes)
+    if params.generator == "dataset":
+        images, labels = lent(params, config, count)
+    else:
+        with one_thread():
+            images = MAKERS[params.generator](
+                params, count, max(shape[1:]), torch_generator(seed, params.generator)
+            )
+        labels = torch.arange(count).repeat_interleave(params.per_class)
+    if params.shuffle_labels:
+        labels = labels[torch.randperm(len(labels), generator=torch_generator(seed, "shuffle"))]
+    return [to_bytes(images, shape), labels.to(torch.int16).numpy()]
+
+
+def virtual_means(model: Model, layer: str, shape: Shape, classes: int, seed: int) -> Arrays:
+    """[means] of the "vfa" features: uniform in [0, 1), float32 (classes, width of the layer)."""
+    mode, device = model.training, next(model.parameters()).device
+    with torch.no_grad():
+        width = model.eval().feature_maps(torch.zeros(1, *shape, device=device))[layer].numel()
+    model.train(mode)
+    return [torch.rand(classes, width, generator=torch_generator(seed, "vfa")).numpy()]
+
+
+def normalisation(
+    params: Vhl, mean: tuple[float, ...], std: tuple[float, ...]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and std of virtual pixels, one a channel, given those of the real ones."""
+    if params.normalise == "real":
+        return mean, std
+    return (OWN[0],) * len(mean), (OWN[1],) * len(std)
+
+
+def digest(arrays: Arrays) -> Array:
+    """SHA-256 over types, shapes and contents, as 32 bytes."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(f"{array.dtype.str}{array.shape}".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return np.frombuffer(found.digest(), dtype=np.uint8)
+
+
+def to_bytes(images: Tensor, shape: Shape) -> Array:
+    """Pixels of any value in the size and with the channels of the run, cut off at 0 and 1; grey is
+    the mean of the colours."""
+    channels, height, width = shape
+    pixels = images
+    if channels != pixels.shape[1]:
+        pixels = (
+            pixels.mean(dim=1, keepdim=True)
+            if channels == 1
+            else pixels.expand(-1, channels, -1, -1)
+        )
+    if pixels.shape[2:] != (height, width):
+        pixels = F.interpolate(pixels, size=(height, width), mode="bilinear", antialias=True)
+    return (255 * pixels.clamp(0, 1)).round().to(torch.uint8).contiguous().numpy()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """The same bits on server and client, however many threads each of them has."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def lent(params: Vhl, config: RunConfig, count: int) -> tuple[Tensor, Tensor]:
+    """The first samples of the first C_v classes of another data set; a class may have fewer than
+    were asked for."""
+    dataset = load(params.dataset, config.data_dir or None, config.download)
+    if dataset.task != "single-label" or len(dataset.classes) < count:
+        raise ConfigurationError(
+            [
+                f"methods: vhl(dataset={params.dataset!r}) is {dataset.task} with"
+                f" {len(dataset.classes)} classes, but {count} virtual classes with one label a"
+                " sample are needed; choose another set"
+            ]
+        )
+    known = dataset.train.labels
+    taken = np.concatenate(
+        [np.flatnonzero(known == number)[: params.per_class] for number in range(count)]
+    )
+    images = torch.from_numpy(dataset.train.images[taken]).to(torch.float32) / 255
+    return images, torch.from_numpy(known[taken].astype(np.int64))

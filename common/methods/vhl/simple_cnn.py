@@ -1,0 +1,74 @@
+"""One small untrained network a class, as in VHL's code: what tells the classes apart is whose
+weights made the image."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from common.methods.vhl import Vhl
+
+LATENT = 64
+# images at a time; batch norm uses the statistics of a chunk, so that a chunk is always whole
+CHUNK = 64
+FIRST = (8, 8, 8)  # the map that the linear layer gives
+
+
+def simple_cnn(params: Vhl, classes: int, side: int, generator: torch.Generator) -> Tensor:
+    """(classes * per_class, 3, 32, 32), class after class, cut off at 0: see stylegan."""
+    return torch.cat([one_class(params, generator) for _ in range(classes)]).clamp(0, 1)
+
+
+def one_class(params: Vhl, generator: torch.Generator) -> Tensor:
+    """The images of a new network.
+
+    Differs from the code: its 50 steps that lower the images' covariance are left out, because the
+    set needs no training at all.
+    """
+    kernels = weights(params.width, generator)
+    chunks = -(-params.per_class // CHUNK)
+    latents = torch.randn(chunks, CHUNK, LATENT, generator=generator)
+    return torch.cat([forward(kernels, some) for some in latents])[: params.per_class]
+
+
+def weights(width: int, generator: torch.Generator) -> list[Tensor]:
+    """The linear layer, four transposed convolutions 3x3, three convolutions 5x5 and the one that
+    gives colours."""
+
+    def normal(std: float, *shape: int) -> Tensor:
+        return std * torch.randn(*shape, generator=generator)
+
+    def uniform(bound: float, *shape: int) -> Tensor:
+        return bound * (2 * torch.rand(*shape, generator=generator) - 1)
+
+    first = math.prod(FIRST)
+    linear = normal(math.sqrt(2 / LATENT), first, LATENT)
+    inputs = [FIRST[0], width, width, width]
+    # torch's default for a transposed convolution: uniform, with the second dimension for the fan
+    # in
+    transposed = [uniform(1 / math.sqrt(width * 9), channels, width, 3, 3) for channels in inputs]
+    plain = [
+        normal(math.sqrt(2 / (25 * out)), out, width, 5, 5) for out in (width, width, width, 3)
+    ]
+    return [linear, *transposed, *plain]
+
+
+def forward(kernels: list[Tensor], latents: Tensor) -> Tensor:
+    """8 pixels, grown to 20 and 44, then 46 and 48; convolutions without padding bring it down to
+    44, 40, 36 and 32."""
+    linear, *rest = kernels
+    value = normed(latents @ linear.T).view(-1, *FIRST)
+    for number, kernel in enumerate(rest[:4]):
+        value = F.conv_transpose2d(value, kernel)
+        value = normed(
+            F.interpolate(value, scale_factor=2.0, mode="nearest") if number < 2 else value
+        )
+    for kernel in rest[4:-1]:
+        value = normed(F.conv2d(value, kernel))
+    return torch.tanh(F.conv2d(value, rest[-1]))
+
+
+def normed(value: Tensor) -> Tensor:
+    """Batch norm by the statistics of the chunk, and ReLU."""
+    return F.relu(F.batch_norm(value, None, None, training=True))

@@ -1,0 +1,1 @@
+"""Secure aggregation, as both sides know it."""

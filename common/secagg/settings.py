@@ -1,0 +1,170 @@
+"""Secure aggregation: what `--secagg` may say, the bit budget, and which methods it suits. Read
+alike by server and clients.
+
+Flower's SecAgg+ adds up vectors of whole numbers modulo a power of two. Every client hides its
+vector behind masks that cancel in the sum: the server learns the sum and nothing else. vector.py
+makes the vector, masks.py the masks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from common.settings.language import Params
+
+if TYPE_CHECKING:
+    from common.methods import Method
+    from common.settings.config import RunConfig
+
+LEAST = 3  # clients of a sum: of two, each can subtract itself
+COARSEST = (
+    1e-4  # the largest error that rounding may make in the update of a client with one example
+)
+REFUSAL = "refusal"  # the record in which a client says why it takes no part
+MODULUS_BITS = (
+    53  # of a sum: what a double holds exactly; a masked number travels as 64 bits anyway
+)
+
+Part = Annotated[float, Field(gt=0, le=1)]
+
+
+class SecAggParams(Params):
+    """The params of `secagg`."""
+
+    def check(self, config: RunConfig) -> list[str]:
+        """Why these settings cannot run together, as sentences; none if they can."""
+        return []
+
+
+class Off(SecAggParams):
+    """The server sees every client's update."""
+
+    name: ClassVar[str] = "off"
+
+
+class On(SecAggParams):
+    """The server sees the sum of the clients' updates."""
+
+    name: ClassVar[str] = "on"
+
+    shares: Part = 1.0
+    """The share of a round's clients with which each one agrees masks and to which it entrusts
+    pieces of its keys; 1 is all of them. Less is faster with very many clients (SecAgg+) and
+    survives fewer losses; never fewer than 2 log2(clients) + 1, so that losses do not cut the
+    circle of neighbours apart (a round in which they do is not opened)."""
+    threshold: Annotated[float, Field(gt=0.5, lt=1)] = 0.6
+    """The share of those pieces that opens a lost client's masks, and so of a client's neighbours
+    that must stay to the end. More than half, so that no two groups can open both masks of one
+    client; at most all but one."""
+    clip: Annotated[float, Field(gt=0)] = 8.0
+    """The largest number that can be masked. A client whose weighted update holds a larger one says
+    so and sits the round out."""
+    bits: Annotated[int, Field(ge=16, le=48)] = 40
+    """Binary digits of a masked number: the step between two numbers is 2 clip / 2^bits."""
+    bound: Annotated[int, Field(ge=1)] = 65536
+    """No client has more examples than this. Weights travel masked as n_i / bound, since nobody may
+    learn the largest n_i."""
+
+    @model_validator(mode="after")
+    def _fine_enough(self) -> Self:
+        if self.step * self.bound > COARSEST:
+            raise ValueError(
+                f"clip={self.clip:g}, bits={self.bits} and bound={self.bound} would round the"
+                f" update of a client with one example to {self.step * self.bound:.2g}; raise bits,"
+                " or lower bound or clip"
+            )
+        return self
+
+    def check(self, config: RunConfig) -> list[str]:
+        """Why these settings cannot run with secure aggregation, as sentences; none if they can."""
+        found = [f"secagg: {reason}" for reason in map(why_not, config.method_list) if reason]
+        if config.drawn < LEAST:
+            found.append(
+                f"secagg: a round has {config.drawn} of {config.clients} clients, and a sum of"
+                f" fewer than {LEAST} shows who sent what; raise clients or participation"
+            )
+        if self.needed_bits(config.drawn) > MODULUS_BITS:
+            most = MODULUS_BITS - config.drawn.bit_length()
+            found.append(
+                f"secagg: {config.drawn} clients x bits={self.bits} could overflow the"
+                f" {MODULUS_BITS} bits of a sum; lower bits to {most}"
+            )
+        if config.validation:
+            found.append(
+                f"secagg: validation={config.validation:g} would show the server each client's loss"
+                " and number of samples; set validation=0"
+            )
+        if config.diagnostics:
+            found.append(
+                "secagg: diagnostics look at single clients, and the server sees only their sum;"
+                " drop diagnostics"
+            )
+        return found
+
+    @property
+    def step(self) -> float:
+        """The distance of two neighbouring numbers that can be masked."""
+        return float(2 * self.clip / 2**self.bits)
+
+    def plan(self, clients: int) -> Plan:
+        """How a round of so many clients shares its keys; SecAgg+ wants an odd number of shares
+        unless it is everybody."""
+        shares = max(math.ceil(self.shares * clients), 2 * math.ceil(math.log2(clients)) + 1)
+        shares = min(clients, shares + (shares % 2 == 0))
+        return Plan(shares, min(math.ceil(self.threshold * shares), shares - 1))
+
+    def least(self, drawn: int) -> int:
+        """Of `drawn` clients that a round should have, how many must be there, and stay: otherwise
+        few could be singled out."""
+        return max(LEAST, drawn // 2 + 1)
+
+    def needed_bits(self, clients: int) -> int:
+        """Binary digits of the largest sum that so many clients can give."""
+        return int(clients * 2**self.bits).bit_length()
+
+    def budget(self, clients: int) -> str:
+        """One sentence for the person who starts the run."""
+        plan = self.plan(clients)
+        return (
+            f"secure aggregation: {clients} clients x {self.bits} bits need"
+            f" {self.needed_bits(clients)} of {MODULUS_BITS}; numbers within +-{self.clip:g} in"
+            f" steps of {self.step:.2g}; at most {self.bound} examples a client; at least"
+            f" {self.least(clients)} clients; {plan.threshold} of {plan.shares} key shares open a"
+            " lost client's masks"
+        )
+
+
+SECAGG: dict[str, type[SecAggParams]] = {kind.name: kind for kind in (Off, On)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Of one round: pieces into which a client's keys are cut, and how many of them put a key
+    together again."""
+
+    shares: int
+    threshold: int
+
+
+def why_not(method: Method) -> str | None:
+    """Why a method cannot run under secure aggregation, and what to do instead; None if it can."""
+    alone = [repr(section.name) for section in method.up if not section.summable]
+    shapeless = [
+        repr(section.name) for section in method.up if section.summable and section.holds is None
+    ]
+    instead = method.summable_instead or "drop one of the two"
+    if alone:
+        return (
+            f"{method.name} needs each client's {' and '.join(alone)} one by one, and the server"
+            f" sees only sums; {instead}"
+        )
+    if shapeless:
+        return (
+            f"{method.name} sends {' and '.join(shapeless)} without saying of what shape, which a"
+            f" sum must know; {instead}"
+        )
+    return None

@@ -1,0 +1,208 @@
+"""The one small language: `name(key=literal, ...)`, several joined by commas.
+
+`methods`, `dataset`, `partition`, `model`, `secagg` and `dp` are all written in it. Literals are
+read with `ast`, never evaluated. Each name belongs to a frozen pydantic model (`Params`), so that a
+wrong name, key, type or range is refused with a sentence, all of them at once.
+"""
+
+import ast
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from common.errors import ConfigurationError
+
+NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+
+
+class Params(BaseModel):
+    """What may stand between the parentheses of one name: frozen, checked, a sentence under every
+    field."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
+    name: ClassVar[str] = ""
+
+
+P = TypeVar("P", bound=Params)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One `name(key=literal, ...)` as it was written."""
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+def parse(text: str, key: str) -> list[Call]:
+    """Read a line of calls; `key` is the setting it came from and stands in every complaint."""
+    problems: list[str] = []
+    calls = [call for piece in split(text) if (call := _read(piece, key, problems)) is not None]
+    if not calls and not problems:
+        problems.append(
+            f"{key}: empty; write a name, for example {key}={EXAMPLES.get(key, 'fedavg')!r}"
+        )
+    if problems:
+        raise ConfigurationError(problems)
+    return calls
+
+
+EXAMPLES = {
+    "dataset": "digits",
+    "partition": "iid",
+    "model": "simple-cnn",
+    "secagg": "off",
+    "dp": "off",
+}
+
+
+def split(text: str) -> list[str]:
+    """Cut at the commas that stand outside brackets and quotes."""
+    pieces, depth, quote, start = [], 0, "", 0
+    for position, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        elif character == "," and depth == 0:
+            pieces.append(text[start:position])
+            start = position + 1
+    pieces.append(text[start:])
+    return [piece.strip() for piece in pieces if piece.strip()]
+
+
+def _read(piece: str, key: str, problems: list[str]) -> Call | None:
+    name, bracket, rest = piece.partition("(")
+    name = name.strip()
+    if not NAME.fullmatch(name) or (bracket and not rest.rstrip().endswith(")")):
+        problems.append(
+            f"{key}: cannot read {piece!r}; write name or name(key=value, ...) with lower-case"
+            " names"
+        )
+        return None
+    if not bracket:
+        return Call(name)
+    try:
+        node = ast.parse(f"_({rest.rstrip()[:-1]}\n)", mode="eval").body
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            raise SyntaxError
+    except (SyntaxError, ValueError):
+        problems.append(
+            f"{key}: cannot read the arguments of {piece!r}; write {name}(key=value, ...)"
+        )
+        return None
+    if node.args:
+        problems.append(
+            f"{key}: {name} takes keyword arguments only; write key={ast.unparse(node.args[0])} in"
+            f" {piece!r}"
+        )
+    arguments: dict[str, Any] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            problems.append(f"{key}: {name} does not take '**'; write key=value")
+            continue
+        if keyword.arg in arguments:
+            problems.append(f"{key}: {name} has the key {keyword.arg!r} twice; keep one")
+        try:
+            arguments[keyword.arg] = ast.literal_eval(keyword.value)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            value = ast.unparse(keyword.value)
+            hint = (
+                f"; write {value.title()}"
+                if value in ("true", "false", "none")
+                else f'; a text is written "{value}"'
+            )
+            problems.append(f"{key}: {name}({keyword.arg}={value}) is not a literal{hint}")
+    return Call(name, arguments)
+
+
+def resolve(call: Call, known: Mapping[str, type[P]], key: str) -> P:
+    """Turn a call into its params model, or raise with everything that is wrong about it."""
+    if call.name not in known:
+        raise ConfigurationError(
+            [f"{key}: no {noun(key)} is called {call.name!r}{nearest(call.name, known)}"]
+        )
+    model = known[call.name]
+    try:
+        return model(**call.arguments)
+    except ValidationError as error:
+        raise ConfigurationError(
+            [
+                sentence(detail, f"{key}: {call.name}", model.model_fields)
+                for detail in error.errors()
+            ]
+        ) from None
+
+
+def resolve_line(text: str, known: Mapping[str, type[P]], key: str) -> list[P]:
+    """Read and resolve a whole line, collecting the problems of all its calls."""
+    resolved: list[P] = []
+    problems: list[str] = []
+    for call in parse(text, key):
+        try:
+            resolved.append(resolve(call, known, key))
+        except ConfigurationError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigurationError(problems)
+    return resolved
+
+
+def resolve_one(text: str, known: Mapping[str, type[P]], key: str) -> P:
+    """A line that must hold exactly one name."""
+    found = resolve_line(text, known, key)
+    if len(found) > 1:
+        raise ConfigurationError(
+            [
+                f"{key}: {text!r} holds {len(found)} names; a run has one {noun(key)}, so keep one"
+                " of them"
+            ]
+        )
+    return found[0]
+
+
+def write(params: Params) -> str:
+    """The shortest line that gives these params again: only what differs from the defaults."""
+    arguments = ", ".join(
+        f"{name}={getattr(params, name)!r}"
+        for name, info in type(params).model_fields.items()
+        if info.is_required()
+        or getattr(params, name) != info.get_default(call_default_factory=True)
+    )
+    return f"{params.name}({arguments})" if arguments else params.name
+
+
+def sentence(detail: Any, subject: str, fields: Iterable[str]) -> str:
+    """One pydantic error as a sentence that names the key, the value and the fix."""
+    key = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return f"{subject} has no key {key!r}{nearest(key, fields)}"
+    if detail["type"] == "missing":
+        return f"{subject} needs the key {key!r}; write {key}=..."
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    return f"{subject}({key}={detail['input']!r}): {message}" if key else f"{subject}: {message}"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """'; did you mean ...' where something is close, the whole list otherwise."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
+    if close:
+        return f"; did you mean {' or '.join(repr(name) for name in close)}?"
+    return f"; there is {', '.join(names)}" if names else "; it takes no keys"
+
+
+def noun(key: str) -> str:
+    """`methods` is plural as a setting, singular in a sentence."""
+    return key.removesuffix("s") if key == "methods" else key

@@ -1,0 +1,63 @@
+"""Grids of images as PNG, with names beside the rows and above the columns."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+TILE = 64  # pixels that a small image is enlarged to at least
+GAP = 2
+TEXT = 12  # height of the letters
+
+
+def grid(
+    rows: Mapping[str, Sequence[Tensor | None]],
+    mean: Sequence[float],
+    std: Sequence[float],
+    columns: Sequence[str] = (),
+) -> Image.Image:
+    """Normalised images (channels, height, width), row by row under the row's name; None leaves a
+    gap.
+
+    Values beyond black and white are shown as black and white.
+    """
+    font = ImageFont.load_default(TEXT)
+    first = next(image for row in rows.values() for image in row if image is not None)
+    _, height, width = first.shape
+    scale = max(1, -(-TILE // max(height, width)))
+    tall, wide = height * scale + GAP, width * scale + GAP
+    left = max(int(font.getlength(name)) for name in rows) + 3 * GAP
+    top = TEXT + 3 * GAP if columns else 0
+    across = max(len(row) for row in rows.values())
+    sheet = Image.new("RGB", (left + across * wide, top + len(rows) * tall), "white")
+    draw = ImageDraw.Draw(sheet)
+    for column, name in enumerate(columns):
+        draw.text((left + column * wide, GAP), name, "black", font)
+    for line, (name, row) in enumerate(rows.items()):
+        draw.text((GAP, top + line * tall + (tall - TEXT) // 2), name, "black", font)
+        for column, image in enumerate(row):
+            if image is not None:
+                picture = Image.fromarray(pixels(image, mean, std)).resize(
+                    (wide - GAP, tall - GAP), Image.Resampling.NEAREST
+                )
+                sheet.paste(picture, (left + column * wide, top + line * tall))
+    return sheet
+
+
+def pixels(image: Tensor, mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.uint8]:
+    """(channels, height, width) as normalised to (height, width) or (height, width, 3) bytes."""
+    scale, shift = (
+        torch.tensor(values, device=image.device).view(-1, 1, 1) for values in (std, mean)
+    )
+    levels = (
+        ((image * scale + shift).clamp(0, 1) * 255)
+        .round()
+        .to(torch.uint8)
+        .permute(1, 2, 0)
+        .cpu()
+        .numpy()
+    )
+    return np.asarray(levels[:, :, 0] if levels.shape[2] == 1 else levels)

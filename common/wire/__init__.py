@@ -1,0 +1,1 @@
+"""What crosses the wire, and what the arrays in it are called."""

@@ -1,0 +1,282 @@
+"""The grpc runtime: a real SuperLink and real SuperNodes on free loopback ports of this host, in a
+FLWR_HOME of their own."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from rich.console import Console
+
+from common.errors import FedmirageError
+from common.settings.config import PROJECT_FILE, RunConfig
+from server.record.results import FILE, read
+
+ENVIRONMENT = {
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": (
+        "1"
+    ),  # or every run begins with a download of torch
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "PYTHONUNBUFFERED": "1",
+}
+PROGRAMS = Path(sys.executable).parent
+ENDED = "finished"  # what the status of a run that is over begins with
+STATUS_EVERY = 30.0  # seconds between two questions for the run's status
+GRACE = 10.0  # seconds that a process has to end by itself
+
+
+def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
+    """Start everything, submit the run, wait for its end, stop everything; a failed run raises its
+    reason."""
+    folder = Path(config.resume or config.out)
+    logs = folder / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix=".flower-", dir=folder) as home,
+        Federation(Path(home), logs, verbose) as federation,
+    ):
+        federation.start(config, folder / "memory")
+        console.print(
+            f"grpc: SuperLink at {federation.fleet}, {config.clients} SuperNodes, logs in {logs}",
+            highlight=False,
+        )
+        run_id = federation.submit(config)
+        federation.wait(run_id, folder)
+
+
+class Federation:
+    """The processes of one federation; whatever happens, none of them outlives the `with` block."""
+
+    def __init__(self, home: Path, logs: Path, verbose: bool) -> None:
+        self.home, self.logs, self.verbose = home, logs, verbose
+        path = os.pathsep.join(
+            [str(PROGRAMS), os.environ.get("PATH", "")]
+        )  # Flower's programs call each other by name
+        self.environment = {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(home), "PATH": path}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.fleet = self.control = ""
+
+    def __enter__(self) -> "Federation":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, config: RunConfig, memory: Path) -> None:
+        """A SuperLink, then a SuperNode a client."""
+        runtime, self.fleet, self.control, *nodes = free_addresses(3 + config.clients)
+        for address in (runtime, self.fleet, self.control, *nodes):
+            require_free(address)
+        apis = [
+            "--serverappio-api-address",
+            runtime,
+            "--fleet-api-address",
+            self.fleet,
+            "--control-api-address",
+            self.control,
+        ]
+        self.spawn("superlink", "flower-superlink", "--insecure", *apis)
+        self.await_port("superlink", self.control)
+        self.await_port("superlink", self.fleet)
+        for partition, address in enumerate(nodes):
+            node = f'partition-id={partition} num-partitions={config.clients} memory="{memory}"'
+            arguments = [
+                "--insecure",
+                "--superlink",
+                self.fleet,
+                "--clientappio-api-address",
+                address,
+                "--node-config",
+                node,
+            ]
+            self.spawn(f"supernode-{partition}", "flower-supernode", *arguments)
+        connection = {
+            "superlink": {"default": "local", "local": {"address": self.control, "insecure": True}}
+        }
+        (self.home / "config.toml").write_text(tomli_w.dumps(connection))
+
+    def spawn(self, name: str, program: str, *arguments: str) -> None:
+        """Start a process in a group of its own, so that its children can be ended with it; what it
+        says goes to its log."""
+        command = [str(PROGRAMS / program), *arguments]
+        with (self.logs / f"{name}.log").open("ab") as log:
+            output = None if self.verbose else log
+            self.processes[name] = subprocess.Popen(
+                command,
+                env=self.environment,
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def await_port(self, name: str, address: str, timeout: float = 60.0) -> None:
+        """Wait until a process listens, or say why it does not."""
+        host, _, port = address.rpartition(":")
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            self.check_alive(name)
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection((host, int(port)), timeout=1),
+            ):
+                return
+            time.sleep(0.1)
+        raise FedmirageError(
+            f"the {name} does not listen at {address} after {timeout:.0f} s; see"
+            f" {self.logs / f'{name}.log'}"
+        )
+
+    def check_alive(self, *names: str) -> None:
+        """Raise with the end of its log if a process has ended that should not have."""
+        for name in names or list(self.processes):
+            code = self.processes[name].poll()
+            if code is not None:
+                log = self.logs / f"{name}.log"
+                tail = (
+                    " / ".join(log.read_text(errors="replace").splitlines()[-4:])
+                    if log.exists()
+                    else ""
+                )
+                raise FedmirageError(
+                    f"the {name} ended with code {code}: {tail} (whole log: {log})"
+                )
+
+    def submit(self, config: RunConfig) -> str:
+        """Hand the app and its configuration to the SuperLink; returns Flower's number of the
+        run."""
+        settings = self.home / "run.toml"
+        settings.write_text(tomli_w.dumps(config.flat()))
+        answer = self.flwr(
+            "run",
+            str(PROJECT_FILE.parent),
+            "local",
+            "--run-config",
+            str(settings),
+            "--format",
+            "json",
+        )
+        if not answer.get("success"):
+            raise FedmirageError(
+                f"Flower did not start the run: {answer.get('error-message', answer)}"
+            )
+        return str(answer["run-id"])
+
+    def status(self, run_id: str) -> str:
+        """What the SuperLink says of the run, e.g. "running" or "finished:completed"."""
+        try:
+            runs = self.flwr("list", "local", "--run-id", run_id, "--format", "json").get(
+                "runs", []
+            )
+        except (
+            FedmirageError,
+            subprocess.TimeoutExpired,
+        ):  # a busy machine is no reason to end a run
+            runs = []
+        return str(runs[0]["status"]) if runs else "unknown"
+
+    def flwr(self, *arguments: str) -> dict[str, Any]:
+        """Ask Flower's own command line, which answers in JSON."""
+        command = [str(PROGRAMS / "flwr"), *arguments]
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        for start in (
+            position for position, character in enumerate(done.stdout) if character == "{"
+        ):
+            with contextlib.suppress(json.JSONDecodeError):
+                answer: dict[str, Any] = json.loads(done.stdout[start:])
+                return answer
+        raise FedmirageError(f"flwr {arguments[0]} failed: {(done.stderr or done.stdout).strip()}")
+
+    def wait(self, run_id: str, folder: Path) -> None:
+        """Until results.jsonl has its summary; a run that ends without one has failed, whatever
+        Flower's exit codes say."""
+        asked = time.monotonic()
+        while True:
+            time.sleep(0.3)
+            self.check_alive("superlink")
+            summary = ended(folder)
+            if summary is not None:
+                if summary["status"] != "finished":
+                    raise FedmirageError(str(summary.get("reason", "the run failed")))
+                return
+            if time.monotonic() - asked > STATUS_EVERY:
+                asked = time.monotonic()
+                status = self.status(run_id)
+                if status.startswith(ENDED) and not ended(folder):
+                    raise FedmirageError(
+                        f"the run ended as {status!r} without a summary; see"
+                        f" {self.logs / 'superlink.log'}"
+                    )
+
+    def stop(self) -> None:
+        """End every process of this federation: politely first, then for good.
+
+        Flower's SuperExec detaches itself from the SuperLink that starts it, so groups are not
+        enough: a process belongs here if its environment names this FLWR_HOME.
+        """
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for identifier in self.members():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(identifier, number)
+            deadline = time.monotonic() + GRACE
+            while self.members() and time.monotonic() < deadline:
+                time.sleep(0.1)
+
+    def members(self) -> set[int]:
+        """Ids of all living processes of this federation."""
+        own = {process.pid for process in self.processes.values() if process.poll() is None}
+        return own | processes_with(f"FLWR_HOME={self.home}")
+
+
+def ended(folder: Path) -> dict[str, Any] | None:
+    """The summary line of a run that is over."""
+    return next((line for line in read(folder / FILE)[-1:] if line.get("kind") == "summary"), None)
+
+
+def processes_with(variable: str) -> set[int]:
+    """Ids of the processes that have this variable in their environment; where there is no /proc,
+    none are found."""
+    found = set()
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            alive = place.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            if alive and variable.encode() in place.joinpath("environ").read_bytes().split(b"\0"):
+                found.add(int(place.name))
+    return found
+
+
+def require_free(address: str) -> None:
+    """Refuse an address on which somebody listens: Flower would only say so in a log."""
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, int(port)))
+        except OSError:
+            raise FedmirageError(
+                f"the port {port} of {host} is in use; end what listens there, or take another port"
+            ) from None
+
+
+def free_addresses(count: int) -> list[str]:
+    """Loopback addresses that nobody uses right now."""
+    with contextlib.ExitStack() as stack:
+        return [f"127.0.0.1:{port}" for port in _bound(stack, count)]
+
+
+def _bound(stack: contextlib.ExitStack, count: int) -> Iterator[int]:
+    for _ in range(count):
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        yield listener.getsockname()[1]

@@ -1,0 +1,81 @@
+"""The simulation runtime: one process for the server, Ray actors for the clients, all on this
+host."""
+
+import logging
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common import device
+from common.settings.config import RunConfig
+
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a host is shared by the simulated clients."""
+
+    actors: int
+    threads: int
+    gpus: int
+    gpu_share: float
+
+    def __str__(self) -> str:
+        gpu = f", {self.gpu_share:.2g} of a GPU each" if self.gpu_share else ""
+        return (
+            f"{self.actors} clients at a time, {self.threads} thread{'s' * (self.threads > 1)}"
+            f" each{gpu}"
+        )
+
+    def backend(self, verbose: bool) -> dict[str, Any]:
+        """As Flower's simulation wants it; one Ray "CPU" is one actor, so that Ray starts exactly
+        as many as planned."""
+        quiet = {} if verbose else {"logging_level": "CRITICAL", "log_to_driver": False}
+        return {
+            "init_args": {"num_cpus": self.actors, "num_gpus": self.gpus, **quiet},
+            "client_resources": {"num_cpus": 1, "num_gpus": self.gpu_share},
+        }
+
+
+def plan(config: RunConfig, actors: int = 0) -> Plan:
+    """As many actors as there are cores for their threads, and never more than clients that train
+    at once."""
+    import torch
+
+    count = min(config.drawn, actors or max(1, device.cores() // config.threads))
+    gpus = torch.cuda.device_count() if device.pick(config.device).type == "cuda" else 0
+    share = (
+        0.0 if not gpus else 1.0 if count <= gpus else 1 / math.ceil(count / gpus)
+    )  # Ray takes whole GPUs, or a part of one
+    return Plan(count, config.threads, gpus, share)
+
+
+def simulate(config: RunConfig, verbose: bool = False, actors: int = 0) -> None:
+    """Run to the end, or raise what the server raised."""
+    os.environ.update({key: os.environ.get(key, value) for key, value in QUIET.items()})
+    import ray
+    from flwr.simulation import run_simulation
+
+    from client.app import make_app as client_app
+    from server.app import make_app as server_app
+
+    if not verbose:
+        logging.getLogger("flwr").setLevel(logging.CRITICAL)
+    memory = Path(config.resume or config.out) / "memory"
+    try:
+        run_simulation(
+            server_app(config),
+            client_app(config, memory),
+            num_supernodes=config.clients,
+            backend_config=plan(config, actors).backend(verbose),
+            verbose_logging=verbose,
+        )
+    finally:
+        ray.shutdown()

@@ -1,0 +1,105 @@
+"""What this machine is for a run: device, threads, versions, ports, memory, data."""
+
+import os
+import platform
+import shutil
+import socket
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from common import device
+from common.data import available
+from common.settings.config import configure
+from experiments.runtimes.simulation import plan
+
+PACKAGES = (
+    "flwr",
+    "torch",
+    "torchvision",
+    "flwr-datasets",
+    "ray",
+    "grpcio",
+    "protobuf",
+    "numpy",
+    "pydantic",
+    "safetensors",
+)
+PORTS = {
+    9091: "ServerAppIo",
+    9092: "Fleet: SuperNodes connect here",
+    9093: "Control: flwr run connects here",
+}
+
+
+def doctor(console: Console, data_dir: str | None) -> None:
+    """Print everything, with a word on what would not work."""
+    table = Table(title="fedmirage doctor", title_justify="left", show_header=False)
+    for name, value in [*machine(), *versions(), *ports(), *data(data_dir)]:
+        table.add_row(name, value)
+    console.print(table)
+
+
+def machine() -> Iterator[tuple[str, str]]:
+    """Cores, memory, device."""
+    import torch
+
+    yield "device", f"{device.pick('auto')} ({torch.cuda.device_count()} CUDA devices)"
+    yield "cores", f"{device.cores()} usable of {os.cpu_count()}"
+    yield "simulation", str(plan(configure()))
+    yield "free memory", free_memory()
+    yield (
+        "shared memory for Ray",
+        (
+            f"{shutil.disk_usage('/dev/shm').free / 1e9:.1f} GB"
+            if Path("/dev/shm").exists()
+            else "none"
+        ),
+    )
+    yield "free disk here", f"{shutil.disk_usage('.').free / 1e9:.1f} GB"
+
+
+def free_memory() -> str:
+    """What the kernel thinks that a new process could have."""
+    try:
+        fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        return f"{int(fields['MemAvailable'].split()[0]) / 1e6:.1f} GB"
+    except (OSError, KeyError, ValueError):
+        return "unknown"
+
+
+def versions() -> Iterator[tuple[str, str]]:
+    """Of Python and of the packages that decide the numbers."""
+    yield "python", platform.python_version()
+    for package in PACKAGES:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            yield package, "missing: make setup"
+    try:
+        from common.models.vision import torchvision
+
+        torchvision()
+        yield "torchvision import", "works"
+    except Exception as error:
+        yield "torchvision import", f"fails: {error}"
+
+
+def ports() -> Iterator[tuple[str, str]]:
+    """Flower's usual ports; `--runtime grpc` takes free ones and does not need them."""
+    for port, use in PORTS.items():
+        with socket.socket() as probe:
+            taken = probe.connect_ex(("127.0.0.1", port)) == 0
+        yield f"port {port}", f"{'in use' if taken else 'free'} ({use})"
+
+
+def data(data_dir: str | None) -> Iterator[tuple[str, str]]:
+    """Which data sets could be loaded now."""
+    for name, place in available(data_dir).items():
+        yield (
+            name,
+            place or f"not found; say --download, or see fedmirage datasets {name}",
+        )

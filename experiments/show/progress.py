@@ -1,0 +1,170 @@
+"""Watching a run: results.jsonl is what every runtime writes, so one watcher serves them all."""
+
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from server.record.results import FILE, read
+from server.strategy.budget import spent
+
+POLL = 0.2
+
+
+class Watch:
+    """Shows the rounds of a run while it goes on: a bar in a terminal, a line a round elsewhere."""
+
+    def __init__(self, console: Console, folder: Path, rounds: int) -> None:
+        self.console, self.path, self.rounds = console, folder / FILE, rounds
+        self.seen = self.size = 0
+        self.stopped = threading.Event()
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self.progress = Progress(
+            TextColumn("rounds"), *columns, console=console, disable=not console.is_terminal
+        )
+        self.task = self.progress.add_task("starting", total=rounds)
+        self.thread = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> "Watch":
+        self.progress.start()
+        self.thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stopped.set()
+        self.thread.join()
+        self.progress.stop()
+
+    def _follow(self) -> None:
+        while not self.stopped.wait(POLL):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if (
+            size == self.size
+        ):  # most looks find nothing new, and parsing hundreds of rounds takes the clients' time
+            return
+        self.size = size
+        lines = read(self.path)
+        self.seen = min(self.seen, len(lines))  # a resumed run may take lines back
+        for line in lines[self.seen :]:
+            self._show(line)
+        self.seen = len(lines)
+
+    def warn(self, text: str) -> None:
+        """Somebody else's words, so nothing in them is taken for markup."""
+        self.console.print(text, style="yellow", highlight=False, markup=False)
+
+    def _show(self, line: dict[str, Any]) -> None:
+        for entry in line.get("refused", []):
+            self.warn(
+                f"round {line['round']}: client {entry['partition']} is left out: {entry['reason']}"
+            )
+        if line["kind"] == "retry":
+            self.warn(f"{line['reason']} Trying again.")
+        elif line["kind"] == "note":
+            self.progress.update(self.task, description=line["text"])
+            if not self.console.is_terminal:
+                self.console.print(
+                    f"round {line['round']}: {line['text']}", highlight=False, markup=False
+                )
+        elif line["kind"] == "config":
+            self.progress.update(self.task, description="waiting for the clients")
+        elif line["kind"] == "round":
+            self.progress.update(self.task, completed=line["round"], description=scores(line))
+            if not self.console.is_terminal:
+                self.console.print(
+                    f"round {line['round']}/{self.rounds}: {scores(line)}", highlight=False
+                )
+
+
+def scores(line: dict[str, Any]) -> str:
+    """The figures of a round in one line."""
+    shown = {
+        "accuracy": line.get("accuracy"),
+        "loss": line.get("loss"),
+        "validation loss": line.get("validation", {}).get("loss"),
+    }
+    shown |= {} if line.get("accuracy") is not None else local_scores(line.get("evaluation", {}))
+    shown["train"] = line["train"].get("task")
+    texts = [f"{name} {value:.4f}" for name, value in shown.items() if value is not None]
+    return ", ".join(texts + ([spent(line["privacy"])] if "privacy" in line else []))
+
+
+def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """What stands in for `accuracy` where no global model exists, under names that say what it
+    is."""
+    return {
+        name.replace("_", " ").replace(".", " "): evaluation[name]
+        for name in (
+            "local_model.on_test_shard.by_examples.accuracy",
+            "average_of_local_models.on_test.by_examples.accuracy",
+        )
+        if name in evaluation
+    }
+
+
+def summary_table(summary: dict[str, Any], folder: Path) -> Table:
+    """How a run ended."""
+    table = Table(
+        show_header=False,
+        title=f"{summary['status']} after round {summary['rounds']}",
+        title_justify="left",
+    )
+    for name in ("final_accuracy", "best_accuracy", "last5_accuracy"):
+        if summary.get(name) is not None:
+            table.add_row(
+                name.replace("_", " ").replace("last5", "mean of the last five"),
+                f"{100 * summary[name]:.2f} %",
+            )
+    if summary.get("final_accuracy") is None:
+        for name, value in local_scores(summary.get("final_evaluation", {})).items():
+            table.add_row(name, f"{100 * value:.2f} %")
+    if "target_accuracy" in summary:
+        reached = summary["rounds_to_target"]
+        table.add_row(
+            f"rounds to {100 * summary['target_accuracy']:.2f} %",
+            "not reached" if reached is None else str(reached),
+        )
+    if "best_round" in summary:
+        table.add_row(
+            "best by validation",
+            f"round {summary['best_round']}, loss {summary['best_validation_loss']:.4f}",
+        )
+    if "privacy" in summary:
+        table.add_row("privacy spent", spent(summary["privacy"]))
+    table.add_row(
+        "sent up / down",
+        f"{summary['bytes_up'] / 1e6:.2f} MB / {summary['bytes_down'] / 1e6:.2f} MB",
+    )
+    if "seconds" in summary:
+        table.add_row("seconds", f"{summary['seconds']:.1f}")
+    if "reason" in summary:
+        table.add_row("reason", Text(str(summary["reason"])))
+    table.add_row("results", Text(str(folder)))
+    return table

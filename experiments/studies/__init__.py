@@ -1,0 +1,1 @@
+"""Studies of single methods, beside their runs."""

@@ -1,0 +1,1 @@
+"""What DynaFed's set is worth."""

@@ -1,0 +1,1 @@
+"""One round of messages: who is asked, what comes back, what of it counts."""

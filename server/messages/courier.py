@@ -1,0 +1,148 @@
+"""Carries the messages of secure aggregation: with a deadline, and nothing malformed reaches
+Flower's workflow."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+from flwr.app import ConfigRecord, Message
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+from flwr.supercore.primitives.asymmetric import bytes_to_public_key
+
+from common.errors import WireError
+from common.secagg.masks import GENERATOR, MASKS, WORD
+from common.secagg.settings import MODULUS_BITS, REFUSAL
+from common.wire.payload import decode
+from server.messages.checks import HEADER
+from server.messages.plain import Asked
+from server.messages.sampling import Send
+
+KEY_PIECES = {
+    Stage.SHARE_KEYS: (Key.DESTINATION_LIST, Key.CIPHERTEXT_LIST),
+    Stage.UNMASK: (Key.NODE_ID_LIST, Key.SHARE_LIST),
+}  # who a piece of a key is for, or of; and the pieces
+
+
+@dataclass
+class Courier:
+    """What Flower's workflow takes for the grid: carries messages with a deadline, checks replies,
+    counts bytes."""
+
+    send: Send
+    timeout: float
+    size: int  # of a masked vector
+    asked: Asked
+    up: int = 0
+    down: int = 0
+    reasons: dict[int, str] = field(default_factory=dict)  # node -> why it is not there any more
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        """The usable replies; who sent none, or one that cannot be used, is lost to this try."""
+        waiting, stage = {message.metadata.dst_node_id: message for message in messages}, ""
+        for message in waiting.values():
+            request = message.content.config_records[RECORD_KEY_CONFIGS]
+            stage = str(request[Key.STAGE])
+            if stage == Stage.SETUP:
+                request[MASKS] = GENERATOR
+            self.down += weight(message)
+        usable = []
+        for node, reply in self.send(list(waiting.values()), self.timeout):
+            del waiting[node]
+            reason = (
+                f"it failed: {reply.error.reason}"
+                if reply.has_error()
+                else self.problem(stage, reply)
+            )
+            if reason is None:
+                self.up += weight(reply)
+                usable.append(reply)
+            else:
+                self.reasons[node] = reason
+        self.reasons |= dict.fromkeys(
+            waiting, f"no answer within {self.timeout:.0f} s (round-timeout)"
+        )
+        return usable
+
+    def problem(self, stage: str, reply: Message) -> str | None:
+        """Why a reply cannot be used."""
+        records = reply.content.config_records
+        if REFUSAL in records:
+            return str(records[REFUSAL].get("reason"))
+        if RECORD_KEY_CONFIGS not in records:
+            return "it sent a plain reply; does it run the same version, with secagg?"
+        answer = records[RECORD_KEY_CONFIGS]
+        if stage == Stage.SETUP and answer.get(MASKS) != GENERATOR:
+            return f"its masks do not come from {GENERATOR!r}; run the same version on both sides"
+        if stage == Stage.COLLECT_MASKED_VECTORS:
+            return self.problem_of_vector(answer.get(Key.MASKED_PARAMETERS))
+        return self.problem_of_keys(stage, answer)
+
+    def problem_of_keys(self, stage: str, answer: ConfigRecord) -> str | None:
+        """Public keys, or for each of some clients of the round a piece of a key."""
+        if stage == Stage.SETUP:
+            try:
+                for key in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2):
+                    bytes_to_public_key(cast(bytes, answer[key]))
+            except (KeyError, TypeError, ValueError, AttributeError):
+                return "its message holds no public keys"
+            return None
+        owners, pieces = KEY_PIECES[stage]
+        nodes, shares = answer.get(owners), answer.get(pieces)
+        if not isinstance(nodes, list) or not isinstance(shares, list) or len(nodes) != len(shares):
+            return "its key shares are malformed"
+        known = {proxy.node_id for proxy, _ in self.asked}
+        right = known.issuperset(nodes) and all(isinstance(share, bytes) for share in shares)
+        return None if right else "its key shares are malformed"
+
+    def problem_of_vector(self, parts: Any) -> str | None:
+        """Flower's factor and our vector, both of whole numbers below the modulus."""
+        if (
+            not isinstance(parts, list)
+            or len(parts) != 2
+            or not all(isinstance(part, bytes) for part in parts)
+        ):
+            return "its message holds no masked vector"
+        if len(parts[1]) > WORD * self.size + HEADER or len(parts[0]) > WORD + HEADER:
+            return f"its masked vector has {len(parts[1])} bytes, and {WORD * self.size} are right"
+        try:
+            arrays = decode(parts)
+        except WireError as error:
+            return str(error)
+        if [array.shape for array in arrays] != [(1,), (self.size,)] or any(
+            array.dtype != np.int64 for array in arrays
+        ):
+            return (
+                f"its masked vector is {arrays[1].dtype}{arrays[1].shape}, and int64({self.size},)"
+                " is right"
+            )
+        if any(
+            array.min(initial=0) < 0 or array.max(initial=0) >= 2**MODULUS_BITS for array in arrays
+        ):
+            return "its masked vector holds numbers that are not below the modulus"
+        return None
+
+    def refused(self) -> list[dict[str, Any]]:
+        """Who was lost and why, by partition, for results.jsonl."""
+        lost = [
+            (proxy.partition, self.reasons[proxy.node_id])
+            for proxy, _ in self.asked
+            if proxy.node_id in self.reasons
+        ]
+        return [{"partition": partition, "reason": reason} for partition, reason in sorted(lost)]
+
+
+def weight(message: Message) -> int:
+    """Bytes of a message's arrays, and of the keys, shares and masked numbers in it."""
+    arrays = sum(
+        len(array.data)
+        for record in message.content.array_records.values()
+        for array in record.values()
+    )
+    values = [
+        value for record in message.content.config_records.values() for value in record.values()
+    ]
+    parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
+    return arrays + sum(len(part) for part in parts if isinstance(part, bytes))

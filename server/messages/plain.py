@@ -1,0 +1,173 @@
+"""One round of training: who is asked, what comes back, what of it counts. With a deadline, which
+Flower's own workflow lacks."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from logging import WARNING
+from typing import Any, Protocol, TypeVar, cast
+
+from flwr.app import Message, MessageType
+from flwr.common import EvaluateIns, FitIns, FitRes, Parameters, Scalar, log
+from flwr.compat.common import recorddict_compat as compat
+from flwr.server.client_proxy import ClientProxy
+from flwr.server.strategy import Strategy
+
+from common.errors import FedmirageError
+from common.wire.payload import size
+from server.messages.checks import ReplyCheck
+from server.messages.exchange import Replies
+from server.messages.sampling import PartitionProxy, Roster, Send
+from server.record.checkpoint import Checkpoint
+from server.strategy.average import TERM, in_partition_order
+
+Asked = list[tuple[PartitionProxy, FitIns]]
+
+
+class RoundFailed(FedmirageError):  # noqa: N818 - it is caught and tried again, not an error of the program
+    """Too few usable replies; the round may be tried again."""
+
+
+@dataclass
+class FitOutcome:
+    """What a round of training came to."""
+
+    parameters: Parameters | None
+    metrics: dict[str, Scalar]
+    clients: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    bytes_up: int = 0
+    bytes_down: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    secure: dict[str, int] | None = None  # what a secure sum tells of all its clients together
+
+
+class FitRound(Protocol):
+    """One try at one round; raises RoundFailed if it may be tried again."""
+
+    def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome: ...
+
+
+@dataclass
+class Fit:
+    """What a plain and a secure round have in common."""
+
+    strategy: Strategy
+    roster: Roster
+    send: Send
+    timeout: float
+    min_replies: int
+    state: Checkpoint  # knows whose replies have counted, and when
+
+    def ask(self, round_number: int, parameters: Parameters) -> Asked:
+        """Who is drawn, and what each of them gets."""
+        drawn = self.strategy.configure_fit(round_number, parameters, self.roster)
+        return cast(Asked, [(proxy, since(ins, proxy, self.state)) for proxy, ins in drawn])
+
+    def count(self, round_number: int, proxies: Iterable[ClientProxy]) -> None:
+        """These clients' replies have counted: they may remember this round."""
+        if self.state.counted is not None:
+            self.state.counted |= {proxy.cid: round_number for proxy in proxies}
+
+
+def sentences(refused: list[dict[str, Any]]) -> str:
+    """Who was left out and why, for a person."""
+    return "; ".join(f"client {entry['partition']}: {entry['reason']}" for entry in refused)
+
+
+def warn(refused: list[dict[str, Any]]) -> None:
+    """The same in Flower's log."""
+    for entry in refused:
+        log(WARNING, "client %s is left out of this round: %s", entry["partition"], entry["reason"])
+
+
+@dataclass
+class PlainFit(Fit):
+    """Every client's update is seen by the server."""
+
+    check: ReplyCheck
+
+    def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
+        """Ask, wait, check, aggregate."""
+        started = time.perf_counter()
+        asked = self.ask(round_number, parameters)
+        messages = [
+            Message(
+                compat.fitins_to_recorddict(ins, True),
+                proxy.node_id,
+                MessageType.TRAIN,
+                group_id=str(round_number),
+            )
+            for proxy, ins in asked
+        ]
+        bytes_down = sum(size(ins.parameters) for _, ins in asked)
+        replies = self.send(messages, self.timeout)
+        answered = time.perf_counter()
+
+        results, refused = self._sort(asked, replies)
+        if len(results) < self.min_replies:
+            why = sentences(refused) or "nobody was there to be asked"
+            raise RoundFailed(
+                f"round {round_number}: {len(results)} usable replies, {self.min_replies} needed"
+                f" (min-replies). {why}"
+            )
+        bytes_up = sum(size(result.parameters) for _, result in results)
+        self.count(round_number, (proxy for proxy, _ in results))
+        aggregated, metrics = self.strategy.aggregate_fit(round_number, results, [])
+        seconds = {"clients": answered - started, "aggregate": time.perf_counter() - answered}
+        clients = [client_record(proxy, result) for proxy, result in results]
+        return FitOutcome(aggregated, metrics, clients, refused, bytes_up, bytes_down, seconds)
+
+    def _sort(
+        self, asked: Asked, replies: Replies
+    ) -> tuple[list[tuple[ClientProxy, FitRes]], list[dict[str, Any]]]:
+        """Usable replies in partition order, and for everybody else the reason."""
+        silent: dict[int, PartitionProxy] = {proxy.node_id: proxy for proxy, _ in asked}
+        results: list[tuple[ClientProxy, FitRes]] = []
+        refused: list[dict[str, Any]] = []
+        for node, reply in replies:
+            proxy = silent.pop(node)
+            reason: str | None
+            if reply.has_error():
+                reason = f"it failed: {reply.error.reason}"
+            else:
+                result = compat.recorddict_to_fitres(reply.content, False)
+                reason = self.check.problem(result)
+                if reason is None:
+                    results.append((proxy, result))
+            if reason is not None:
+                refused.append({"partition": proxy.partition, "reason": reason})
+        refused += [
+            {
+                "partition": proxy.partition,
+                "reason": f"no answer within {self.timeout:.0f} s (round-timeout)",
+            }
+            for proxy in silent.values()
+        ]
+        warn(refused)
+        return in_partition_order(results), sorted(
+            refused, key=lambda entry: int(entry["partition"])
+        )
+
+
+Ins = TypeVar("Ins", FitIns, EvaluateIns)
+
+
+def since(ins: Ins, proxy: ClientProxy, state: Checkpoint) -> Ins:
+    """Instructions that tell a client the last round in which its reply counted; of later ones it
+    must not remember anything."""
+    if state.counted is None:
+        return ins
+    return replace(ins, config={**ins.config, "since": state.counted.get(proxy.cid, 0)})
+
+
+def client_record(proxy: ClientProxy, result: FitRes) -> dict[str, Any]:
+    """What results.jsonl tells of one client in one round."""
+    figures = {
+        name: value for name, value in result.metrics.items() if isinstance(value, int | float)
+    }
+    train = {
+        name.removeprefix(TERM): value for name, value in figures.items() if name.startswith(TERM)
+    }
+    rest = {name: value for name, value in figures.items() if not name.startswith(TERM)}
+    return {"partition": int(proxy.cid), "examples": result.num_examples, "train": train, **rest}

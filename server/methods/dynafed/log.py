@@ -1,0 +1,94 @@
+"""What a synthesis tells while it runs, and what it leaves behind for pictures and diagnostics
+(save-images)."""
+
+import time
+from collections.abc import Callable
+from logging import WARNING
+from pathlib import Path
+
+import numpy as np
+import torch
+from flwr.common import log
+
+from common.wire.weights import Array, arrays_of, save
+from server.methods.dynafed.synthesis import Synthesis
+from server.methods.dynafed.trajectory import Segments
+
+EVERY = 10.0  # seconds between two notes
+SNAPSHOTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of all iterations: when the images are kept
+
+
+class SynthesisLog:
+    """Called before every iteration and after the last."""
+
+    def __init__(
+        self,
+        round_number: int,
+        iterations: int,
+        note: Callable[[int, str], None],
+        folder: Path | None,
+    ) -> None:
+        self.round, self.iterations, self.note, self.folder = round_number, iterations, note, folder
+        self.started = self.said = time.perf_counter()
+        self.marks = sorted({round(share * iterations) for share in SNAPSHOTS})
+        self.snapshots: dict[str, Array] = {}
+
+    def __call__(self, iteration: int, synthesis: Synthesis) -> None:
+        """A note every few seconds, a copy of the images at every mark."""
+        if self.folder is not None and iteration in self.marks:
+            (self.snapshots[f"images@{iteration:06d}"],) = arrays_of([synthesis.learned.images])
+        now = time.perf_counter()
+        if now - self.said >= EVERY and iteration:
+            left = (now - self.started) / iteration * (self.iterations - iteration)
+            self.note(
+                self.round,
+                f"dynafed synthesises: {iteration}/{self.iterations}, matching loss"
+                f" {synthesis.loss:.4f}, {left:.0f} s left",
+            )
+            self.said = now
+
+    def finish(
+        self, synthesis: Synthesis, accepted: bool, threshold: float, segments: Segments
+    ) -> None:
+        """How it went, in a sentence, and the file."""
+        seconds = time.perf_counter() - self.started
+        failed = f", {synthesis.failures} iterations were not finite" if synthesis.failures else ""
+        first = f"{synthesis.losses[0]:.4f}" if synthesis.losses else "none"
+        text = (
+            f"matching loss {first} to {synthesis.loss:.4f} in {len(synthesis.losses)} iterations,"
+            f" {seconds:.0f} s{failed}"
+        )
+        if accepted:
+            self.note(self.round, f"dynafed has its set: {text}")
+        else:
+            text = (
+                f"dynafed leaves the model alone: {text}; a loss not below {threshold:g} means that"
+                " the set learned nothing"
+            )
+            log(WARNING, text)
+            self.note(self.round, text)
+        if self.folder is not None:
+            self.write(
+                self.folder / "dynafed" / f"round-{self.round:05d}.safetensors", synthesis, segments
+            )
+
+    def write(self, path: Path, synthesis: Synthesis, segments: Segments) -> None:
+        """The set, how the images became what they are, every loss, and the paths, one row a
+        checkpoint."""
+        images, labels, rate = arrays_of(synthesis.learned.tensors())
+        paths = {
+            f"path@{number:03d}": torch.stack(one).cpu().numpy()
+            for number, one in enumerate(segments.paths)
+            if one
+        }
+        content = {
+            "images": images,
+            "labels": labels,
+            "rate": rate,
+            "losses": np.array(synthesis.losses, np.float32),
+        }
+        save(
+            {**content, **self.snapshots, **paths},
+            path,
+            {"round": str(self.round), "segment": str(segments.length)},
+        )

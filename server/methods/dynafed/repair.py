@@ -1,0 +1,81 @@
+"""DynaFed's repair: an average is trained on the synthetic set for a few steps."""
+
+from copy import deepcopy
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from common.data.batches import batches
+from common.learning.diffaugment import diff_augment
+from common.learning.losses import soft_cross_entropy
+from common.methods.dynafed import DynaFedParams
+from common.wire.payload import Arrays
+
+STATISTICS_PASSES = 3  # over the set as it is, for BatchNorm's running statistics
+
+
+def refine(
+    params: DynaFedParams,
+    model: nn.Module,
+    names: tuple[str, ...],
+    average: Arrays,
+    images: Tensor,
+    labels: Tensor,
+    generator: torch.Generator,
+) -> Arrays | None:
+    """The average after `epochs` passes of Adam; None if its values are not finite then. The model
+    given is left alone."""
+    model = deepcopy(model).train()
+    put(model, names, average)
+    norms = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
+    with torch.no_grad():
+        for _ in range(STATISTICS_PASSES if norms else 0):
+            for part in torch.split(images, params.batch):
+                model(part)
+    train(params, model, images, labels, generator)
+    refined = take(model, names, average)
+    return refined if all(np.isfinite(array).all() for array in refined) else None
+
+
+def train(
+    params: DynaFedParams,
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    generator: torch.Generator,
+) -> None:
+    """`epochs` passes over the set; a new Adam every time."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=params.lr)
+    for index in batches(len(images), generator, params.batch, epochs=params.epochs):
+        chosen = index.to(images.device)
+        batch = images[chosen]
+        logits = model(diff_augment(batch, generator) if params.augment else batch)[
+            :, : labels.shape[1]
+        ]
+        loss = soft_cross_entropy(logits, labels[chosen])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+@torch.no_grad()
+def put(model: nn.Module, names: tuple[str, ...], arrays: Arrays) -> None:
+    """Copy arrays into the entries of these names."""
+    state = model.state_dict()
+    for name, array in zip(names, arrays, strict=True):
+        state[name].copy_(torch.tensor(array))
+
+
+def take(model: nn.Module, names: tuple[str, ...], like: Arrays) -> Arrays:
+    """The entries of these names, in the types of the arrays that came; what is not floating stays
+    as it came."""
+    state = model.state_dict()
+    return [
+        (
+            np.array(state[name].cpu().numpy(), dtype=array.dtype, order="C")
+            if state[name].is_floating_point()
+            else array
+        )
+        for name, array in zip(names, like, strict=True)
+    ]

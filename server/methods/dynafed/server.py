@@ -1,0 +1,309 @@
+"""DynaFed on the server, the only half it has: collect the path, learn the set, repair. Page:
+common/methods/dynafed.py.
+
+The mathematics is in the files beside this one. In somebody else's Flower app:
+
+    DynaFed(FedAvg(...), model=net, shape=(1, 28, 28))
+
+with the network that the clients train and the shape of its (normalised) input. Its arrays may be
+those of a whole state dict, as Flower's examples send them, or the parameters alone.
+"""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import torch
+from flwr.common import Parameters, Scalar, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.server.client_manager import ClientManager
+from flwr.server.strategy import Strategy
+from torch import Tensor, nn
+
+from common.errors import FedmirageError
+from common.methods.dynafed import DynaFedParams
+from common.models import build
+from common.run import blueprint
+from common.seeds import derive, torch_generator
+from common.wire.payload import Array, Arrays
+from common.wire.weights import arrays_of, to_arrays
+from server.methods.dynafed.log import SynthesisLog
+from server.methods.dynafed.repair import refine
+from server.methods.dynafed.synthesis import Learned, Student, Synthesis, synthesise
+from server.methods.dynafed.trajectory import Layout, Segments, of_parent, unchanged
+from server.strategy.average import Failures, Results, participants
+from server.strategy.wrapper import Instructions, ServerContext, StrategyWrapper, log_note
+
+COLLECTING, REPAIRING, GIVEN_UP = "collecting", "repairing", "given up"
+
+
+@dataclass
+class State:
+    """What outlives a round."""
+
+    # collecting: no set yet; repairing: there is one; given up: none worth having could be learned
+    phase: str = COLLECTING
+    begun: bool = False  # the first model has been seen
+    seen: int = 0  # rounds since the path, or its last continuation, began
+    trajectories: list[list[Arrays]] = field(
+        default_factory=list
+    )  # w^0, w^1, ... before any repair; the last one grows
+    made: int = 0  # the round of the last synthesis
+    images: Array | None = None  # X: (samples, channels, height, width)
+    labels: Array | None = None  # Y: (samples, classes) logits
+    rate: float = 0.0  # eta, as it was learned
+
+
+class DynaFed(StrategyWrapper[DynaFedParams]):
+    """Before its set is learned, the inner strategy and nothing else."""
+
+    state: State
+
+    def __init__(
+        self,
+        inner: Strategy,
+        params: DynaFedParams | None = None,
+        context: ServerContext | None = None,
+        *,
+        model: nn.Module | None = None,
+        shape: Sequence[int] | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(inner, params or DynaFedParams(), context)
+        self.state, self.layout = State(), None
+        self.repaired_from: Parameters | None = None  # this round's average, if it was repaired
+        if context is not None:
+            evaluator, config = context.evaluator, context.config
+            self.model: nn.Module = deepcopy(evaluator.model)
+            self.device, self.seed = evaluator.device, config.seed
+            self.shape: Sequence[int] = evaluator.dataset.shape
+            self.classes = len(evaluator.dataset.classes)
+            narrow: nn.Module = build(
+                config.model_params,
+                evaluator.dataset.shape,
+                self.classes,
+                0,
+                derive(self.seed, "model"),
+            )
+            self.student = Student(narrow.to(self.device), self.classes)
+        elif model is None or shape is None:
+            raise FedmirageError(
+                "DynaFed(inner, ...) trains a network itself: give it model=net and"
+                " shape=(channels, height, width)"
+            )
+        else:
+            self.model, self.shape, self.seed = deepcopy(model), shape, seed
+            self.device = next(model.parameters()).device
+            with torch.no_grad():
+                self.classes = (
+                    deepcopy(model).eval()(torch.zeros(1, *shape, device=self.device)).shape[1]
+                )
+            self.student = Student(model, self.classes)
+
+    layout: Layout | None  # found when the first model is seen
+
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> Instructions:
+        """The first model that goes out is checkpoint 0; a round that is tried again sends the same
+        one."""
+        if not self.state.begun:
+            self.begin(parameters_to_ndarrays(parameters))
+        return self.inner.configure_fit(server_round, parameters, client_manager)
+
+    def begin(self, arrays: Arrays) -> None:
+        """Start the path here, or where the run that this one begins from started it."""
+        path: list[Arrays] = []
+        if self.context is not None and self.context.config.warm_start:
+            kept, self.state.seen = of_parent(
+                self.context.config, self.params, self.initial_of, self.context.names
+            )
+            path = [self.checkpoint(model) for model in kept]
+        if not path and self.params.initial:
+            path = [self.checkpoint(arrays)]
+        self.state.trajectories, self.state.begun = [path], True
+
+    def initial_of(self, seed: int) -> Arrays:
+        """The model that a run with another seed began with."""
+        assert self.context is not None
+        config, shape = self.context.config, self.context.evaluator.dataset.shape
+        return to_arrays(blueprint(config.model_copy(update={"seed": seed}), shape, self.classes))
+
+    def aggregate_fit(
+        self, server_round: int, results: Results, failures: Failures
+    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+        """Average; collect it; learn the set when its time has come; repair."""
+        self.repaired_from = None
+        aggregated, metrics = self.inner.aggregate_fit(server_round, results, failures)
+        if aggregated is None:
+            self.state.seen += bool(self.wanted)
+            return None, metrics
+        average = parameters_to_ndarrays(aggregated)
+        self.collect(server_round, average, participants(results))
+        figures: dict[str, Scalar] = (
+            self.learn(server_round, average) if self.due(server_round) else {}
+        )
+        if (
+            self.state.phase == REPAIRING
+            and self.params.epochs
+            and (self.params.same_round or server_round > self.state.made)
+        ):
+            repaired = self.repair(server_round, average)
+            if repaired is not None:
+                self.repaired_from, aggregated = aggregated, ndarrays_to_parameters(repaired)
+                figures["dynafed.repaired"] = 1.0
+        return aggregated, {**metrics, **figures}
+
+    def evaluate(
+        self, server_round: int, parameters: Parameters
+    ) -> tuple[float, dict[str, Scalar]] | None:
+        """The repaired model is the global one; the average that it was made of is scored beside
+        it."""
+        scored = self.inner.evaluate(server_round, parameters)
+        if scored is None or self.repaired_from is None:
+            return scored
+        loss, metrics = scored
+        named = {
+            f"dynafed.repaired.{name}": value for name, value in {"loss": loss, **metrics}.items()
+        }
+        before = self.inner.evaluate(server_round, self.repaired_from)
+        if before is not None:
+            named |= {
+                f"dynafed.average.{name}": value
+                for name, value in {"loss": before[0], **before[1]}.items()
+            }
+        return loss, {**metrics, **named}
+
+    # Collecting
+
+    @property
+    def wanted(self) -> int:
+        """How many averages the next synthesis waits for; 0 if there is none to come."""
+        return self.params.resynthesise if self.state.made else self.params.length
+
+    @property
+    def longest(self) -> int:
+        """Checkpoints of the longest path."""
+        return max(map(len, self.state.trajectories), default=0)
+
+    def collect(self, server_round: int, average: Arrays, participants: int) -> None:
+        """Add an average to the path, if it is of enough clients and moved at all."""
+        if not self.wanted or (self.state.seen >= self.wanted and self.longest > 1):
+            return
+        if participants < self.params.min_participants:
+            self.note(
+                server_round,
+                f"dynafed leaves out this average of {participants} clients, which would show their"
+                f" data (min_participants={self.params.min_participants}); synthesis waits a round"
+                " longer",
+            )
+            return
+        self.state.seen += 1
+        if not self.state.begun:
+            self.begin(average)
+        path, checkpoint = self.state.trajectories[-1], self.checkpoint(average)
+        if not path or not unchanged(path[-1], checkpoint):
+            path.append(checkpoint)
+
+    def due(self, server_round: int) -> bool:
+        """Whether the path is complete, and not too short to have a segment."""
+        if not self.wanted or self.state.seen < self.wanted:
+            return False
+        if self.longest < 2:
+            self.note(
+                server_round,
+                "dynafed postpones synthesis: the global model has not moved yet, so there is no"
+                " path",
+            )
+            return False
+        return True
+
+    def checkpoint(self, arrays: Arrays) -> Arrays:
+        """A copy of what is matched."""
+        self.layout = self.layout or Layout.of(self.model, self.student.model, arrays)
+        return self.layout.checkpoint(arrays)
+
+    # Learning and repairing
+
+    def learn(self, server_round: int, average: Arrays) -> dict[str, Scalar]:
+        """Synthesise, and decide whether the set is worth using."""
+        segments = Segments.of(self.state.trajectories, self.params.segment, self.device)
+        if segments.length < self.params.segment:
+            self.note(
+                server_round,
+                f"dynafed shrinks segment={self.params.segment} to {segments.length}: the path is"
+                " short",
+            )
+        folder = (
+            self.context.folder
+            if self.context is not None and self.context.config.save_images
+            else None
+        )
+        log = SynthesisLog(server_round, self.params.iterations, self.note, folder)
+        synthesis = self.synthesise(server_round, segments, log)
+        self.state.made, self.state.seen = server_round, 0
+        accepted = synthesis.loss < self.params.accept
+        if accepted:
+            self.state.images, self.state.labels = arrays_of(
+                [synthesis.learned.images, synthesis.learned.labels]
+            )
+            self.state.rate, self.state.phase = float(synthesis.learned.rate), REPAIRING
+        elif self.state.phase == COLLECTING:
+            self.state.phase = GIVEN_UP
+        log.finish(synthesis, accepted, self.params.accept, segments)
+        self.state.trajectories = (
+            [*self.state.trajectories, [self.checkpoint(average)]]
+            if self.params.resynthesise
+            else []
+        )
+        return {
+            "dynafed.loss": synthesis.loss,
+            "dynafed.rate": float(synthesis.learned.rate),
+            "dynafed.accepted": float(accepted),
+        }
+
+    def synthesise(self, server_round: int, segments: Segments, log: SynthesisLog) -> Synthesis:
+        """A new set, from noise that depends on the seed and the round alone."""
+        blank = Learned(*(tensor.to(self.device) for tensor in self.blank(server_round).tensors()))
+        generator = torch_generator(self.seed, "dynafed-synthesis", server_round)
+        return synthesise(self.params, self.student, segments, blank, generator, log)
+
+    def blank(self, made: int) -> Learned:
+        """What the set of this round began as."""
+        return Learned.blank(
+            self.params, self.shape, self.classes, torch_generator(self.seed, "dynafed-noise", made)
+        )
+
+    def repair(self, server_round: int, average: Arrays) -> Arrays | None:
+        """The average after some training on the set; None leaves it as it is."""
+        images, labels = self.training_set()
+        self.layout = self.layout or Layout.of(self.model, self.student.model, average)
+        generator = torch_generator(self.seed, "dynafed-repair", server_round)
+        repaired = refine(
+            self.params, self.model, self.layout.names, average, images, labels, generator
+        )
+        if repaired is None:
+            self.note(
+                server_round,
+                "dynafed leaves this average alone: its repair was not finite; lower lr",
+            )
+        return repaired
+
+    def training_set(self) -> tuple[Tensor, Tensor]:
+        """What the repair trains on: the set, or one of the controls, which have its labels."""
+        assert self.state.images is not None
+        assert self.state.labels is not None
+        images, labels = torch.tensor(self.state.images), torch.tensor(self.state.labels)
+        if self.params.source == "noise":
+            images = self.blank(self.state.made).images
+        elif self.params.source == "permuted":
+            labels = labels[
+                torch.randperm(
+                    len(labels),
+                    generator=torch_generator(self.seed, "dynafed-permuted", self.state.made),
+                )
+            ]
+        return images.to(self.device), labels.to(self.device)
+
+    def note(self, server_round: int, text: str) -> None:
+        """Say something to whoever watches."""
+        (self.context.note if self.context is not None else log_note)(server_round, text)

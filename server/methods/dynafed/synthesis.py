@@ -1,0 +1,241 @@
+"""Learning a data set whose training moves a network along a given path: DynaFed's algorithm 1.
+
+`Student` is the network as a function of one flat vector, `inner_step` one SGD step on the set,
+`matching_gradients` one outer iteration's distance and its derivatives, `synthesise` the loop.
+Everything but the set and the inner rate is constant.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from common.data.batches import batches
+from common.learning.diffaugment import Draw, apply, draw
+from common.learning.losses import cosine_ratio, soft_cross_entropy, squared_ratio
+from common.methods.dynafed import DynaFedParams
+from server.methods.dynafed.trajectory import Segments
+
+DISTANCES = {"squared": squared_ratio, "cosine": cosine_ratio}
+SMALLEST_RATE = 1e-6
+PATIENCE = 10  # failures in a row before the rate is halved
+WINDOW = 100  # losses whose mean tells whether the set is any good
+SGD_MOMENTUM = 0.5
+
+
+@dataclass
+class Learned:
+    """What is learned."""
+
+    images: Tensor  # X: (samples, channels, height, width), normalised as a model sees them
+    labels: Tensor  # Y: (samples, classes) logits
+    rate: Tensor  # eta: the inner learning rate, a scalar
+
+    @classmethod
+    def blank(
+        cls, params: DynaFedParams, shape: Sequence[int], classes: int, generator: torch.Generator
+    ) -> "Learned":
+        """Noise and uniform labels: no image has a class yet."""
+        samples = params.per_class * classes
+        return cls(
+            torch.randn(samples, *shape, generator=generator),
+            torch.zeros(samples, classes),
+            torch.tensor(params.rate),
+        )
+
+    def tensors(self) -> list[Tensor]:
+        """In the order of the optimiser's groups."""
+        return [self.images, self.labels, self.rate]
+
+    def copy(self) -> "Learned":
+        """Detached, with memory of its own."""
+        return Learned(*(tensor.detach().clone() for tensor in self.tensors()))
+
+
+@dataclass
+class Synthesis:
+    """How it went."""
+
+    learned: Learned
+    losses: list[float] = field(default_factory=list)  # of every iteration that was finite
+    failures: int = 0  # iterations that were not
+
+    @property
+    def loss(self) -> float:
+        """The mean of the last losses; infinite if there is none."""
+        return statistics.fmean(self.losses[-WINDOW:]) if self.losses else math.inf
+
+
+class Student:
+    """A network as a function of its trainable weights, which are one flat vector. Its buffers are
+    cloned for every pass."""
+
+    def __init__(self, model: nn.Module, classes: int) -> None:
+        self.model, self.classes = deepcopy(model).train(), classes
+        self.names = [name for name, _ in self.model.named_parameters()]
+        self.shapes = [parameter.shape for parameter in self.model.parameters()]
+        self.sizes = [parameter.numel() for parameter in self.model.parameters()]
+
+    def __call__(self, weights: Tensor, images: Tensor) -> Tensor:
+        """(batch, classes) logits."""
+        parts = [
+            part.view(shape)
+            for part, shape in zip(torch.split(weights, self.sizes), self.shapes, strict=True)
+        ]
+        entries = dict(zip(self.names, parts, strict=True))
+        entries |= {name: buffer.clone() for name, buffer in self.model.named_buffers()}
+        logits: Tensor = functional_call(self.model, entries, images)
+        return logits[:, : self.classes]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is random about an inner step, drawn before it, so that the step can be computed
+    twice."""
+
+    index: Tensor | None  # which samples; None is all of them
+    view: Draw | None  # how the images are varied
+
+
+def plans(params: DynaFedParams, samples: int, generator: torch.Generator) -> Iterator[Plan]:
+    """The s' steps of one iteration."""
+    if params.syn_batch is None or params.syn_batch >= samples:
+        chosen: list[Tensor | None] = [None] * params.steps
+    else:
+        chosen = list(batches(samples, generator, params.syn_batch, steps=params.steps))
+    for index in chosen:
+        size = samples if index is None else len(index)
+        yield Plan(index, draw(size, generator) if params.augment else None)
+
+
+def inner_step(
+    student: Student, weights: Tensor, learned: Learned, plan: Plan, create_graph: bool = True
+) -> Tensor:
+    """w - eta grad_w l(f(A(X); w), Y), as a function that can be differentiated once more."""
+    images, labels = learned.images, learned.labels
+    if plan.index is not None:
+        images, labels = (
+            tensor.index_select(0, plan.index.to(tensor.device)) for tensor in (images, labels)
+        )
+    if plan.view is not None:
+        images = apply(images, plan.view)
+    loss = soft_cross_entropy(student(weights, images), labels)
+    (gradient,) = torch.autograd.grad(loss, weights, create_graph=create_graph)
+    return weights - learned.rate * gradient
+
+
+Measure = Callable[[Tensor, Tensor, Tensor], Tensor]  # of the end, the target and the start
+Segment = tuple[Tensor, Tensor]  # start and target
+
+
+def matching_gradients(
+    student: Student, segment: Segment, measure: Measure, learned: Learned, steps: Sequence[Plan]
+) -> tuple[Tensor, list[Tensor]]:
+    """The distance after the inner steps, and its derivatives by X, Y and eta. All steps are in
+    memory at once."""
+    start, target = segment
+    weights = start.clone().requires_grad_()
+    for plan in steps:
+        weights = inner_step(student, weights, learned, plan)
+    loss = measure(weights, target, start)
+    return loss.detach(), list(torch.autograd.grad(loss, learned.tensors()))
+
+
+def recomputed_gradients(
+    student: Student, segment: Segment, measure: Measure, learned: Learned, steps: Sequence[Plan]
+) -> tuple[Tensor, list[Tensor]]:
+    """The same with one inner step in memory: forward keeps the weights alone, backward computes
+    every step again."""
+    start, target = segment
+    path = [start]
+    for plan in steps:
+        path.append(
+            inner_step(
+                student, path[-1].detach().requires_grad_(), learned, plan, create_graph=False
+            ).detach()
+        )
+    end = path.pop().requires_grad_()
+    loss = measure(end, target, start)
+    (adjoint,) = torch.autograd.grad(loss, end)  # dd/dw_j, from the last step to the first
+    totals = [torch.zeros_like(tensor) for tensor in learned.tensors()]
+    for before, plan in zip(reversed(path), reversed(steps), strict=True):
+        weights = before.detach().requires_grad_()
+        after = inner_step(student, weights, learned, plan)
+        adjoint, *parts = torch.autograd.grad(after, [weights, *learned.tensors()], adjoint)
+        totals = [total + part for total, part in zip(totals, parts, strict=True)]
+    return loss.detach(), totals
+
+
+def synthesise(
+    params: DynaFedParams,
+    student: Student,
+    segments: Segments,
+    blank: Learned,
+    generator: torch.Generator,
+    watch: Callable[[int, Synthesis], None] = lambda iteration, synthesis: None,
+) -> Synthesis:
+    """Algorithm 1. What is not finite undoes the step that led there; ten in a row halve eta and
+    forget Adam's moments."""
+    derive = recomputed_gradients if params.recompute else matching_gradients
+    synthesis, good, in_a_row = Synthesis(blank.copy()), blank.copy(), 0
+    optimizer = make_optimizer(params, synthesis.learned)
+    for iteration in range(params.iterations):
+        watch(iteration, synthesis)
+        segment = segments.draw(params, generator)
+        if segment is None:  # every checkpoint is the same
+            break
+        steps = list(plans(params, len(blank.images), generator))
+        loss, gradients = derive(
+            student, segment, DISTANCES[params.distance], synthesis.learned, steps
+        )
+        if all(bool(value.isfinite().all()) for value in (loss, *gradients)):
+            good, in_a_row = synthesis.learned.copy(), 0
+            synthesis.losses.append(float(loss))
+            update(optimizer, synthesis.learned, gradients)
+            continue
+        synthesis.failures, in_a_row = synthesis.failures + 1, in_a_row + 1
+        restore(synthesis.learned, good)
+        if in_a_row % PATIENCE == 0:
+            good.rate.mul_(0.5).clamp_(min=SMALLEST_RATE)
+            restore(synthesis.learned, good)
+            optimizer = make_optimizer(params, synthesis.learned)
+    if not all(bool(tensor.isfinite().all()) for tensor in synthesis.learned.tensors()):
+        restore(synthesis.learned, good)
+    synthesis.learned = synthesis.learned.copy()
+    watch(params.iterations, synthesis)
+    return synthesis
+
+
+def make_optimizer(params: DynaFedParams, learned: Learned) -> torch.optim.Optimizer:
+    """A rate for each of X, Y and eta."""
+    rates = (params.lr_images, params.lr_labels, params.lr_rate)
+    groups = [
+        {"params": [tensor.requires_grad_()], "lr": lr}
+        for tensor, lr in zip(learned.tensors(), rates, strict=True)
+    ]
+    return (
+        torch.optim.Adam(groups)
+        if params.optimizer == "adam"
+        else torch.optim.SGD(groups, momentum=SGD_MOMENTUM)
+    )
+
+
+def update(optimizer: torch.optim.Optimizer, learned: Learned, gradients: Sequence[Tensor]) -> None:
+    """One step; eta stays positive."""
+    for tensor, gradient in zip(learned.tensors(), gradients, strict=True):
+        tensor.grad = gradient
+    optimizer.step()
+    with torch.no_grad():
+        learned.rate.clamp_(min=SMALLEST_RATE)
+
+
+@torch.no_grad()
+def restore(learned: Learned, good: Learned) -> None:
+    """Back to the last values that gave a finite loss."""
+    for tensor, value in zip(learned.tensors(), good.tensors(), strict=True):
+        tensor.copy_(value)

@@ -1,0 +1,168 @@
+"""The path of the global model: which averages are kept, and the segments that are drawn from them.
+
+A checkpoint is a copy of the trainable weights, cut to the shapes of a network for the real classes
+(VHL's head is wider), as arrays in a fixed order. For matching they lie on the device as one flat
+vector each.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from common.errors import FedmirageError
+from common.methods.dynafed import DynaFedParams
+from common.settings.config import RunConfig
+from common.wire.payload import Arrays
+from common.wire.weights import load
+from common.wire.weights import names as names_of
+from server.record.results import FILE, read
+
+SMALLEST = 1e-12  # a squared movement below this is none: the ratio would be 0 / 0
+TRIES = 100
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which of the exchanged arrays are the trainable weights of the student, and what of them it
+    has."""
+
+    names: tuple[str, ...]  # of all exchanged arrays
+    positions: tuple[int, ...]  # of those that are matched
+    shapes: tuple[tuple[int, ...], ...]  # of these in the student
+
+    @classmethod
+    def of(cls, model: nn.Module, student: nn.Module, arrays: Arrays) -> "Layout":
+        """Shapes tell what the arrays are: the weights as fedmirage sends them, a whole state dict,
+        or the parameters."""
+        state = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        shapes = {name: tuple(parameter.shape) for name, parameter in student.named_parameters()}
+        arrived = [array.shape for array in arrays]
+        for names in (names_of(model), list(state), [name for name, _ in model.named_parameters()]):
+            if arrived == [state[name] for name in names]:
+                places = {name: position for position, name in enumerate(names)}
+                return cls(
+                    tuple(names), tuple(places[name] for name in shapes), tuple(shapes.values())
+                )
+        raise FedmirageError(
+            f"dynafed: {len(arrived)} arrays are exchanged, which are neither the state dict nor"
+            " the parameters of the model that it was given; pass the model that the clients train"
+        )
+
+    def checkpoint(self, arrays: Arrays) -> Arrays:
+        """A copy that nothing else writes to."""
+        matched = zip(self.positions, self.shapes, strict=True)
+        return [
+            np.array(arrays[position][tuple(map(slice, shape))], order="C")
+            for position, shape in matched
+        ]
+
+
+def unchanged(one: Arrays, other: Arrays) -> bool:
+    """Bit for bit the same weights."""
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def flatten(checkpoint: Arrays, device: torch.device) -> Tensor:
+    """One vector, in the order of the arrays."""
+    return torch.cat([torch.from_numpy(array).reshape(-1) for array in checkpoint]).to(device)
+
+
+@dataclass(frozen=True)
+class Segments:
+    """All pairs of a start w^t and the checkpoints w^{t+1} .. w^{t+s} after it, of one or several
+    paths."""
+
+    paths: list[list[Tensor]]
+    starts: list[tuple[int, int]]  # (path, t)
+    length: int  # s, shrunk where every path is shorter
+
+    @classmethod
+    def of(
+        cls, trajectories: Sequence[Sequence[Arrays]], length: int, device: torch.device
+    ) -> "Segments":
+        """Paths too short for a segment give none; s shrinks to the longest of them."""
+        length = min(length, max(len(trajectory) for trajectory in trajectories) - 1)
+        paths = [
+            [flatten(checkpoint, device) for checkpoint in trajectory]
+            for trajectory in trajectories
+        ]
+        starts = [
+            (number, t) for number, path in enumerate(paths) for t in range(len(path) - length)
+        ]
+        return cls(paths, starts, length)
+
+    def draw(
+        self, params: DynaFedParams, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor] | None:
+        """A start and its target; drawn again where they are one. None if nothing ever moves."""
+        for _ in range(TRIES):
+            path, t = self.starts[integer(len(self.starts), generator)]
+            start = self.paths[path][t]
+            target = self.target(self.paths[path][t + 1 : t + self.length + 1], params, generator)
+            if float((start - target).square().sum()) >= SMALLEST:
+                return start, target
+        return None
+
+    def target(
+        self, following: list[Tensor], params: DynaFedParams, generator: torch.Generator
+    ) -> Tensor:
+        """w^{t+s}, or the mean of some of w^{t+1} .. w^{t+s}, drawn with replacement."""
+        if params.target == "last":
+            return following[-1]
+        count = params.draws[integer(len(params.draws), generator)]
+        drawn = torch.stack(
+            [following[integer(len(following), generator)] for _ in range(count)]
+        )  # (count, weights)
+        if not params.random_weights:
+            return drawn.mean(dim=0)
+        weights = torch.softmax(torch.rand(count, generator=generator), dim=0).to(drawn)
+        return weights @ drawn
+
+
+def integer(count: int, generator: torch.Generator) -> int:
+    """From 0 to count - 1."""
+    return int(torch.randint(count, (), generator=generator))
+
+
+def of_parent(
+    config: RunConfig,
+    params: DynaFedParams,
+    initial_of: Callable[[int], Arrays],
+    names: Sequence[str],
+) -> tuple[list[Arrays], int]:
+    """The path that a warm start's parent left (keep-models='all'): its initial model and first
+    averages, and how many those are.
+
+    An average of too few clients is passed over; one that was repaired ends the path, as does a
+    model that was not kept. A parent that began warm itself has no initial model to offer.
+    """
+    source, _, number = config.warm_start.partition("@")
+    lines = read(Path(source) / FILE)
+    settings = next((line for line in lines if line["kind"] == "config"), {})
+    if settings.get("warm-start") or "seed" not in settings:
+        return [], 0
+    path, averages = [initial_of(settings["seed"])] if params.initial else [], 0
+    for line in (line for line in lines if line["kind"] == "round"):
+        file = Path(source) / "models" / f"round-{line['round']:05d}.safetensors"
+        last = averages == params.length or (number and line["round"] > int(number))
+        if last or not file.exists() or "dynafed.repaired" in line.get("methods", {}):
+            break
+        if participants_of(line) >= params.min_participants:
+            named, _ = load(file)
+            path.append([named[name] for name in names])
+            averages += 1
+    return (path, averages) if averages else ([], 0)
+
+
+def participants_of(line: dict[str, Any]) -> int:
+    """The clients that trained in a round."""
+    return (
+        int(line["secure"]["clients"])
+        if "secure" in line
+        else sum(client["examples"] > 0 for client in line["clients"])
+    )

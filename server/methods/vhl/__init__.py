@@ -1,0 +1,5 @@
+"""VHL on the server."""
+
+from server.methods.vhl.server import VirtualSet
+
+__all__ = ["VirtualSet"]

@@ -1,0 +1,102 @@
+"""After every round all that the server needs to go on is in one file, written in one step.
+
+Arrays lie in the file as they are; everything else is JSON in its header. No pickle.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from common.errors import FedmirageError
+from common.wire.payload import Arrays
+
+FILE = "checkpoint.safetensors"
+
+
+@dataclass
+class Checkpoint:
+    """Where a run stands after a round."""
+
+    round: int
+    shared: Arrays  # the model that the next round sends out
+    token: str  # names the clients' memories of this run
+    parent: str = ""  # "token@round" of the run that this one began from
+    strategy: dict[str, Any] = field(default_factory=dict)  # the methods' state
+    progress: dict[str, Any] = field(
+        default_factory=dict
+    )  # best validation and the like: plain JSON
+    counted: dict[str, int] | None = (
+        None  # the last round in which each client's reply counted, by partition
+    )
+
+    def write(self, path: Path) -> None:
+        """Write to a draft, then rename: a reader sees the old file or the new one, never half of
+        one."""
+        arrays: dict[str, np.ndarray[Any, Any]] = {}
+        header = {"round": self.round, "token": self.token, "parent": self.parent}
+        header |= {"progress": self.progress, "counted": self.counted}
+        header |= {
+            name: _strip(getattr(self, name), name, arrays) for name in ("shared", "strategy")
+        }
+        draft = path.with_suffix(f".{os.getpid()}.tmp")
+        with draft.open("wb") as file:
+            file.write(save(arrays, metadata={"header": json.dumps(header)}))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+
+
+def read(path: Path) -> Checkpoint:
+    """A checkpoint from disk, or a sentence about why not."""
+    if not path.exists():
+        raise FedmirageError(
+            f"there is no checkpoint {path}; is this the directory of a run that finished at least"
+            " one round?"
+        )
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads(file.metadata()["header"])
+            return Checkpoint(
+                **{
+                    name: _fill(value, file) if name in ("shared", "strategy") else value
+                    for name, value in header.items()
+                }
+            )
+    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise FedmirageError(f"the checkpoint {path} cannot be read: {error}") from None
+
+
+def _strip(value: Any, where: str, arrays: dict[str, "np.ndarray[Any, Any]"]) -> Any:
+    """Replace every array inside a value by its place in the file."""
+    if isinstance(value, np.ndarray):
+        arrays[where] = np.ascontiguousarray(value).reshape(value.shape)
+        return {"array": where}
+    if isinstance(value, dict):
+        return {
+            "dict": {
+                str(key): _strip(item, f"{where}/{key}", arrays) for key, item in value.items()
+            }
+        }
+    if isinstance(value, list | tuple):
+        return {
+            "list": [
+                _strip(item, f"{where}/{index:04d}", arrays) for index, item in enumerate(value)
+            ]
+        }
+    return {"plain": value}
+
+
+def _fill(value: Any, file: Any) -> Any:
+    """Put the arrays back."""
+    ((kind, content),) = value.items()
+    if kind == "array":
+        return file.get_tensor(content)
+    if kind == "dict":
+        return {key: _fill(item, file) for key, item in content.items()}
+    return [_fill(item, file) for item in content] if kind == "list" else content

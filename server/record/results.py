@@ -1,0 +1,115 @@
+"""Results as they come: one JSON object a line, flushed, so that a killed run keeps its history."""
+
+import json
+import math
+import os
+import platform
+import statistics
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from common.settings.config import RunConfig, project
+
+FILE = "results.jsonl"
+PACKAGES = ("flwr", "torch", "torchvision", "numpy", "ray")
+
+
+class Results:
+    """The file results.jsonl of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+
+    def begin(self, config: RunConfig, resolved: dict[str, Any]) -> None:
+        """Line 1: the configuration as it was resolved, with versions and what the data are."""
+        self.path.unlink(missing_ok=True)
+        versions = {
+            "fedmirage": project()["project"]["version"],
+            "python": platform.python_version(),
+        }
+        versions |= {package: version(package) for package in PACKAGES}
+        self.append({"kind": "config", **config.flat(), "resolved": resolved, "versions": versions})
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Write a line and make sure that it is on disk."""
+        with self.path.open("a") as file:
+            file.write(json.dumps(_plain(line), allow_nan=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def note(self, round_number: int, text: str) -> None:
+        """What a server half has to say while a round goes on; the watcher shows it, readers of
+        rounds pass it over."""
+        self.append({"kind": "note", "round": round_number, "text": text})
+
+    def lines(self, kind: str = "round") -> list[dict[str, Any]]:
+        """All lines of a kind; a torn last line, as a kill can leave it, is passed over."""
+        return [line for line in read(self.path) if line.get("kind") == kind]
+
+    def forget_after(self, round_number: int) -> None:
+        """Drop what was written after a checkpoint, and any summary: the run goes on from there."""
+        kept = [
+            line
+            for line in read(self.path)
+            if line["kind"] == "config" or line.get("round", math.inf) <= round_number
+        ]
+        draft = self.path.with_suffix(".tmp")
+        draft.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        os.replace(draft, self.path)
+
+    def finish(self, status: str, **more: Any) -> dict[str, Any]:
+        """The last line: how the run ended, and its accuracy in the usual three readings."""
+        rounds = self.lines()
+        scores = [line["accuracy"] for line in rounds if line.get("accuracy") is not None]
+        summary = {
+            "kind": "summary",
+            "status": status,
+            "rounds": rounds[-1]["round"] if rounds else 0,
+            "final_accuracy": scores[-1] if scores else None,
+            "best_accuracy": max(scores) if scores else None,
+            "last5_accuracy": statistics.fmean(scores[-5:]) if scores else None,
+            "final_evaluation": next(
+                (line["evaluation"] for line in reversed(rounds) if line.get("evaluation")), {}
+            ),
+            **self._target(rounds),
+            **({"privacy": rounds[-1]["privacy"]} if rounds and "privacy" in rounds[-1] else {}),
+            "bytes_up": sum(line["bytes_up"] for line in rounds),
+            "bytes_down": sum(line["bytes_down"] for line in rounds),
+            **more,
+        }
+        self.append(summary)
+        return summary
+
+    def _target(self, rounds: list[dict[str, Any]]) -> dict[str, Any]:
+        """The first round whose global model reached the accuracy that the run asked for; null if
+        none did."""
+        target = next((line.get("target") for line in self.lines("config")), None)
+        if not target:
+            return {}
+        reached = (
+            line["round"]
+            for line in rounds
+            if line.get("accuracy") is not None and line["accuracy"] >= target
+        )
+        return {"target_accuracy": target, "rounds_to_target": next(reached, None)}
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a results file that are whole."""
+    lines: list[dict[str, Any]] = []
+    for text in path.read_text().splitlines() if path.exists() else []:
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            break
+    return lines
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN: what is not finite becomes null."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,1 @@
+"""What is made of the replies: the average, and the wrappers round it."""

@@ -1,0 +1,55 @@
+"""What FedAdam, FedYogi and FedAdagrad share: everything but the second moment (Reddi et al.,
+Algorithm 2)."""
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from flwr.server.strategy import Strategy
+
+from common.methods.fedadagrad import FedAdagrad
+from common.methods.fedadam import FedAdam
+from common.methods.fedyogi import FedYogi
+from common.wire.payload import Array, Arrays
+from server.strategy.rule import ServerRule
+from server.strategy.wrapper import ServerContext
+
+A = TypeVar("A", bound=FedAdagrad | FedAdam | FedYogi)
+
+
+@dataclass
+class State:
+    """What outlives a round, of the trainable weights; empty before the first round."""
+
+    first: Arrays = field(default_factory=list)  # m in the paper, begins at zero
+    second: Arrays = field(default_factory=list)  # v in the paper, begins at tau^2
+
+
+class AdaptiveRule(ServerRule[A]):
+    """w <- w + lr m / (sqrt(v) + tau). A subclass says how v moves."""
+
+    state: State
+
+    def __init__(self, inner: Strategy, params: A, context: ServerContext | None = None) -> None:
+        super().__init__(inner, params, context)
+        self.state = State()
+
+    def second_moment(self, before: Array, squared: Array) -> Array:
+        """The new v, given the old one and D^2."""
+        raise NotImplementedError
+
+    def step(self, broadcast: Arrays, average: Arrays) -> Arrays:
+        """One step of the rule; the paper has no bias correction, and v begins at tau^2 in its
+        place."""
+        lr, beta1, tau = self.params.lr, self.params.beta1, self.params.tau
+        update = [mean - sent for mean, sent in zip(average, broadcast, strict=True)]  # D
+        first = self.state.first or [np.zeros_like(array) for array in update]
+        second = self.state.second or [np.full_like(array, tau**2) for array in update]
+        self.state.first = [
+            beta1 * old + (1 - beta1) * new for old, new in zip(first, update, strict=True)
+        ]
+        self.state.second = [
+            self.second_moment(old, new * new) for old, new in zip(second, update, strict=True)
+        ]
+        moments = zip(broadcast, self.state.first, self.state.second, strict=True)
+        return [sent + lr * m / (np.sqrt(v) + tau) for sent, m, v in moments]

@@ -1,0 +1,160 @@
+"""The innermost strategy: Flower's FedAvg, adding up in partition order and refusing what nobody
+claims."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+from flwr.common import FitIns, FitRes, Parameters, Scalar, ndarrays_to_parameters
+from flwr.server.client_manager import ClientManager
+from flwr.server.client_proxy import ClientProxy
+from flwr.server.strategy import FedAvg
+
+from common.errors import WireError
+from common.method import Weighting
+from common.wire.payload import LAYOUT, SHARED, Arrays, decode, slices
+
+Results = list[tuple[ClientProxy, FitRes]]
+Failures = list[tuple[ClientProxy, FitRes] | BaseException]
+Evaluate = Callable[[int, Arrays, dict[str, Scalar]], tuple[float, dict[str, Scalar]] | None]
+TERM = "term."  # the prefix of a training term in FitRes.metrics
+PARTICIPANTS = (  # in the metrics of a secure sum's one reply: how many clients trained
+    "participants"
+)
+ANSWERED = "answered"  # and the partitions that it stands for: "0 2 3"
+
+
+class Average(FedAvg):
+    """w <- sum_i p_i w_i, with p_i by examples or uniform; the same bits whatever the order of
+    arrival."""
+
+    def __init__(
+        self,
+        initial: Arrays,
+        participation: float = 1.0,
+        weighting: Weighting = "examples",
+        evaluate: Evaluate | None = None,
+        fit_config: Callable[[int], dict[str, Scalar]] | None = None,
+        evaluate_clients: bool = False,
+    ) -> None:
+        super().__init__(
+            fraction_fit=participation,
+            fraction_evaluate=1.0 if evaluate_clients else 0.0,
+            min_fit_clients=1,
+            min_evaluate_clients=1 if evaluate_clients else 0,
+            min_available_clients=1,
+            evaluate_fn=evaluate,
+            on_fit_config_fn=fit_config,
+            on_evaluate_config_fn=fit_config,
+            initial_parameters=ndarrays_to_parameters(initial),
+            fit_metrics_aggregation_fn=mean_metrics,
+            evaluate_metrics_aggregation_fn=mean_metrics,
+        )
+        self.participation, self.weighting = participation, weighting
+        self.types = [array.dtype for array in initial]
+
+    def __repr__(self) -> str:
+        return f"Average(weighting={self.weighting!r})"
+
+    def num_fit_clients(self, num_available_clients: int) -> tuple[int, int]:
+        """The nearest whole number of clients (Flower's FedAvg rounds down, so that 0.29 of 100
+        would be 28)."""
+        return max(1, round(num_available_clients * self.participation)), 1
+
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> list[tuple[ClientProxy, FitIns]]:
+        """FedAvg's instructions, with the layout of the message written into each."""
+        layout = f"{SHARED}:{len(parameters.tensors)}"
+        drawn = super().configure_fit(server_round, parameters, client_manager)
+        return [
+            (proxy, FitIns(ins.parameters, {**ins.config, LAYOUT: layout})) for proxy, ins in drawn
+        ]
+
+    def aggregate_fit(
+        self, server_round: int, results: Results, failures: Failures
+    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+        """The weighted mean of `shared`; None if nobody sent anything that counts."""
+        ordered = in_partition_order(results)
+        weights = shares_of([result.num_examples for _, result in ordered], self.weighting)
+        if weights is None:
+            return None, {}
+        models = (shared_only(result) for _, result in ordered)
+        mean = weighted_mean(models, weights, self.types)
+        metrics = mean_metrics([(result.num_examples, result.metrics) for _, result in ordered])
+        return ndarrays_to_parameters(mean), metrics
+
+
+def in_partition_order(results: Results) -> Results:
+    """Results by the number of the partition, so that sums do not depend on who was first."""
+    return sorted(results, key=lambda pair: int(pair[0].cid))
+
+
+def participants(results: Results) -> int:
+    """How many clients trained."""
+    return sum(
+        int(result.metrics.get(PARTICIPANTS, result.num_examples > 0)) for _, result in results
+    )
+
+
+def answered(results: Results) -> set[int]:
+    """Whose replies these are, by partition."""
+    return {
+        int(cid)
+        for proxy, result in results
+        for cid in str(result.metrics.get(ANSWERED, proxy.cid)).split()
+    }
+
+
+def shares_of(examples: list[int], weighting: Weighting) -> list[float] | None:
+    """p_i of each client, summing to 1; a client that trained on nothing weighs nothing. None if
+    nobody trained."""
+    counts = [float(count > 0) if weighting == "uniform" else float(count) for count in examples]
+    total = sum(counts)
+    return [count / total for count in counts] if total > 0 else None
+
+
+def weighted_mean(
+    models: Iterable[Arrays], weights: list[float], types: list[np.dtype[np.generic]]
+) -> Arrays:
+    """sum_i p_i w_i in double precision, one client in memory at a time, in the types that the
+    model has."""
+    totals: list[npt.NDArray[np.float64]] = []
+    for weight, model in zip(weights, models, strict=True):
+        if not totals:
+            totals = [weight * array.astype(np.float64) for array in model]
+        else:
+            for total, array in zip(totals, model, strict=True):
+                total += weight * array
+    return [total.astype(dtype) for total, dtype in zip(totals, types, strict=True)]
+
+
+def shared_only(result: FitRes) -> Arrays:
+    """The section `shared` of a message from which every method has taken its own."""
+    layout = str(result.metrics.get(LAYOUT, f"{SHARED}:{len(result.parameters.tensors)}"))
+    left = [name for name in slices(layout, len(result.parameters.tensors)) if name != SHARED]
+    if left:
+        raise WireError(
+            f"nobody claims the section {left[0]!r} of a client's message; add its method to the"
+            " methods line"
+        )
+    return decode(result.parameters.tensors)
+
+
+def mean_metrics(results: list[tuple[int, dict[str, Scalar]]]) -> dict[str, Scalar]:
+    """Mean of every numeric metric over the clients that sent it, weighted by examples; who trained
+    on nothing does not count."""
+    counted = [(count, metrics) for count, metrics in results if count]
+    names = dict.fromkeys(
+        name
+        for _, metrics in counted
+        for name, value in metrics.items()
+        if isinstance(value, int | float)
+    )
+    means: dict[str, Scalar] = {}
+    for name in names:
+        having = [(count, float(metrics[name])) for count, metrics in counted if name in metrics]
+        means[name] = sum(count * value for count, value in having) / sum(
+            count for count, _ in having
+        )
+    return means

@@ -1,0 +1,203 @@
+"""Differential privacy on the server: noise on the average (central), and the budget (central and
+local)."""
+
+from dataclasses import dataclass, field, replace
+from logging import INFO
+from statistics import fmean
+
+from flwr.common import (
+    FitRes,
+    Parameters,
+    Scalar,
+    log,
+    ndarrays_to_parameters,
+    parameters_to_ndarrays,
+)
+from flwr.server.client_manager import ClientManager
+from flwr.server.strategy import Strategy
+
+from common.dp.noise import gaussian
+from common.dp.settings import CLIPPED, Central, Local, noised_sections
+from common.wire.payload import LAYOUT, Array, put, take
+from server.strategy.average import Failures, Results, in_partition_order, participants
+from server.strategy.budget import DELTA, EPSILON, Draw, epsilon, figures, spent
+from server.strategy.wrapper import Instructions, ServerContext, StrategyWrapper
+
+
+def private_average(average: Strategy, context: ServerContext) -> Strategy:
+    """The average as the run's `dp` lets it out; nothing further out sees any other."""
+    privacy = context.config.privacy_params
+    if isinstance(privacy, Central):
+        return CentralNoise(average, privacy, context)
+    return LocalBudget(average, privacy, context) if isinstance(privacy, Local) else average
+
+
+def private_sections(strategy: Strategy, context: ServerContext) -> Strategy:
+    """The whole strategy; where methods get sections beside `shared`, noise is on them before they
+    see any."""
+    privacy = context.config.privacy_params
+    if isinstance(privacy, Central) and noised_sections(context.config.method_list):
+        return SectionNoise(strategy, privacy, context)
+    return strategy
+
+
+@dataclass
+class Releases:
+    """What outlives a round."""
+
+    counts: dict[str, int] = field(
+        default_factory=dict
+    )  # "drawn/present" -> rounds in which an average of such a draw was made
+
+
+class CentralNoise(StrategyWrapper[Central]):
+    """average + N(0, (noise clip / m)^2), where m clients trained; sits directly round the
+    average."""
+
+    state: Releases
+
+    def __init__(
+        self, inner: Strategy, params: Central, context: ServerContext | None = None
+    ) -> None:
+        super().__init__(inner, params, context)
+        self.state = Releases()
+        self.draw: Draw = (1, 1)  # of this round
+
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> Instructions:
+        """How many are drawn, and of how many; those who are not there cannot be."""
+        instructions = super().configure_fit(server_round, parameters, client_manager)
+        self.draw = (len(instructions), len(client_manager.all()))
+        return instructions
+
+    def aggregate_fit(
+        self, server_round: int, results: Results, failures: Failures
+    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+        """On the sum it is noise * clip, however many have answered; a round in which nobody
+        trained costs nothing."""
+        aggregated, metrics = super().aggregate_fit(server_round, results, failures)
+        if aggregated is not None:
+            deviation = self.params.noise * self.params.clip / participants(results)
+            arrays = [noised(array, deviation) for array in parameters_to_ndarrays(aggregated)]
+            aggregated = ndarrays_to_parameters(arrays)
+            key = "/".join(map(str, self.draw))
+            self.state.counts[key] = self.state.counts.get(key, 0) + 1
+        clipped = [
+            float(result.metrics[CLIPPED])
+            for _, result in results
+            if result.num_examples and CLIPPED in result.metrics
+        ]
+        share: dict[str, Scalar] = (
+            {CLIPPED: fmean(clipped)} if clipped else {}
+        )  # of clients; other figures weigh by examples
+        multiplier = self.params.multiplier(self.context.config.method_list if self.context else ())
+        releases = {draw_of(key): count for key, count in self.state.counts.items()}
+        return aggregated, {
+            **metrics,
+            **share,
+            **budget(server_round, multiplier, releases, self.params.delta),
+        }
+
+
+@dataclass
+class Asked:
+    """What outlives a round."""
+
+    counts: dict[str, int] = field(
+        default_factory=dict
+    )  # partition -> how often this client was asked to train
+
+
+class LocalBudget(StrategyWrapper[Local]):
+    """Counts what each client has sent; the budget is that of the one that sent most.
+
+    Asked counts as sent: a reply that came too late, or in a round that failed and was tried again,
+    has left its client.
+    """
+
+    state: Asked
+
+    def __init__(
+        self, inner: Strategy, params: Local, context: ServerContext | None = None
+    ) -> None:
+        super().__init__(inner, params, context)
+        self.state = Asked()
+        self.begun = False
+
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> Instructions:
+        """The first round of a resumed run counts twice: its clients may have answered before the
+        run was interrupted."""
+        instructions = super().configure_fit(server_round, parameters, client_manager)
+        times = 1 if self.begun or not self.state.counts else 2
+        self.begun = True
+        for proxy, _ in instructions:
+            self.state.counts[proxy.cid] = self.state.counts.get(proxy.cid, 0) + times
+        return instructions
+
+    def aggregate_fit(
+        self, server_round: int, results: Results, failures: Failures
+    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+        """The average as it is, and the budget."""
+        aggregated, metrics = super().aggregate_fit(server_round, results, failures)
+        multiplier = self.params.multiplier(self.context.config.method_list if self.context else ())
+        releases = {(1, 1): max(self.state.counts.values(), default=0)}
+        return aggregated, {
+            **metrics,
+            **budget(server_round, multiplier, releases, self.params.delta),
+        }
+
+
+class SectionNoise(StrategyWrapper[Central]):
+    """N(0, (noise sensitivity / m)^2) on the mean of every section; outermost, so that every method
+    gets it with its noise.
+
+    Means are taken further in, over m clients who weigh alike: noise for their sum is put on one of
+    the replies.
+    """
+
+    def aggregate_fit(
+        self, server_round: int, results: Results, failures: Failures
+    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+        """The first client that trained carries the noise."""
+        ordered = in_partition_order(results)
+        first = next(
+            (place for place, (_, result) in enumerate(ordered) if result.num_examples), None
+        )
+        if first is not None:
+            proxy, result = ordered[first]
+            ordered[first] = (proxy, self.covered(result, participants([ordered[first]])))
+        return super().aggregate_fit(server_round, ordered, failures)
+
+    def covered(self, result: FitRes, stands_for: int) -> FitRes:
+        """A reply with noise on its sections; a secure sum's one reply is a mean already."""
+        parameters, layout = result.parameters, str(result.metrics[LAYOUT])
+        for section in noised_sections(self.context.config.method_list if self.context else ()):
+            deviation = self.params.noise * (section.sensitivity or 0.0) / stands_for
+            arrays, parameters, layout = take(parameters, layout, section.name)
+            parameters, layout = put(
+                parameters, layout, section.name, [noised(array, deviation) for array in arrays]
+            )
+        return replace(result, parameters=parameters, metrics={**result.metrics, LAYOUT: layout})
+
+
+def noised(array: Array, deviation: float) -> Array:
+    """An array of the same type; to the bit the same where there is no noise."""
+    return (array + gaussian(array.shape, deviation)).astype(array.dtype) if deviation else array
+
+
+def budget(
+    round_number: int, multiplier: float, releases: dict[Draw, int], delta: float
+) -> dict[str, Scalar]:
+    """What has been spent, also said in Flower's log."""
+    found: dict[str, Scalar] = {EPSILON: epsilon(multiplier, releases, delta), DELTA: delta}
+    log(INFO, "round %s: privacy spent: %s", round_number, spent(figures(found)))
+    return found
+
+
+def draw_of(key: str) -> Draw:
+    """A key of Releases.counts as numbers."""
+    drawn, present = map(int, key.split("/"))
+    return drawn, present

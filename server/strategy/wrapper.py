@@ -1,0 +1,174 @@
+"""A strategy round a strategy: what a method's server half is.
+
+A wrapper forwards Flower's six calls; a method overrides what it changes, calls `self.inner`, and
+adds its own few lines. The inner strategy may be any Flower strategy, so that
+`DynaFed(FedAvg(...))` works in somebody else's Flower app.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from logging import INFO
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from flwr.common import EvaluateIns, EvaluateRes, FitIns, Parameters, Scalar, log
+from flwr.server.client_manager import ClientManager
+from flwr.server.client_proxy import ClientProxy
+from flwr.server.strategy import Strategy
+
+from common.method import Weighting
+from common.settings.config import RunConfig
+from common.settings.language import Params
+from common.wire.payload import LAYOUT, SHARED, Arrays, put, take
+from server.record.scores import Evaluator
+from server.strategy.average import Failures, Results, in_partition_order, shares_of, weighted_mean
+
+M = TypeVar("M", bound=Params)
+Instructions = list[tuple[ClientProxy, FitIns]]
+
+
+def log_note(round_number: int, text: str) -> None:
+    """Where nobody watches results.jsonl, Flower's log says it."""
+    log(INFO, "round %s: %s", round_number, text)
+
+
+@dataclass(frozen=True)
+class ServerContext:
+    """What a server half may know of the run that it is part of."""
+
+    clients: int  # all of them, not only those of a round
+    weighting: Weighting  # how `shared` is averaged
+    names: tuple[str, ...]  # of the arrays in `shared`
+    trainable: tuple[
+        bool, ...
+        # of the arrays in `shared`: False for BatchNorm's running statistics, which are only ever
+        # averaged
+    ]
+    config: RunConfig
+    evaluator: Evaluator
+    folder: Path | None = None  # where the run writes
+    note: Callable[[int, str], None] = (
+        log_note  # (round, sentence) for whoever watches a server half that takes long
+    )
+
+
+class StrategyWrapper(Strategy, Generic[M]):
+    """Forwards everything to the inner strategy. `state` is what outlives a round, and what a
+    checkpoint saves.
+
+    `context` is None in somebody else's Flower app: then every array is trainable and clients weigh
+    by examples.
+    """
+
+    state: Any = None  # a dataclass of arrays, lists of arrays and scalars, with a line per field
+
+    def __init__(self, inner: Strategy, params: M, context: ServerContext | None = None) -> None:
+        self.inner, self.params, self.context = inner, params, context
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.inner!r})"
+
+    def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
+        """The model that the first round starts from."""
+        return self.inner.initialize_parameters(client_manager)
+
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> Instructions:
+        """Who trains in this round, and what each of them gets. May run twice for a round that is
+        tried again."""
+        return self.inner.configure_fit(server_round, parameters, client_manager)
+
+    def aggregate_fit(
+        self, server_round: int, results: Results, failures: Failures
+    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+        """The next global model."""
+        return self.inner.aggregate_fit(server_round, results, failures)
+
+    def configure_evaluate(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> list[tuple[ClientProxy, EvaluateIns]]:
+        """Who evaluates."""
+        return self.inner.configure_evaluate(server_round, parameters, client_manager)
+
+    def aggregate_evaluate(
+        self,
+        server_round: int,
+        results: list[tuple[ClientProxy, EvaluateRes]],
+        failures: list[tuple[ClientProxy, EvaluateRes] | BaseException],
+    ) -> tuple[float | None, dict[str, Scalar]]:
+        """What the clients' evaluations amount to."""
+        return self.inner.aggregate_evaluate(server_round, results, failures)
+
+    def evaluate(
+        self, server_round: int, parameters: Parameters
+    ) -> tuple[float, dict[str, Scalar]] | None:
+        """The global model on the server's test set."""
+        return self.inner.evaluate(server_round, parameters)
+
+
+def attach(instructions: Instructions, name: str, arrays: Arrays) -> Instructions:
+    """Send a section along with every client's message; each gets a new FitIns, since FedAvg hands
+    all the same object."""
+    attached: Instructions = []
+    for proxy, ins in instructions:
+        layout = str(ins.config.get(LAYOUT, f"{SHARED}:{len(ins.parameters.tensors)}"))
+        parameters, layout = put(ins.parameters, layout, name, arrays)
+        attached.append((proxy, FitIns(parameters, {**ins.config, LAYOUT: layout})))
+    return attached
+
+
+def detach(results: Results, name: str) -> tuple[Results, list[tuple[ClientProxy, int, Arrays]]]:
+    """Take a section out of every client's reply: the replies without it, and (client, examples,
+    arrays) in partition order."""
+    rest: Results = []
+    taken: list[tuple[ClientProxy, int, Arrays]] = []
+    for proxy, result in in_partition_order(results):
+        arrays, parameters, layout = take(result.parameters, str(result.metrics[LAYOUT]), name)
+        rest.append(
+            (
+                proxy,
+                replace(result, parameters=parameters, metrics={**result.metrics, LAYOUT: layout}),
+            )
+        )
+        taken.append((proxy, result.num_examples, arrays))
+    return rest, taken
+
+
+def mean_section(results: Results, name: str, weighting: Weighting) -> tuple[Results, Arrays]:
+    """Take a section out of every reply and average it over the clients, in double precision and
+    partition order."""
+    rest, taken = detach(results, name)
+    weights = shares_of([examples for _, examples, _ in taken], weighting)
+    if weights is None:
+        return rest, []
+    arrays = [arrays for _, _, arrays in taken]
+    return rest, weighted_mean(arrays, weights, [array.dtype for array in arrays[0]])
+
+
+def chain(strategy: Strategy) -> Iterator[Strategy]:
+    """The strategies from the outermost to the innermost."""
+    while isinstance(strategy, StrategyWrapper):
+        yield strategy
+        strategy = strategy.inner
+    yield strategy
+
+
+def save_state(strategy: Strategy) -> dict[str, Any]:
+    """{"method.field": value} of everything that the methods keep between rounds."""
+    return {
+        f"{half.params.name}.{field.name}": getattr(half.state, field.name)
+        for half in chain(strategy)
+        if isinstance(half, StrategyWrapper) and is_dataclass(half.state)
+        for field in fields(half.state)
+    }
+
+
+def load_state(strategy: Strategy, saved: dict[str, Any]) -> None:
+    """Put saved state back; a method that is not in it starts afresh."""
+    for half in chain(strategy):
+        if isinstance(half, StrategyWrapper) and is_dataclass(half.state):
+            for field in fields(half.state):
+                key = f"{half.params.name}.{field.name}"
+                if key in saved:
+                    setattr(half.state, field.name, saved[key])

@@ -1,0 +1,122 @@
+"""Several names in one line, and what is told about a set."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.data import available, describe, load
+from common.data.files import genuine
+from common.data.files.genuine import IDX_NAMES
+from common.errors import ConfigurationError
+from tests.support.files import labels, pictures, write_idx, write_parquet
+
+
+@pytest.fixture
+def sources(data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(genuine, "DEBIAN_FASHION_MNIST", data / "nowhere")
+    write_idx(data / "mnist", pictures(30, 28, 28, seed=1), labels(30), IDX_NAMES)
+    for split in ("train", "test"):
+        write_parquet(
+            data / f"usps/{split}.parquet", pictures(20, 16, 16, seed=2), {"label": labels(20)}
+        )
+        write_parquet(
+            data / f"cifar10/{split}.parquet",
+            pictures(10, 32, 32, 3, seed=3),
+            {"label": labels(10)},
+            "img",
+        )
+    return data
+
+
+def test_sources_are_numbered_in_the_order_of_the_line(sources: Path) -> None:
+    line = "usps(size=28), mnist"
+    both, usps, mnist = load(line, sources), load("usps(size=28)", sources), load("mnist", sources)
+    assert both.train.columns["domain"].tolist() == [0] * 20 + [1] * 30
+    assert np.array_equal(
+        both.train.images, np.concatenate([usps.train.images, mnist.train.images])
+    )
+    assert np.array_equal(both.test.labels, np.concatenate([usps.test.labels, mnist.test.labels]))
+    assert both.name == line
+    assert both.mean == both.std == (0.5,)
+    assert len({both.fingerprint, usps.fingerprint, mnist.fingerprint}) == 3
+    assert isinstance(load(line, sources).train.images.base, np.memmap)
+    assert load("mnist", sources).train.columns == {}
+
+
+def test_a_normalisation_that_agrees_is_kept(sources: Path) -> None:
+    assert load("usps(size=28, mean=0.1, std=0.3), mnist(mean=0.1, std=0.3)", sources).mean == (
+        0.1,
+    )
+
+
+def test_what_differs_is_told_with_the_key_that_mends_it(sources: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load("mnist, usps, cifar10, digits-multi(train=20, test=10)", sources)
+    problems = caught.value.problems
+    assert len(problems) == 4
+    assert "mnist and usps" in problems[0]
+    assert "size=28" in problems[0]
+    assert "1 and 3 channels; write channels=" in problems[1]
+    assert "28x28 and 32x32" in problems[2]
+    assert "single-label and multi-label" in problems[3]
+
+
+def test_class_counts_must_agree(sources: Path) -> None:
+    np.savez(sources / "own.npz", images=pictures(40, 28, 28), labels=labels(40, 4))
+    with pytest.raises(ConfigurationError, match="10 and 4 classes"):
+        load("mnist, npz(path='own.npz')", sources)
+
+
+def test_columns_of_two_sources_share_no_number(data: Path) -> None:
+    for name in ("a", "b"):
+        images, users = pictures(20, 8, 8, seed=ord(name)), labels(20, 3)
+        np.savez(data / f"{name}.npz", images=images, labels=labels(20, 2), user=users)
+    line = ", ".join(f"npz(path='{name}.npz', columns=('user',), test_share=0)" for name in "ab")
+    both = load(line, data)
+    assert both.train.columns["user"].tolist() == [*labels(20, 3), *(labels(20, 3) + 3)]
+    assert both.train.columns["domain"].tolist() == [0] * 20 + [1] * 20
+
+
+def test_a_description_has_the_histogram_and_warns(data: Path) -> None:
+    np.savez(data / "own.npz", images=pictures(40, 8, 8), labels=labels(40, 4))
+    told = describe(load("npz(path='own.npz', classes=5, test_share=0)", data))
+    assert told["histogram"]["train"] == [10, 10, 10, 10, 0]
+    assert told["samples"] == {"train": 40, "test": 0}
+    assert told["warnings"] == ["no train sample of 4", "the test split is empty"]
+    assert told["pixels"]["max"] <= 255
+    assert told["pixels"]["mean"][0] == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_description_of_several_labels_counts_each(data: Path) -> None:
+    np.savez(data / "own.npz", images=pictures(20, 8, 8), labels=np.ones((20, 3), int))
+    assert describe(load("npz(path='own.npz')", data))["histogram"] == {
+        "train": [16] * 3,
+        "test": [4] * 3,
+    }
+
+
+def test_what_is_available(sources: Path) -> None:
+    found = available(sources)
+    assert found["digits"] == found["digits-multi"] == "embedded"
+    assert found["mnist"] == str(sources / "mnist")
+    assert found["svhn"] is None
+    assert "npz" not in found
+
+
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
+
+
+@pytest.mark.skipif(
+    not (SHARED / "mnist" / "test.parquet").exists(),
+    reason="the whole of MNIST is not on this machine",
+)
+def test_real_pictures_of_the_hub(data: Path) -> None:
+    for split in ("train", "test"):  # the smaller file as both: fast
+        (data / "mnist").mkdir(exist_ok=True)
+        (data / "mnist" / f"{split}.parquet").symlink_to(SHARED / "mnist" / "test.parquet")
+    told = describe(load("mnist", data))
+    assert told["samples"]["test"] == 10_000
+    assert told["warnings"] == []
+    assert told["pixels"]["mean"] == pytest.approx(told["normalisation"]["mean"], abs=0.01)
+    assert told["pixels"]["std"] == pytest.approx(told["normalisation"]["std"], abs=0.01)

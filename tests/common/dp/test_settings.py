@@ -1,0 +1,271 @@
+"""`--dp`: what it takes and refuses, the clients' half of it, and noise that nobody can repeat."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from client.dp import bounded, protect
+from common.data import load
+from common.dp.noise import gaussian
+from common.dp.settings import CLIPPED, Central, Guarded, Local
+from common.errors import ConfigurationError
+from common.memory import Memory
+from common.method import Section
+from common.methods.fedexp import SQUARED_NORM, FedExP
+from common.run import check_with_data
+from common.settings.config import configure
+from common.wire.payload import SHARED
+from tests.support.hand import linear_model, open_round
+
+CENTRAL, LOCAL = "central(clip=1, noise=1)", "local(clip=1, noise=1)"
+UNLIKELY = 1e-9  # nobody knows the noise, so these tests fail once in a thousand million runs
+
+
+def problems(**settings: Any) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        configure(settings)
+    return "\n".join(caught.value.problems)
+
+
+def cautions(**settings: Any) -> str:
+    return "\n".join(configure(settings).cautions)
+
+
+# The setting
+
+
+def test_off_is_the_default_and_changes_nothing() -> None:
+    config = configure({})
+    assert not config.privacy_params.active
+    assert (config.weighs, config.cautions) == ("examples", [])
+
+
+@pytest.mark.parametrize(("line", "kind"), [(CENTRAL, Central), (LOCAL, Local)])
+def test_it_makes_all_clients_weigh_alike(line: str, kind: type[Guarded]) -> None:
+    config = configure({"dp": line})
+    assert config.privacy_params == kind(clip=1, noise=1, delta=1e-5)
+    assert (config.weighting, config.weighs) == ("examples", "uniform")
+    assert "weighting='examples' is not used" in cautions(dp=line)
+    assert configure({"dp": line, "weighting": "uniform"}).cautions == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"dp": "centrl"}, ["did you mean 'central'"]),
+        ({"dp": "central"}, ["needs the key 'clip'", "needs the key 'noise'"]),
+        ({"dp": "central(clip=0, noise=1)"}, ["clip=0"]),
+        ({"dp": "central(clip=1, noise=-1)"}, ["noise=-1"]),
+        ({"dp": "central(clip=1, noise=1, delta=1)"}, ["delta=1"]),
+        ({"dp": "off(clip=1)"}, ["'clip'"]),
+        ({"dp": f"{CENTRAL}, {LOCAL}"}, ["holds 2 names"]),
+        ({"dp": ""}, ["dp='off'"]),
+        ({"dp": CENTRAL, "methods": "scaffold"}, ["scaffold sends 'control-delta'", "fedprox"]),
+        ({"dp": CENTRAL, "methods": "feddyn"}, ["feddyn sends"]),
+        ({"dp": LOCAL, "methods": "fednova"}, ["fednova sends"]),
+        ({"dp": CENTRAL, "methods": "fedexp"}, ["fedexp sends 'squared_norm'"]),
+        ({"dp": CENTRAL, "methods": "local"}, ["with local clients send nothing"]),
+        ({"dp": "local(clip=1, noise=2)", "secagg": "on"}, ["reaches to +-15", "on(clip=15)"]),
+        ({"dp": "local(clip=1, noise=2)", "secagg": "no"}, ["secagg: no secagg is called 'no'"]),
+        (
+            {"dp": LOCAL, "diagnostics": True, "validation": 0.1, "local_evaluation": True},
+            ["drop diagnostics", "drop validation", "drop local-evaluation"],
+        ),
+    ],
+)
+def test_refusals(settings: dict[str, Any], words: list[str]) -> None:
+    message = problems(**settings)
+    for word in words:
+        assert word in message
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    message = problems(
+        dp=LOCAL,
+        methods="scaffold, fedavg, fedavg",
+        diagnostics=True,
+        patience=3,
+        validation=0.1,
+        clients=1,
+    )
+    for word in ("scaffold sends", "stands 2 times", "drop diagnostics", "drop validation"):
+        assert word in message
+
+
+def test_central_takes_what_local_refuses() -> None:
+    configure({"dp": CENTRAL, "diagnostics": True, "validation": 0.1, "local_evaluation": True})
+
+
+@pytest.mark.parametrize(
+    "methods", ["fedper", "lg-fedavg", "fedprox, fedavgm", "moon, dynafed", "vhl", "fedcog"]
+)
+def test_methods_that_send_the_model_only_are_welcome(methods: str) -> None:
+    for line in (CENTRAL, LOCAL):
+        configure({"dp": line, "methods": methods})
+
+
+def test_cautions() -> None:
+    assert "the budget is infinite" in cautions(dp="central(clip=1, noise=0)")
+    assert "no less than 1/5" in cautions(dp="local(clip=1, noise=1, delta=0.2)")
+    assert "follows from seed=0" in cautions(dp=CENTRAL, participation=0.4)
+    assert "follows from seed" not in cautions(dp=LOCAL, participation=0.4)
+    assert "does not count validation" in cautions(dp=CENTRAL, validation=0.1)
+    assert "counts this run alone" in cautions(dp=CENTRAL, warm_start="runs/one")
+
+
+def test_statistics_of_batch_norm_are_refused_where_they_are_shared() -> None:
+    digits = load("digits")
+    for settings in (
+        {"model": "lenet-bn"},
+        {"model": "resnet10"},
+        {"model": "lenet-bn", "methods": "fedper"},
+    ):
+        with pytest.raises(ConfigurationError, match=r"running_mean.*without batch norm"):
+            check_with_data(configure({"dp": CENTRAL, **settings}), digits)
+        check_with_data(configure(settings), digits)
+    check_with_data(configure({"dp": CENTRAL, "model": 'resnet10(norm="group")'}), digits)
+    check_with_data(configure({"dp": CENTRAL, "model": "lenet-bn", "methods": "lg-fedavg"}), digits)
+
+
+def test_a_section_is_let_through_once_its_page_bounds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it costs: two bounded vectors of length 1 are one of length sqrt(2)."""
+    for sensitivity, share in ((0.5, 2**0.5), (0.0, 1.0)):
+        monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, "run", "number", sensitivity),))
+        config = configure({"dp": CENTRAL, "methods": "fedexp"})
+        privacy = config.privacy_params
+        assert isinstance(privacy, Central)
+        assert privacy.multiplier(config.method_list) == pytest.approx(1 / (2 * share))
+    for weighting, words in ((None, "client by client"), ("examples", "by their examples")):
+        monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, weighting, "number", 0.5),))
+        assert words in problems(dp=CENTRAL, methods="fedexp")
+        configure({"dp": LOCAL, "methods": "fedexp"})
+
+
+# The client's half
+
+
+def test_clipping_against_brute_force() -> None:
+    generator = np.random.default_rng(0)
+    shapes = [(3, 4), (5,), (), (2, 1, 2)]
+    start = [generator.normal(size=shape).astype(np.float32) for shape in shapes]
+    model = [array + generator.normal(size=array.shape).astype(np.float32) for array in start]
+    model = [np.asarray(array, np.float32) for array in model]
+    delta = np.concatenate(
+        [(a.astype(float) - b.astype(float)).ravel() for a, b in zip(model, start, strict=True)]
+    )
+    for clip in (0.01, 1.0, 100.0):
+        sent, clipped = bounded(model, start, clip, 0.0)
+        found = np.concatenate(
+            [(a.astype(float) - b.astype(float)).ravel() for a, b in zip(sent, start, strict=True)]
+        )
+        np.testing.assert_allclose(found, delta * min(1, clip / np.linalg.norm(delta)), atol=3e-7)
+        assert np.linalg.norm(found) <= clip * (1 + 1e-4)
+        assert clipped == (np.linalg.norm(delta) > clip)
+        assert [(array.shape, array.dtype) for array in sent] == [
+            (shape, np.float32) for shape in shapes
+        ]
+
+
+def test_what_is_neither_clipped_nor_noised_stays_as_it_is() -> None:
+    """1 + (1e-9 - 1) is not 1e-9 in floats; a client that did not move has no length to divide
+    by."""
+    model, start = [np.array([1e-9, 0.1], np.float32)], [np.array([1, 1e8], np.float32)]
+    sent, clipped = bounded(model, start, 1e12, 0.0)
+    assert (sent[0].tobytes(), clipped) == (model[0].tobytes(), False)
+    sent, clipped = bounded(start, start, 1e-12, 0.0)
+    assert (sent[0].tobytes(), clipped) == (start[0].tobytes(), False)
+
+
+def test_local_noise_has_its_deviation_round_the_clipped_update() -> None:
+    """300,000 numbers: the deviation of noise * clip = 1.5 is met to 1 %."""
+    start, model = [np.zeros(300_000, np.float32)], [np.full(300_000, 7, np.float32)]
+    (sent,), clipped = bounded(model, start, 0.5, 3.0)
+    assert clipped
+    noise = sent.astype(float) - 0.5 / np.sqrt(300_000)
+    assert noise.std() == pytest.approx(1.5, rel=0.01)
+    assert stats.kstest(noise / 1.5, "norm").pvalue > UNLIKELY
+
+
+def round_of(
+    folder: Path,
+    dp: str,
+    before: tuple[float, float],
+    after: tuple[float, float],
+    methods: str = "fedavg",
+) -> Any:
+    """A client that went from one pair of weights to another."""
+    local = open_round(
+        linear_model(*before), [], configure({"dp": dp, "methods": methods}), Memory(folder, 1)
+    )
+    local.broadcast = [np.array([before], np.float32)]
+    with torch.no_grad():
+        local.model.classifier.weight.copy_(torch.tensor([after]))
+    return local, {SHARED: [np.array([after], np.float32)]}
+
+
+def test_a_client_of_two_weights_by_hand(tmp_path: Path) -> None:
+    """From (1, 1) to (4, 5): an update of (3, 4), of length 5; scaled to 2 it is (1.2, 1.6)."""
+    local, sections = round_of(tmp_path, "central(clip=2, noise=9)", (1, 1), (4, 5))
+    sent, examples, metrics = protect(
+        local.config.privacy_params, local, sections, 30, {"steps": 3}
+    )
+    np.testing.assert_allclose(sent[SHARED][0], [[2.2, 2.6]], rtol=1e-6)
+    assert (examples, metrics) == (30, {"steps": 3, CLIPPED: 1})
+    local, sections = round_of(tmp_path, "central(clip=6, noise=9)", (1, 1), (4, 5))
+    sent, _, metrics = protect(local.config.privacy_params, local, sections, 30, {})
+    assert (sent[SHARED][0].tolist(), metrics) == ([[4, 5]], {CLIPPED: 0})
+
+
+def test_local_tells_nothing_but_the_update(tmp_path: Path) -> None:
+    local, sections = round_of(tmp_path, "local(clip=2, noise=1)", (1, 1), (4, 5))
+    for examples, told in ((30, 1), (0, 0)):
+        sent, number, metrics = protect(
+            local.config.privacy_params, local, sections, examples, {"term.task": 0.5, "seconds": 2}
+        )
+        assert (number, metrics) == (told, {})
+        assert not np.allclose(sent[SHARED][0], [[2.2, 2.6]], atol=1e-6)
+
+
+def test_bounded_sections_are_clipped_and_noised_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, "run", "number", 0.5),))
+    for dp, deviation in (("central(clip=2, noise=4)", 0.0), ("local(clip=2, noise=4)", 2.0)):
+        local, sections = round_of(tmp_path, dp, (1, 1), (4, 5), "fedexp")
+        sections[SQUARED_NORM] = [np.array([25.0])]
+        found = [
+            protect(local.config.privacy_params, local, sections, 1, {})[0][SQUARED_NORM][0][0]
+            for _ in range(4000)
+        ]
+        assert np.mean(found) == pytest.approx(0.5, abs=6 * deviation / 4000**0.5 + 1e-12)
+        assert np.std(found) == pytest.approx(deviation, rel=0.1)
+
+
+# The noise
+
+
+def test_the_noise_is_normal_and_independent() -> None:
+    sample = gaussian((400_001,), 1.0)
+    assert stats.kstest(sample, "norm").pvalue > UNLIKELY
+    assert abs(sample.mean()) < 6 / 400_001**0.5
+    assert gaussian((400_000,), 2.5).std() == pytest.approx(2.5, rel=0.01)
+    for lag in (1, 200_000, 200_001):  # neighbours, and the two halves of Box and Muller's pairs
+        assert abs(np.corrcoef(sample[lag:], sample[:-lag])[0, 1]) < 6 / 200_000**0.5
+
+
+def test_no_seed_repeats_it() -> None:
+    first = []
+    for _ in range(2):
+        np.random.seed(0)
+        torch.manual_seed(0)
+        first.append(gaussian((8,), 1.0).tolist())
+    assert not set(first[0]) & set(first[1])
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5), (2, 0)])
+def test_any_shape(shape: tuple[int, ...]) -> None:
+    assert gaussian(shape, 1.0).shape == shape

@@ -1,0 +1,123 @@
+"""What --secagg may say, the bit budget, and what is refused before the start."""
+
+from typing import ClassVar
+
+import pytest
+
+from common.errors import ConfigurationError
+from common.method import Method, Section
+from common.methods import METHODS
+from common.secagg.settings import Off, On, why_not
+from common.settings.config import PROJECT_FILE, configure
+from experiments.show.catalogue import security_table
+
+
+def test_off_is_the_default_and_on_the_bare_flag() -> None:
+    assert isinstance(configure({}).secagg_params, Off)
+    assert isinstance(configure({"secagg": "on"}).secagg_params, On)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"secagg": "yes"}, "secagg: no .*'yes'"),
+        ({"secagg": "on(bits=50)"}, "bits=50"),
+        ({"secagg": "on(threshold=0.5)"}, "threshold=0.5"),
+        ({"secagg": "on(threshold=1)"}, "threshold=1"),
+        (
+            {"secagg": "on(bits=16)"},
+            "a client with one example to 16; raise bits, or lower bound or clip",
+        ),
+        ({"secagg": "on(bound=1000000000000)"}, "raise bits, or lower bound or clip"),
+        ({"secagg": "on", "clients": 2}, "a round has 2 of 2 clients"),
+        ({"secagg": "on", "clients": 10, "participation": 0.2}, "a round has 2 of 10 clients"),
+        (
+            {"secagg": "on", "clients": 300_000},
+            "300000 clients x bits=40 could overflow the 53 bits of a sum; lower bits to 34",
+        ),
+        (
+            {"secagg": "on", "validation": 0.1},
+            "validation=0.1 would show the server each client's loss",
+        ),
+        ({"secagg": "on", "diagnostics": True}, "diagnostics look at single clients"),
+    ],
+)
+def test_refusals(settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        configure(settings)
+
+
+def test_all_refusals_at_once() -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        configure({"secagg": "on", "clients": 2, "validation": 0.1, "diagnostics": True})
+    assert len(refusal.value.problems) == 3
+
+
+@pytest.mark.parametrize(
+    ("clients", "shares", "threshold"), [(3, 3, 2), (4, 4, 3), (5, 5, 3), (10, 10, 6), (50, 50, 30)]
+)
+def test_the_plan_of_a_round(clients: int, shares: int, threshold: int) -> None:
+    """More than half of the shares, and never all: one client may always be lost."""
+    plan = On().plan(clients)
+    assert (plan.shares, plan.threshold) == (shares, threshold)
+    assert plan.shares / 2 < plan.threshold < plan.shares
+
+
+def test_a_part_of_the_clients_as_neighbours_is_odd_and_never_too_few() -> None:
+    """2 ceil(log2 50) + 1 = 13."""
+    assert On(shares=0.5).plan(50).shares == 25
+    assert On(shares=0.48).plan(50).shares == 25
+    assert On(shares=0.01).plan(50).shares == 13
+    assert On(shares=0.01).plan(5).shares == 5
+    assert On(threshold=0.99).plan(10).threshold == 9
+
+
+def test_more_than_half_of_a_round_must_be_there() -> None:
+    assert [On().least(drawn) for drawn in (3, 4, 5, 6, 100)] == [3, 3, 3, 4, 51]
+
+
+def test_the_budget_is_the_number_of_digits_of_the_largest_sum() -> None:
+    secagg = On()
+    for clients in (3, 10, 1000, 2**17):
+        largest = clients * 2**secagg.bits
+        assert 2 ** (secagg.needed_bits(clients) - 1) <= largest < 2 ** secagg.needed_bits(clients)
+    assert "10 clients x 40 bits need 44 of 53" in secagg.budget(10)
+
+
+class Curious(Method):
+    """A page whose server half looks at clients one by one."""
+
+    name: ClassVar[str] = "curious"
+    title: ClassVar[str] = ""
+    authors: ClassVar[str] = ""
+    link: ClassVar[str] = ""
+    up: ClassVar[tuple[Section, ...]] = (Section("counts", weighting=None),)
+    summable_instead: ClassVar[str] = "write curious(blind=True)"
+
+
+class Vague(Curious):
+    """A page that does not say what its section holds."""
+
+    up: ClassVar[tuple[Section, ...]] = (Section("counts", holds=None),)
+
+
+def test_a_section_without_a_shape_is_refused() -> None:
+    assert "sends 'counts' without saying of what shape" in str(why_not(Vague()))
+
+
+def test_a_section_that_must_be_seen_alone_is_refused_with_the_way_out() -> None:
+    reason = why_not(Curious())
+    assert reason is not None
+    assert "curious needs each client's 'counts' one by one" in reason
+    assert reason.endswith("write curious(blind=True)")
+
+
+def test_readme_has_the_table_that_the_code_gives() -> None:
+    readme = (PROJECT_FILE.parent / "README.md").read_text()
+    table = readme.partition("<!-- methods and secure aggregation -->\n")[2].partition(
+        "\n<!-- end -->"
+    )[0]
+    assert table == security_table(), (
+        "run `python -m experiments.show.catalogue` and put its table into README.md"
+    )
+    assert all(f"`{name}" in table for name in METHODS)

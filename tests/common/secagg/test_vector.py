@@ -1,0 +1,165 @@
+"""The vector that is masked: the sum of the clients' vectors says their weighted means, and nothing
+is lost on the way."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.errors import FedmirageError, WireError
+from common.learning.task import SingleLabel
+from common.secagg.masks import quantize
+from common.secagg.vector import Tally
+from common.settings.config import configure
+
+NAMES = ["features.weight", "features.running_var", "classifier.bias"]
+REFERENCE = [
+    np.full((2, 3), 0.5, np.float32),
+    np.full(3, 40, np.float32),
+    np.arange(2, dtype=np.float32),
+]
+TRAINABLE = [True, False, True]
+
+
+def tally(methods: str = "fedavg", secagg: str = "on", **more: object) -> Tally:
+    config = configure({"methods": methods, "secagg": secagg, **more})
+    return Tally(config, NAMES, REFERENCE, TRAINABLE, SingleLabel(), classes=2)
+
+
+def moved(rng: np.random.Generator) -> list[np.ndarray]:
+    return [(array + rng.normal(0, 0.1, array.shape)).astype(np.float32) for array in REFERENCE]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    examples=st.lists(st.integers(0, 60000), min_size=3, max_size=6),
+    seed=st.integers(0, 999),
+    uniform=st.booleans(),
+)
+def test_the_sum_is_the_weighted_mean(examples: list[int], seed: int, uniform: bool) -> None:
+    """Within half a step a client, over the sum of the weights; all types come back as they
+    were."""
+    rng, made = np.random.default_rng(seed), tally(weighting="uniform" if uniform else "examples")
+    models = [moved(rng) for _ in examples]
+    vectors = [
+        made.encode(
+            {"shared": model}, REFERENCE, count, {"term.task": 2.0 + count} if count else {}
+        )
+        for model, count in zip(models, examples, strict=True)
+    ]
+    assert all(len(vector) == made.size for vector in vectors)
+    means = made.decode(np.sum(vectors, axis=0), REFERENCE)
+    if not any(examples):
+        assert means is None
+        return
+    weights = np.array([float(count > 0) for count in examples] if uniform else examples)
+    assert means is not None
+    assert means.examples == sum(examples)
+    assert means.clients == sum(count > 0 for count in examples)
+    total = weights.sum() if uniform else weights.sum() / made.secagg.bound
+    error = len(examples) * made.secagg.step / 2 / total
+    for place, array in enumerate(means.sections["shared"]):
+        exact = np.average(
+            [model[place].astype(np.float64) for model in models], axis=0, weights=weights
+        )
+        assert array.dtype == np.float32
+        assert np.abs(array - exact).max() <= error + 4e-6 * np.abs(exact).max()
+    exact = np.average([2.0 + count for count in examples], weights=np.array(examples))
+    assert means.figures["term.task"] == pytest.approx(exact, rel=1e-6)
+
+
+def test_small_and_large_clients_are_both_exact() -> None:
+    """10 and 60,000 examples: the small client's share of the mean, 1/6001, is there to four
+    digits."""
+    made = tally()
+    small = [array + np.float32(1) for array in REFERENCE]
+    vectors = [
+        made.encode({"shared": small}, REFERENCE, 10, {}),
+        made.encode({"shared": REFERENCE}, REFERENCE, 60000, {}),
+    ]
+    means = made.decode(np.sum(vectors, axis=0), REFERENCE)
+    assert means is not None
+    difference = means.sections["shared"][0].astype(np.float64) - REFERENCE[0]
+    assert difference == pytest.approx(np.full((2, 3), 10 / 60010), rel=5e-4)
+
+
+def test_sections_have_their_own_weightings() -> None:
+    """SCAFFOLD's control variates are averaged over clients, its models by examples: one message
+    carries both."""
+    made = tally("scaffold")
+    control = [np.full((2, 3), 1.0, np.float32), np.full(2, 3.0, np.float32)]
+    other = [np.zeros((2, 3), np.float32), np.zeros(2, np.float32)]
+    vectors = [
+        made.encode(
+            {"shared": REFERENCE, "control-delta": control}, REFERENCE, 300, {"term.control": 1.0}
+        ),
+        made.encode(
+            {"shared": [a + np.float32(0.5) for a in REFERENCE], "control-delta": other},
+            REFERENCE,
+            100,
+            {},
+        ),
+    ]
+    means = made.decode(np.sum(vectors, axis=0), REFERENCE)
+    assert means is not None
+    assert np.allclose(means.sections["control-delta"][0], 0.5, atol=1e-6)
+    assert np.allclose(means.sections["control-delta"][1], 1.5, atol=1e-6)
+    assert np.allclose(means.sections["shared"][1], 40.125, atol=1e-5)
+    assert means.figures["term.control"] == pytest.approx(
+        0.75
+    )  # who has none counts as 0: nobody can be told by it
+
+
+def test_numbers_lie_on_the_grid_so_that_rounding_changes_nothing() -> None:
+    made = tally()
+    vector = made.encode(
+        {"shared": moved(np.random.default_rng(0))},
+        REFERENCE,
+        1234,
+        {"term.task": 0.3, "seconds": 1e9},
+    )
+    whole = (vector + made.secagg.clip) / made.secagg.step
+    assert np.array_equal(whole, np.rint(whole))
+    assert np.array_equal(quantize([vector], made.secagg.clip, 2**made.secagg.bits)[0], whole)
+
+
+@pytest.mark.parametrize(
+    ("change", "examples", "reason"),
+    [
+        (9.0, 65536, "leaves the range that secagg can mask"),
+        (np.nan, 5, "is not finite"),
+        (np.inf, 5, "is not finite"),
+        (0.0, 65537, "more examples than secagg's bound=65536"),
+    ],
+)
+def test_what_cannot_be_masked_is_refused_without_its_size(
+    change: float, examples: int, reason: str
+) -> None:
+    changed = [REFERENCE[0] + np.float32(change), *REFERENCE[1:]]
+    with pytest.raises(FedmirageError, match=reason):
+        tally().encode({"shared": changed}, REFERENCE, examples, {})
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -float("inf")])
+def test_a_figure_that_is_not_finite_counts_as_nothing(odd: float) -> None:
+    made = tally()
+    vectors = [
+        made.encode({"shared": REFERENCE}, REFERENCE, 5, {"term.task": value})
+        for value in (odd, 3.0)
+    ]
+    means = made.decode(np.sum(vectors, axis=0), REFERENCE)
+    assert means is not None
+    assert means.figures["term.task"] == pytest.approx(1.5)
+
+
+def test_clients_without_examples_cannot_have_trained() -> None:
+    made = tally()
+    sums = made.encode({"shared": REFERENCE}, REFERENCE, 5, {})
+    sums[1] = sums[made.wide + 1] = 0  # n_i/bound, both places
+    with pytest.raises(WireError, match="1 clients that trained, and no examples"):
+        made.decode(sums, REFERENCE)
+
+
+def test_a_figure_that_no_page_declares_is_refused() -> None:
+    with pytest.raises(FedmirageError, match=r"'term\.secret' is not on the page"):
+        tally().encode({"shared": REFERENCE}, REFERENCE, 5, {"term.secret": 1.0})

@@ -1,0 +1,96 @@
+"""The small language: what it reads, what it refuses, and with which words."""
+
+import pytest
+from pydantic import Field
+
+from common.errors import ConfigurationError
+from common.settings.language import Call, Params, parse, resolve_line, split, write
+
+
+class Plain(Params):
+    name = "plain"
+
+
+class Tuned(Params):
+    name = "tuned-thing"
+    rate: float = Field(gt=0)
+    """A rate."""
+    count: int = Field(3, ge=1)
+    """A count."""
+    label: str = "a"
+    """A text."""
+
+
+KNOWN = {"plain": Plain, "tuned-thing": Tuned}
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        resolve_line(text, KNOWN, "methods")
+    return caught.value.problems
+
+
+def test_names_hyphens_and_literals() -> None:
+    assert parse('plain, tuned-thing(rate=0.5, label="a,(b", count=2)', "methods") == [
+        Call("plain"),
+        Call("tuned-thing", {"rate": 0.5, "label": "a,(b", "count": 2}),
+    ]
+
+
+def test_commas_inside_brackets_and_quotes_do_not_cut() -> None:
+    assert split("a(x=[1, 2]), b(y='p, q'), c") == ["a(x=[1, 2])", "b(y='p, q')", "c"]
+
+
+def test_negative_and_nested_literals() -> None:
+    assert parse("a(x=-1.5, y=(1, -2), z=None)", "methods") == [
+        Call("a", {"x": -1.5, "y": (1, -2), "z": None})
+    ]
+
+
+def test_written_again_it_reads_the_same() -> None:
+    (params,) = resolve_line("tuned-thing(rate=0.25, label='x')", KNOWN, "methods")
+    assert write(params) == "tuned-thing(rate=0.25, label='x')"
+    assert resolve_line(write(params), KNOWN, "methods") == [params]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("plane", ["'plane'", "did you mean 'plain'"]),
+        ("zzz", ["'zzz'", "there is plain, tuned-thing"]),
+        ("tuned-thing", ["needs the key 'rate'"]),
+        ("tuned-thing(rate=0)", ["rate=0", "greater than 0"]),
+        ("tuned-thing(rate='x')", ["rate='x'", "number"]),
+        ("tuned-thing(rate=1, cuont=2)", ["no key 'cuont'", "did you mean 'count'"]),
+        ("tuned-thing(1)", ["keyword arguments only"]),
+        ("tuned-thing(**{'rate': 1})", ["does not take '**'"]),
+        ("tuned-thing(rate=open('x'))", ["is not a literal"]),
+        ("tuned-thing(rate=true)", ["write True"]),
+        ("tuned-thing(rate=1, rate=2)", ["'rate' twice"]),
+        ("tuned-thing(rate=1", ["cannot read"]),
+        ("Plain", ["cannot read 'Plain'"]),
+        ("plain()x", ["cannot read"]),
+        ("", ["empty"]),
+        ("plain(x=)", ["cannot read the arguments"]),
+    ],
+)
+def test_refusals_name_the_value_and_the_fix(text: str, words: list[str]) -> None:
+    message = "\n".join(problems(text))
+    for word in words:
+        assert word in message
+    assert message.startswith("methods: ")
+
+
+def test_all_problems_at_once() -> None:
+    found = problems("plane, tuned-thing(rate=-1, count=0, odd=1)")
+    assert len(found) == 4
+
+
+def test_params_are_frozen() -> None:
+    (params,) = resolve_line("plain", KNOWN, "methods")
+    with pytest.raises(ValueError, match="frozen"):
+        params.name2 = 1  # type: ignore[attr-defined]
+
+
+def test_nothing_is_evaluated(tmp_path: object) -> None:
+    assert "not a literal" in problems("tuned-thing(rate=__import__('os').getpid())")[0]

@@ -1,0 +1,99 @@
+"""What a client remembers: by round, so that a repeated round starts from where it started."""
+
+from pathlib import Path
+
+import numpy as np
+
+from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory, local_models, versions
+
+
+def remember(folder: Path, number: int, value: float, **more: bool) -> None:
+    memory = Memory(folder, number, **more)
+    memory.put("moon.previous", [np.full(3, value, np.float32), np.array(value)])
+    memory.close()
+
+
+def recall(folder: Path, number: int) -> float | None:
+    arrays = Memory(folder, number).get("moon.previous")
+    return None if arrays is None else float(arrays[0][0])
+
+
+def test_first_visit_knows_nothing(tmp_path: Path) -> None:
+    memory = Memory(tmp_path, 1)
+    assert "moon.previous" not in memory
+    assert memory.age is None
+
+
+def test_a_round_sees_the_newest_earlier_round(tmp_path: Path) -> None:
+    remember(tmp_path, 1, 1.0)
+    remember(tmp_path, 4, 4.0)
+    assert [recall(tmp_path, number) for number in (1, 2, 4, 5, 9)] == [None, 1.0, 1.0, 4.0, 4.0]
+    assert Memory(tmp_path, 9).age == 5
+
+
+def test_a_repeated_round_starts_from_the_same_memory(tmp_path: Path) -> None:
+    remember(tmp_path, 1, 1.0)
+    remember(tmp_path, 2, 2.0)
+    assert recall(tmp_path, 2) == 1.0  # round 2 again, after a crash
+    remember(tmp_path, 2, 2.5)
+    assert recall(tmp_path, 3) == 2.5
+
+
+def test_only_what_a_repeat_can_need_is_kept(tmp_path: Path) -> None:
+    for number in range(1, 6):
+        remember(tmp_path, number, float(number))
+    assert [path.name for path in versions(tmp_path)] == [
+        "round-00004.safetensors",
+        "round-00005.safetensors",
+    ]
+    remember(tmp_path / "all", 1, 1.0, keep_all=True)
+    remember(tmp_path / "all", 2, 2.0, keep_all=True)
+    remember(tmp_path / "all", 3, 3.0, keep_all=True)
+    assert len(versions(tmp_path / "all")) == 3
+
+
+def test_keys_that_nobody_touches_are_carried_on(tmp_path: Path) -> None:
+    remember(tmp_path, 1, 1.0)
+    memory = Memory(tmp_path, 2)
+    memory.put("other.thing", [np.arange(3)])
+    memory.close()
+    memory = Memory(tmp_path, 3)
+    assert memory.get("moon.previous") is not None
+    memory.forget("moon.previous")
+    assert "moon.previous" not in memory
+    memory.close()
+    assert recall(tmp_path, 4) is None
+    assert Memory(tmp_path, 4).get("other.thing") is not None
+
+
+def test_what_is_put_is_a_copy(tmp_path: Path) -> None:
+    live = np.zeros(3)
+    memory = Memory(tmp_path, 1)
+    memory.put("a.b", [live])
+    live += 1
+    memory.close()
+    stored = Memory(tmp_path, 2).get("a.b")
+    assert stored is not None
+    assert stored[0].sum() == 0
+
+
+def test_a_warm_start_reads_the_other_run_until_it_has_its_own(tmp_path: Path) -> None:
+    parent, own = tmp_path / "parent", tmp_path / "own"
+    for number in range(1, 8):
+        remember(parent, number, float(number), keep_all=True)
+    memory = Memory(own, 6, parent=parent, parent_round=5)
+    assert float(memory.get("moon.previous")[0][0]) == 5.0  # type: ignore[index]
+    memory.close()
+    assert float(Memory(own, 7, parent=parent, parent_round=5).get("moon.previous")[0][0]) == 5.0  # type: ignore[index]
+    assert len(versions(parent)) == 7
+
+
+def test_local_models_come_in_partition_order(tmp_path: Path) -> None:
+    for partition, examples in ((1, 10), (0, 30)):
+        memory = Memory(tmp_path / f"client-{partition:05d}", 2)
+        memory.put(LOCAL_MODEL, [np.full(2, partition, np.float32)])
+        memory.put(LOCAL_EXAMPLES, [np.array([examples])])
+        memory.close()
+    found = local_models(tmp_path, 2)
+    assert [examples for examples, _ in found] == [30, 10]
+    assert local_models(tmp_path, 1) == []

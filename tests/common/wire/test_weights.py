@@ -1,0 +1,165 @@
+"""Modules to arrays and back: nothing lost, nothing aliased, nothing let through that does not
+fit."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import SafetensorError
+from torch import nn
+
+from common.errors import DataError, WireError
+from common.models import build
+from common.wire import weights
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    """A network with parameters, floating buffers and integer counters, each of them moved from
+    where it began."""
+    module = build("lenet-bn", (3, 28, 28), 4, seed=1)
+    with torch.no_grad():
+        for _ in range(3):
+            module(torch.randn(5, 3, 28, 28, generator=torch.Generator().manual_seed(0)))
+    return module
+
+
+def test_entries_are_floating_parameters_and_buffers_in_order(model: nn.Module) -> None:
+    names = weights.names(model)
+    assert names == [name for name in model.state_dict() if "num_batches_tracked" not in name]
+    mask = dict(zip(names, weights.parameter_mask(model), strict=True))
+    assert sum(mask.values()) == len(list(model.parameters()))
+    assert mask["features.stage1.norm.weight"] is True
+    assert mask["features.stage1.norm.running_var"] is False
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_round_trip_is_exact_and_keeps_memory_format_and_counters(
+    model: nn.Module, memory_format: torch.memory_format
+) -> None:
+    other: nn.Module = build("lenet-bn", (3, 28, 28), 4, seed=2).to(memory_format=memory_format)
+    before = {
+        name: (tensor.data_ptr(), tensor.stride()) for name, tensor in other.state_dict().items()
+    }
+    weights.from_arrays(other, weights.to_arrays(model))
+    assert {
+        name: (tensor.data_ptr(), tensor.stride()) for name, tensor in other.state_dict().items()
+    } == before
+    for name, tensor in other.state_dict().items():
+        expected = torch.tensor(0) if "num_batches" in name else model.state_dict()[name]
+        assert torch.equal(tensor, expected)
+    assert all(parameter.requires_grad for parameter in other.parameters())
+
+
+def test_arrays_are_contiguous_copies_that_training_does_not_change(model: nn.Module) -> None:
+    for module in (model, build("lenet-bn", (3, 28, 28), 4).to(memory_format=torch.channels_last)):
+        arrays = weights.to_arrays(module)
+        kept = [array.copy() for array in arrays]
+        assert all(
+            array.flags.c_contiguous and array.flags.owndata and array.flags.writeable
+            for array in arrays
+        )
+        with torch.no_grad():
+            for tensor in module.state_dict().values():
+                tensor.add_(1)
+        assert all(np.array_equal(array, copy) for array, copy in zip(arrays, kept, strict=True))
+
+
+def test_loaded_arrays_are_not_aliased_and_may_be_read_only(
+    model: nn.Module, recwarn: pytest.WarningsRecorder
+) -> None:
+    arrays = weights.to_arrays(model)
+    for array in arrays:
+        array.flags.writeable = False
+    kept = [array.copy() for array in arrays]
+    weights.from_arrays(model, arrays)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert all(np.array_equal(array, copy) for array, copy in zip(arrays, kept, strict=True))
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda arrays: arrays[:-1], "15 arrays arrived, but the model has 16 entries"),
+        (
+            lambda arrays: [*arrays[:-1], arrays[-1][:2]],
+            r"'classifier.output.bias' has shape \(2,\).*\(4,\)",
+        ),
+        (
+            lambda arrays: [*arrays[:-1], arrays[-1].astype(np.float64)],
+            "'classifier.output.bias' is float64.*float32",
+        ),
+        (
+            lambda arrays: [*arrays[:-1], arrays[-1] * np.nan],
+            "'classifier.output.bias' holds 4 values that are not finite",
+        ),
+        (lambda arrays: [*arrays[:-1], arrays[-1].tolist()], "'classifier.output.bias' is a list"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_changes_nothing(
+    model: nn.Module, damage: Any, sentence: str
+) -> None:
+    before = weights.to_arrays(model)
+    arrays = damage([array + 1 for array in before])
+    with pytest.raises(WireError, match=sentence):
+        weights.from_arrays(model, arrays)
+    assert all(np.array_equal(a, b) for a, b in zip(before, weights.to_arrays(model), strict=True))
+
+
+def test_save_and_load_module_and_named_arrays(model: nn.Module, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "model.safetensors"
+    weights.save(model, path, {"round": "3"})
+    other = build("lenet-bn", (3, 28, 28), 4, seed=9)
+    assert weights.load_into(other, path) == {"round": "3"}
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(weights.to_arrays(model), weights.to_arrays(other), strict=True)
+    )
+    named = {
+        "b": np.arange(6.0).reshape(2, 3).T,
+        "a": np.array(7),
+        "none": np.zeros((0, 2), np.float32),
+    }
+    weights.save(named, path)
+    loaded, metadata = weights.load(path)
+    assert metadata == {}
+    assert set(loaded) == set(named)
+    assert all(
+        np.array_equal(loaded[name], array) and loaded[name].dtype == array.dtype
+        for name, array in named.items()
+    )
+    assert loaded["a"].shape == ()
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    weights.save({"a": np.ones(3)}, path)
+    with pytest.raises(SafetensorError):
+        weights.save({"a": np.array(["text"])}, path)
+    assert np.array_equal(weights.load(path)[0]["a"], np.ones(3))
+    assert [file.name for file in tmp_path.iterdir()] == ["state.safetensors"]
+
+
+def test_a_missing_a_broken_and_a_foreign_file_are_refused(
+    model: nn.Module, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="there is no file"):
+        weights.load(tmp_path / "nothing.safetensors")
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(b"12345")
+    with pytest.raises(DataError, match="not a readable safetensors file"):
+        weights.load(broken)
+    named = dict(zip(weights.names(model), weights.to_arrays(model), strict=True))
+    weights.save({name: array for name, array in named.items() if "output" not in name}, broken)
+    with pytest.raises(
+        WireError, match=r"lacks the entry 'classifier.output.weight' \(and 1 more\)"
+    ):
+        weights.load_into(model, broken)
+    weights.save({**named, "surplus": np.zeros(1, np.float32)}, broken)
+    with pytest.raises(WireError, match="has the entry 'surplus'"):
+        weights.load_into(model, broken)

@@ -1,0 +1,165 @@
+"""The command line without a run: help that teaches, lists that are complete, refusals with exit
+codes."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from common.data import DATASETS
+from common.dp.settings import PRIVACY
+from common.errors import ConfigurationError
+from common.methods import METHODS
+from common.models import MODELS
+from common.secagg.settings import SECAGG
+from common.settings.config import RunConfig, key_of
+from experiments.cli import app, settle
+from tests.support.commands import fedmirage
+
+runner = CliRunner(env={"COLUMNS": "300", "TERM": "dumb"})
+
+
+def shown(*arguments: str) -> str:
+    result = runner.invoke(app, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_every_setting_is_a_flag_with_its_sentence() -> None:
+    text = shown("run", "--help")
+    for name in RunConfig.model_fields:
+        assert f"--{key_of(name)}" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "names"), [("methods", METHODS), ("models", MODELS), ("datasets", DATASETS)]
+)
+def test_everything_there_is_is_listed_and_explained(command: str, names: dict[str, type]) -> None:
+    listed = shown(command)
+    for name, params in names.items():
+        assert name in listed
+        detail = shown(command, name)
+        assert all(key in detail for key in params.model_fields)  # type: ignore[attr-defined]
+
+
+def test_doctor() -> None:
+    text = shown("doctor")
+    assert "torchvision import" in text
+    assert "embedded" in text
+
+
+def test_partition_draws_its_pictures(tmp_path: Path) -> None:
+    text = shown("partition", "--clients", "5", "--out", str(tmp_path))
+    assert "Heterogeneity of 5 clients" in text
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == [
+        "clients-by-classes.png",
+        "pixels-by-client.png",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["run", "--clients", "-1", "--methods", "fedagv", "--lr", "x"],
+            ["clients='-1'", "'fedavg'", "lr='x'"],
+        ),
+        (["run", "--partition", "classes(per_client=11)"], ["per_client=11"]),
+        (["run", "--clients", "5000"], ["5000"]),
+        (["run", "--dataset", "digits(size=8)"], ["simple-cnn", "size"]),
+        (
+            ["run", "--dataset", "cifar100", "--data-dir", "/nonexistent"],
+            ["cifar100", "--download"],
+        ),
+        (["run", "--runtime", "cloud"], ["runtime='cloud'"]),
+        (["run", "--config", "/nonexistent.toml"], ["there is no file"]),
+        (["run", "--preset", "nothing"], ["there is no file"]),
+        (["run", "--resume", "/nonexistent"], ["resume='/nonexistent'"]),
+        (["methods", "fedagv"], ["did you mean 'fedavg'"]),
+    ],
+)
+def test_refusals_before_any_work(arguments: list[str], words: list[str], tmp_path: Path) -> None:
+    extra = (
+        ["--out", str(tmp_path / "run")]
+        if arguments[0] == "run" and "--resume" not in arguments
+        else []
+    )
+    done = fedmirage(*arguments, *extra, timeout=60)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_and_flags_in_their_order(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text("clients = 3\nrounds = 4\nlr = 0.5\n")
+    from experiments.cli import read_toml
+
+    config = settle(
+        [read_toml(tmp_path / "one.toml", "config")], {"rounds": "6", "out": str(tmp_path / "x")}
+    )
+    assert (config.clients, config.rounds, config.lr) == (3, 6, 0.5)
+
+
+def test_an_old_run_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "results.jsonl").write_text('{"kind": "config"}\n')
+    done = fedmirage("run", "--out", str(tmp_path), timeout=60)
+    assert done.returncode == 1
+    assert "holds the results of another run" in done.stderr
+
+
+def test_resume_refuses_other_settings(tmp_path: Path) -> None:
+    (tmp_path / "results.jsonl").write_text('{"kind": "config", "lr": 0.5, "rounds": 3}\n')
+    with pytest.raises(ConfigurationError, match="lr cannot change"):
+        settle([], {"resume": str(tmp_path), "lr": "0.1"})
+    config = settle([], {"resume": str(tmp_path), "rounds": "9"})
+    assert (config.lr, config.rounds) == (0.5, 9)
+
+
+def test_compare(tmp_path: Path) -> None:
+    from tests.rounds.test_run import SMALL, run_in_process
+
+    run_in_process(tmp_path / "one", **{**SMALL, "rounds": 2})
+    run_in_process(tmp_path / "two", **{**SMALL, "rounds": 2, "methods": "fedprox(mu=1.0)"})
+    text = shown(
+        "compare",
+        str(tmp_path / "one"),
+        str(tmp_path / "two"),
+        "--picture",
+        str(tmp_path / "curve.png"),
+    )
+    assert "fedprox(mu=1.0)" in text
+    assert "finished" in text
+    assert (tmp_path / "curve.png").stat().st_size > 1000
+    assert "there are no results" in fedmirage("compare", str(tmp_path), timeout=60).stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["--secagg"], "on"),
+        (["--secagg", "--rounds", "1"], "on"),
+        (["--secagg", "on(clip=4)"], "on(clip=4)"),
+        (["--secagg=off"], "off"),
+        ([], "off"),
+    ],
+)
+def test_secagg_needs_no_value(
+    monkeypatch: pytest.MonkeyPatch, typed: list[str], meant: str
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(
+        "experiments.launch.launch",
+        lambda config, *_: seen.append(config.secagg) or {"status": "finished"},
+    )
+    result = runner.invoke(app, ["run", *typed])
+    assert result.exit_code == 0, result.output
+    assert seen == [meant]
+
+
+def test_privacy_explains_every_key() -> None:
+    text = shown("privacy")
+    for params in (*SECAGG.values(), *PRIVACY.values()):
+        for key in params.model_fields:
+            assert key in text

@@ -1,0 +1,585 @@
+"""Secure rounds in one process: Flower's real protocol and cryptography, without the network."""
+
+import io
+import json
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.common import parameters_to_ndarrays
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+from flwr.compat.common import recorddict_compat as compat
+
+from client.app import make_app
+from client.secagg import secure
+from common.errors import ConfigurationError, FedmirageError
+from common.memory import local_models
+from common.methods import METHODS
+from common.secagg.masks import GENERATOR, MASKS, mask
+from common.secagg.settings import MODULUS_BITS, REFUSAL, why_not
+from common.settings.config import configure
+from common.wire.payload import decode
+from server.messages.secagg import connected
+from server.record.checkpoint import read
+from server.run import run
+from tests.methods.test_pairs import BASE, BATCH_NORM, finite, line
+from tests.rounds.test_run import KilledError, kill_in_round
+from tests.support.inprocess import InProcessGrid, node_id, run_in_process
+
+Intercept = Callable[[int, Message], Message | None]
+SMALL = {**BASE, "eval_every": 1}
+
+
+def lines(folder: Path, kind: str = "round") -> list[dict[str, Any]]:
+    return [
+        found
+        for text in (folder / "results.jsonl").read_text().splitlines()
+        if (found := json.loads(text))["kind"] == kind
+    ]
+
+
+def shared(folder: Path) -> list[np.ndarray]:
+    return read(folder / "checkpoint.safetensors").shared
+
+
+def close(one: list[np.ndarray], other: list[np.ndarray], within: float) -> bool:
+    assert [array.dtype for array in one] == [array.dtype for array in other]
+    return all(np.abs(a - b).max(initial=0) <= within for a, b in zip(one, other, strict=True))
+
+
+def found_in(wanted: dict[str, float], figures: dict[str, float]) -> dict[str, float]:
+    """Some of a secure round's figures: there are all that clients may have, at 0 where none has
+    one."""
+    assert not any(value for name, value in figures.items() if name not in wanted)
+    return {name: figures[name] for name in wanted}
+
+
+def stage_of(reply: Message) -> str:
+    """Which of the four exchanges a client's reply belongs to."""
+    if reply.has_error() or RECORD_KEY_CONFIGS not in reply.content.config_records:
+        return ""
+    keys = reply.content.config_records[RECORD_KEY_CONFIGS].keys()
+    marks = {
+        Key.PUBLIC_KEY_1: Stage.SETUP,
+        Key.DESTINATION_LIST: Stage.SHARE_KEYS,
+        Key.MASKED_PARAMETERS: Stage.COLLECT_MASKED_VECTORS,
+        Key.SHARE_LIST: Stage.UNMASK,
+    }
+    return next(stage for mark, stage in marks.items() if mark in keys)
+
+
+def lose(partition: int, stage: str, times: int = 1) -> Intercept:
+    """A client whose answers in one stage never arrive, so many times."""
+    left = [times]
+
+    def intercept(node: int, reply: Message) -> Message | None:
+        if node == node_id(partition) and stage_of(reply) == stage and left[0]:
+            left[0] -= 1
+            return None
+        return reply
+
+    return intercept
+
+
+@pytest.mark.parametrize("model", [BASE["model"], BATCH_NORM])
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_gives_the_plain_numbers(tmp_path: Path, name: str, model: str) -> None:
+    """One round to the quantisation step; methods are found by themselves, and those that must see
+    clients alone are refused."""
+    settings = {**SMALL, "model": model, "methods": line(name), "secagg": "on"}
+    (method,) = configure({"methods": line(name)}).method_list
+    if why_not(method) is not None:
+        with pytest.raises(ConfigurationError, match=f"secagg: {name} needs"):
+            configure(settings)
+        return
+    run_in_process(tmp_path / "secure", **{**settings, "rounds": 1})
+    run_in_process(tmp_path / "plain", **{**settings, "rounds": 1, "secagg": "off"})
+    assert close(
+        shared(tmp_path / "secure"), shared(tmp_path / "plain"), 5e-3 if method.repairs else 2e-6
+    )
+    secure, plain = lines(tmp_path / "secure"), lines(tmp_path / "plain")
+    assert found_in(plain[0]["train"], secure[0]["train"]) == pytest.approx(
+        plain[0]["train"], abs=1e-4
+    )
+    assert secure[0]["secure"] == {
+        "clients": 4,
+        "examples": sum(client["examples"] for client in plain[0]["clients"]),
+    }
+    if "methods" in plain[0]:
+        assert found_in(plain[0]["methods"], secure[0]["methods"]) == pytest.approx(
+            plain[0]["methods"], rel=1e-2, abs=1e-3
+        )
+    run_in_process(tmp_path / "two", **settings)
+    assert finite([*shared(tmp_path / "two"), np.zeros(1)])
+
+
+def test_one_seed_gives_the_same_bits_again(tmp_path: Path) -> None:
+    """Masks and keys differ from run to run, what they hide does not: numbers lie on the grid
+    before they are rounded."""
+    for name in ("one", "two"):
+        run_in_process(tmp_path / name, **SMALL, methods="scaffold", secagg="on")
+    one, two = shared(tmp_path / "one"), shared(tmp_path / "two")
+    assert [array.tobytes() for array in one] == [array.tobytes() for array in two]
+
+
+def test_ten_rounds_follow_the_plain_curve(tmp_path: Path) -> None:
+    settings = {"rounds": 10, "local_epochs": 1, "model": "mlp(hidden=32, layers=1)"}
+    run_in_process(tmp_path / "plain", **settings)
+    run_in_process(tmp_path / "secure", **settings, secagg="on")
+    plain, secure = (
+        [line["accuracy"] for line in lines(tmp_path / name)] for name in ("plain", "secure")
+    )
+    assert max(plain) > 0.5
+    assert secure == pytest.approx(plain, abs=0.01)
+
+
+def test_clients_of_very_unlike_size(tmp_path: Path) -> None:
+    """Weights are in the vector: the plain weighted mean, not the uniform one."""
+    settings = {**SMALL, "partition": "dirichlet(alpha=0.3, min_size=1)", "rounds": 1}
+    for name, more in {
+        "plain": {},
+        "secure": {"secagg": "on"},
+        "uniform": {"weighting": "uniform"},
+    }.items():
+        run_in_process(tmp_path / name, **settings, **more)
+    assert close(shared(tmp_path / "secure"), shared(tmp_path / "plain"), 2e-5)
+    assert not close(shared(tmp_path / "uniform"), shared(tmp_path / "plain"), 1e-4)
+    run_in_process(tmp_path / "both", **settings, secagg="on", weighting="uniform")
+    assert close(shared(tmp_path / "both"), shared(tmp_path / "uniform"), 1e-6)
+
+
+def test_vhl_hands_its_set_out_once(tmp_path: Path) -> None:
+    """One reply stands for all: each of them counts as holding the set from then on."""
+    run_in_process(tmp_path, **{**SMALL, "rounds": 2, "methods": line("vhl"), "secagg": "on"})
+    first, second = (found["bytes_down"] for found in lines(tmp_path))
+    run_in_process(tmp_path / "plain", **{**SMALL, "rounds": 2, "methods": line("vhl")})
+    with_set, without = (found["bytes_down"] for found in lines(tmp_path / "plain"))
+    assert first - second == with_set - without > 0
+
+
+# What the server gets to see
+
+
+def test_nothing_of_a_single_client_can_be_read(tmp_path: Path) -> None:
+    """All that the server receives from one client in a round; the same update is found in a plain
+    run."""
+    heard: dict[str, list[Message]] = {"plain": [], "secure": []}
+    for name, secagg in {"plain": "off", "secure": "on"}.items():
+
+        def listen(node: int, reply: Message, kept: list[Message] = heard[name]) -> Message:
+            if node == node_id(1):
+                kept.append(deepcopy(reply))  # the server takes messages apart
+            return reply
+
+        run_in_process(
+            tmp_path / name,
+            listen,
+            **{**SMALL, "rounds": 1, "model": "mlp(hidden=64)"},
+            secagg=secagg,
+        )
+    plain = compat.recorddict_to_fitres(heard["plain"][1].content, True)
+    arrays = parameters_to_ndarrays(plain.parameters)
+    token = read(tmp_path / "plain" / "checkpoint.safetensors").token
+    _, trained = local_models(tmp_path / "plain" / "memory" / token, 1)[1]
+    assert [array.tobytes() for array in arrays] == [
+        array.tobytes() for array in trained
+    ]  # a plain run shows all
+    update = np.concatenate([array.ravel() for array in arrays])
+    assert plain.num_examples == 6
+    assert "term.task" in plain.metrics
+
+    properties, *protocol = heard["secure"]
+    assert set(properties.content.config_records["getpropertiesres.properties"]) == {
+        "partition",
+        "own",
+        "fingerprint",
+        "shape",
+        "classes",
+    }
+    assert list(map(stage_of, protocol)) == [
+        Stage.SETUP,
+        Stage.SHARE_KEYS,
+        Stage.COLLECT_MASKED_VECTORS,
+        Stage.UNMASK,
+    ]
+    for message in protocol:
+        assert not any(len(record) for record in message.content.array_records.values())
+        assert not any(
+            len(record)
+            for name, record in message.content.config_records.items()
+            if name.endswith("metrics")
+        )
+        for (
+            record
+        ) in message.content.metric_records.values():  # Flower's own: it says 1 for everybody
+            assert dict(record) == {"num_examples": 1}
+    _, vector = decode(
+        protocol[2].content.config_records[RECORD_KEY_CONFIGS][Key.MASKED_PARAMETERS]
+    )  # type: ignore[arg-type]
+    masked = vector[-len(update) :].astype(np.float64)
+    assert abs(np.corrcoef(masked, update)[0, 1]) < 5 / np.sqrt(len(update))
+    assert abs(masked.mean() / 2**MODULUS_BITS - 0.5) < 5 / np.sqrt(
+        12 * len(masked)
+    )  # uniform below the modulus
+    assert abs(masked.std() / 2**MODULUS_BITS - np.sqrt(1 / 12)) < 0.02
+    (summary,) = lines(tmp_path / "secure")
+    assert summary["clients"] == [{"partition": partition} for partition in range(4)]
+
+
+# Losses
+
+
+def test_a_client_lost_while_training_is_left_out(tmp_path: Path) -> None:
+    """The others' weighted mean, as in a plain round that lost the same client."""
+    settings = {**SMALL, "rounds": 1, "round_timeout": 0.5}
+    run_in_process(
+        tmp_path / "secure", lose(2, Stage.COLLECT_MASKED_VECTORS), **settings, secagg="on"
+    )
+    seen: list[int] = []
+
+    def silent(node: int, reply: Message) -> Message | None:
+        seen.append(node)
+        return None if node == node_id(2) and seen.count(node) > 1 else reply
+
+    run_in_process(tmp_path / "plain", silent, **settings)
+    (line,) = lines(tmp_path / "secure")
+    assert [client["partition"] for client in line["clients"]] == [0, 1, 3]
+    assert line["refused"] == [{"partition": 2, "reason": "no answer within 0 s (round-timeout)"}]
+    assert close(shared(tmp_path / "secure"), shared(tmp_path / "plain"), 2e-5)
+
+
+@pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SHARE_KEYS])
+def test_a_client_lost_earlier_means_another_try(tmp_path: Path, stage: str) -> None:
+    settings = {**SMALL, "rounds": 1, "round_timeout": 0.5}
+    run_in_process(tmp_path / "early", lose(2, stage), **settings, secagg="on")
+    run_in_process(
+        tmp_path / "later", lose(2, Stage.COLLECT_MASKED_VECTORS), **settings, secagg="on"
+    )
+    (retry,) = lines(tmp_path / "early", "retry")
+    assert "secure aggregation was left with 3 of 4 clients" in retry["reason"]
+    assert "client 2: no answer" in retry["reason"]
+    assert [client["partition"] for client in lines(tmp_path / "early")[0]["clients"]] == [0, 1, 3]
+    assert close(shared(tmp_path / "early"), shared(tmp_path / "later"), 0)
+
+
+def test_a_client_lost_before_the_sum_is_opened_changes_nothing(tmp_path: Path) -> None:
+    settings = {**SMALL, "rounds": 1, "round_timeout": 0.5, "secagg": "on"}
+    run_in_process(tmp_path / "lost", lose(2, Stage.UNMASK), **settings)
+    run_in_process(tmp_path / "whole", **settings)
+    assert [client["partition"] for client in lines(tmp_path / "lost")[0]["clients"]] == [
+        0,
+        1,
+        2,
+        3,
+    ]
+    assert close(shared(tmp_path / "lost"), shared(tmp_path / "whole"), 0)
+
+
+def test_a_client_that_never_shares_its_keys_is_done_without(tmp_path: Path) -> None:
+    """It is there, and silent: later tries of the round do not ask it again."""
+    run_in_process(
+        tmp_path,
+        lose(2, Stage.SETUP, times=9),
+        **{**SMALL, "round_timeout": 0.3},
+        retries=1,
+        secagg="on",
+    )
+    assert [[client["partition"] for client in line["clients"]] for line in lines(tmp_path)] == [
+        [0, 1, 3]
+    ] * 2
+    assert len(lines(tmp_path, "retry")) == 2
+
+
+def test_tries_end(tmp_path: Path) -> None:
+    def two(node: int, reply: Message) -> Message | None:
+        return (
+            None if node in (node_id(0), node_id(1)) and stage_of(reply) == Stage.SETUP else reply
+        )
+
+    with pytest.raises(
+        FedmirageError,
+        match=r"2 clients are there, .* at least 3. The round was tried 2 times \(retries=1\)",
+    ):
+        run_in_process(tmp_path, two, **{**SMALL, "round_timeout": 0.3}, retries=1, secagg="on")
+    assert lines(tmp_path, "summary")[0]["status"] == "failed"
+
+
+def test_too_many_lost_while_training(tmp_path: Path) -> None:
+    def two(node: int, reply: Message) -> Message | None:
+        return (
+            None
+            if node in (node_id(0), node_id(1)) and stage_of(reply) == Stage.COLLECT_MASKED_VECTORS
+            else reply
+        )
+
+    with pytest.raises(
+        FedmirageError, match=r"left with 2 of 4 clients while training, 3 are needed"
+    ):
+        run_in_process(tmp_path, two, **{**SMALL, "round_timeout": 0.3}, retries=0, secagg="on")
+
+
+def test_neighbours_that_losses_cut_apart_are_noticed() -> None:
+    """A circle of six, each with one neighbour on either side: without 0 and 3 there are two
+    arcs."""
+    ring = {node: {(node + offset) % 6 for offset in (-1, 0, 1)} for node in range(6)}
+    assert connected({0, 1, 2, 3, 4, 5}, ring)
+    assert connected({1, 2, 3}, ring)
+    assert not connected({1, 2, 4, 5}, ring)
+
+
+def test_fewer_neighbours_than_clients(tmp_path: Path) -> None:
+    """Masks with a part of the others, and two lost in training: the plain mean of the rest."""
+    settings = {
+        **SMALL,
+        "dataset": "digits(limit=200, size=8)",
+        "clients": 14,
+        "rounds": 1,
+        "round_timeout": 1.0,
+    }
+    lost = (node_id(3), node_id(9))
+
+    def some(node: int, reply: Message) -> Message | None:
+        trained = (
+            stage_of(reply) == Stage.COLLECT_MASKED_VECTORS
+            or "fitres.num_examples" in reply.content.metric_records
+        )
+        return None if node in lost and trained else reply
+
+    run_in_process(tmp_path / "secure", some, **settings, secagg="on(shares=0.1)")
+    run_in_process(tmp_path / "plain", some, **settings)
+    assert configure({"secagg": "on(shares=0.1)"}).secagg_params.plan(14).shares == 9  # type: ignore[attr-defined]
+    assert lines(tmp_path / "secure")[0]["secure"]["clients"] == 12
+    assert close(shared(tmp_path / "secure"), shared(tmp_path / "plain"), 2e-6)
+
+
+def test_a_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
+    settings = {**SMALL, "rounds": 3, "methods": "scaffold", "secagg": "on"}
+    run_in_process(tmp_path / "whole", **settings)
+    with pytest.raises(KilledError):
+        run_in_process(tmp_path / "cut", kill_in_round(2), **settings)
+    run_in_process(tmp_path / "cut", **settings, resume=str(tmp_path / "cut"))
+    assert [array.tobytes() for array in shared(tmp_path / "whole")] == [
+        array.tobytes() for array in shared(tmp_path / "cut")
+    ]
+
+
+def test_a_client_out_of_range_says_so_and_sits_out(tmp_path: Path) -> None:
+    """Partition 3 has more examples than the others; the bound lies between."""
+    run_in_process(
+        tmp_path,
+        **{**SMALL, "partition": "dirichlet(alpha=1.0, min_size=1)", "rounds": 1},
+        secagg="on(bound=17)",
+    )
+    (line,) = lines(tmp_path)
+    assert len(line["clients"]) == 3
+    (refused,) = line["refused"]
+    assert refused["reason"] == "it has more examples than secagg's bound=17; raise bound"
+
+
+# Peers that do not fit
+
+
+def broken(change: Callable[[list[Any]], list[Any]]) -> Intercept:
+    """Partition 1 sends another masked vector than its own."""
+
+    def intercept(node: int, reply: Message) -> Message:
+        if node == node_id(1) and stage_of(reply) == Stage.COLLECT_MASKED_VECTORS:
+            record = reply.content.config_records[RECORD_KEY_CONFIGS]
+            record[Key.MASKED_PARAMETERS] = change(record[Key.MASKED_PARAMETERS])  # type: ignore[arg-type]
+        return reply
+
+    return intercept
+
+
+def array_bytes(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda parts: parts[:1], "holds no masked vector"),
+        (lambda parts: [parts[0], b"noise"], "cannot be read"),
+        (lambda parts: [parts[0], parts[1] + bytes(10**6)], "bytes, and"),
+        (lambda parts: [parts[0], array_bytes(np.zeros(3, np.int64))], r"int64\(3,\), and int64"),
+        (
+            lambda parts: [parts[0], array_bytes(decode([parts[1]])[0].astype(np.float64))],
+            "float64",
+        ),
+        (
+            lambda parts: [parts[0], array_bytes(decode([parts[1]])[0] + 2**60)],
+            "not below the modulus",
+        ),
+    ],
+)
+def test_a_malformed_vector_is_refused(tmp_path: Path, change: Any, reason: str) -> None:
+    run_in_process(tmp_path, broken(change), **{**SMALL, "rounds": 1}, secagg="on")
+    (line,) = lines(tmp_path)
+    assert [client["partition"] for client in line["clients"]] == [0, 2, 3]
+    (refused,) = line["refused"]
+    assert re.search(reason, refused["reason"])
+
+
+@pytest.mark.parametrize(
+    ("stage", "key", "value", "reason"),
+    [
+        (Stage.SETUP, Key.PUBLIC_KEY_1, "text", "holds no public keys"),
+        (Stage.SETUP, Key.PUBLIC_KEY_2, b"junk", "holds no public keys"),
+        (Stage.SHARE_KEYS, Key.DESTINATION_LIST, [1, 2, 3], "key shares are malformed"),
+        (Stage.SHARE_KEYS, Key.CIPHERTEXT_LIST, [b"x"], "key shares are malformed"),
+    ],
+)
+def test_malformed_keys_cost_their_sender_the_round(
+    tmp_path: Path, stage: str, key: str, value: Any, reason: str
+) -> None:
+    def spoil(node: int, reply: Message) -> Message:
+        if node == node_id(1) and stage_of(reply) == stage:
+            reply.content.config_records[RECORD_KEY_CONFIGS][key] = value
+        return reply
+
+    run_in_process(tmp_path, spoil, **{**SMALL, "rounds": 1}, secagg="on")
+    assert (
+        f"client 1: its {'message ' * (stage == Stage.SETUP)}{reason}"
+        in lines(tmp_path, "retry")[0]["reason"]
+    )
+    assert [client["partition"] for client in lines(tmp_path)[0]["clients"]] == [0, 2, 3]
+
+
+def test_malformed_shares_of_the_sum_change_nothing(tmp_path: Path) -> None:
+    """Three of four are enough to open it."""
+
+    def spoil(node: int, reply: Message) -> Message:
+        if node == node_id(1) and stage_of(reply) == Stage.UNMASK:
+            reply.content.config_records[RECORD_KEY_CONFIGS][Key.NODE_ID_LIST] = [5]
+        return reply
+
+    run_in_process(tmp_path / "spoiled", spoil, **{**SMALL, "rounds": 1}, secagg="on")
+    run_in_process(tmp_path / "whole", **{**SMALL, "rounds": 1}, secagg="on")
+    assert close(shared(tmp_path / "spoiled"), shared(tmp_path / "whole"), 0)
+
+
+def test_what_an_exception_says_stays_with_the_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise ValueError("record 17 of the patients is odd")
+
+    monkeypatch.setattr("client.client.train", fails)
+    with pytest.raises(
+        FedmirageError, match="its training failed; its own log says why"
+    ) as failure:
+        run_in_process(tmp_path, **SMALL, retries=0, secagg="on")
+    assert "patients" not in str(failure.value)
+    assert "patients" not in (tmp_path / "results.jsonl").read_text()
+
+
+def test_masks_that_do_not_cancel_are_noticed(tmp_path: Path) -> None:
+    """A vector of its own noise is well-formed; the sum shows that it is not what the masks belong
+    to."""
+
+    def noise(parts: list[bytes]) -> list[bytes]:
+        size = len(decode([parts[1]])[0])
+        return [parts[0], array_bytes(mask(b"other", 2**MODULUS_BITS, [(size,)])[0])]
+
+    with pytest.raises(FedmirageError, match="holds numbers that 4 clients cannot have sent"):
+        run_in_process(tmp_path, broken(noise), **SMALL, retries=0, secagg="on")
+
+
+def test_a_client_with_other_masks_is_refused(tmp_path: Path) -> None:
+    """Flower's own mod answers the set-up without a word about its generator."""
+
+    def without(node: int, reply: Message) -> Message:
+        if node == node_id(1) and stage_of(reply) == Stage.SETUP:
+            del reply.content.config_records[RECORD_KEY_CONFIGS][MASKS]
+        return reply
+
+    with pytest.raises(FedmirageError, match="client 1: its masks do not come from 'aes256-ctr-1'"):
+        run_in_process(tmp_path, without, **SMALL, retries=0, secagg="on")
+
+
+SETUP = {
+    Key.STAGE: Stage.SETUP,
+    Key.SAMPLE_NUMBER: 4,
+    Key.SHARE_NUMBER: 4,
+    Key.THRESHOLD: 3,
+    Key.CLIPPING_RANGE: 8.0,
+    Key.TARGET_RANGE: 2**40,
+    Key.MOD_RANGE: 2**MODULUS_BITS,
+    Key.MAX_WEIGHT: 1.0,
+    MASKS: GENERATOR,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({MASKS: "mt19937"}, "the server's masks come from 'mt19937'"),
+        ({MASKS: None}, "the server's masks come from \"Flower's own generator\""),
+        ({Key.SAMPLE_NUMBER: 3}, "the server wants the sum of 3 clients; of 6 there must be 4"),
+        ({Key.THRESHOLD: 2}, "the server's threshold is 2, but secagg gives 3"),
+        ({Key.MOD_RANGE: 2**32}, "the server's mod_range is"),
+        ({Key.CLIPPING_RANGE: 1e9}, "the server's clipping_range is"),
+        (
+            {
+                Key.STAGE: Stage.UNMASK,
+                Key.ACTIVE_NODE_ID_LIST: [1, 2, 3],
+                Key.DEAD_NODE_ID_LIST: [2],
+            },
+            "both keys of a client",
+        ),
+        (
+            {Key.STAGE: Stage.UNMASK, Key.ACTIVE_NODE_ID_LIST: [1, 2], Key.DEAD_NODE_ID_LIST: []},
+            "open a sum of 2 clients",
+        ),
+        (
+            {Key.STAGE: Stage.SHARE_KEYS},
+            "Abort secure aggregation: expect setup stage, but receive share_keys stage",
+        ),
+    ],
+)
+def test_a_client_holds_the_server_to_the_configuration(
+    changed: dict[str, Any], reason: str
+) -> None:
+    settings = {key: value for key, value in {**SETUP, **changed}.items() if value is not None}
+    message = Message(
+        RecordDict({RECORD_KEY_CONFIGS: ConfigRecord(settings)}), 7, MessageType.TRAIN
+    )
+    message.metadata.__dict__["_message_id"] = "1"
+    context = Context(1, 7, {}, RecordDict(), {})
+
+    def never(*_: Any) -> Message:
+        raise AssertionError("a client trained for a server that it does not trust")
+
+    reply = secure(configure({"secagg": "on", "clients": 6}))(message, context, never)
+    assert list(reply.content) == [REFUSAL]
+    assert re.search(reason, str(reply.content.config_records[REFUSAL]["reason"]))
+
+
+def test_a_plain_server_gets_nothing(tmp_path: Path) -> None:
+    """The server runs without secagg, its clients with it: as if somebody had changed the server
+    alone."""
+    secure = configure({**SMALL, "out": str(tmp_path), "secagg": "on"})
+    plain = configure({**SMALL, "out": str(tmp_path), "retries": 0})
+    heard: list[Message] = []
+
+    def listen(_: int, reply: Message) -> Message:
+        heard.append(reply)
+        return reply
+
+    with pytest.raises(KeyError):  # what a changed server makes of it is its own affair
+        run(InProcessGrid(make_app(secure, tmp_path / "memory"), 4, listen), plain)
+    refusals = [
+        reply.content.config_records[REFUSAL]["reason"]
+        for reply in heard
+        if REFUSAL in reply.content.config_records
+    ]
+    assert len(refusals) == 4
+    assert all("asks for a plain update" in str(reason) for reason in refusals)
+    assert not any(record for reply in heard for record in reply.content.array_records.values())

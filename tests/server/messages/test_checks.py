@@ -1,0 +1,107 @@
+"""Replies that must not be used, each with its sentence."""
+
+import io
+
+import numpy as np
+import pytest
+from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters
+
+from common.method import Section
+from server.messages.checks import ReplyCheck
+
+REFERENCE = [np.zeros((2, 3), np.float32), np.zeros(3, np.float32)]
+NAMES = ["features.weight", "classifier.bias"]
+CHECK = ReplyCheck(NAMES, REFERENCE, [True, True])
+BESIDE = ReplyCheck(
+    NAMES,
+    REFERENCE,
+    [True, False],
+    [Section("control"), Section("norm", holds="number"), Section("odd", holds=None)],
+)
+
+
+def answer(
+    arrays: list[np.ndarray], layout: str = "shared:2", examples: int = 5, **metrics: object
+) -> FitRes:
+    return FitRes(
+        Status(Code.OK, ""), ndarrays_to_parameters(arrays), examples, {"layout": layout, **metrics}
+    )
+
+
+def test_a_good_reply_passes() -> None:
+    assert CHECK.problem(answer(REFERENCE)) is None
+    assert BESIDE.problem(beside(REFERENCE[0], np.ones(1), np.ones(7))) is None
+
+
+def beside(control: np.ndarray, norm: np.ndarray, odd: np.ndarray) -> FitRes:
+    return answer([*REFERENCE, control, norm, odd], "shared:2 control:1 norm:1 odd:1")
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (beside(REFERENCE[1], np.ones(1), np.ones(1)), "that of the section 'control'"),
+        (beside(REFERENCE[0], np.ones(2), np.ones(1)), "'norm' is float64(2,)"),
+        (
+            beside(REFERENCE[0], np.ones(1), np.array([np.inf])),
+            "'odd' holds values that are not finite",
+        ),
+        (answer(REFERENCE), "this run sends 'shared control norm odd'"),
+    ],
+)
+def test_what_comes_beside_the_model_is_checked_too(reply: FitRes, words: str) -> None:
+    assert words in str(BESIDE.problem(reply))
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (
+            answer([np.full((2, 3), np.nan, np.float32), REFERENCE[1]]),
+            "'features.weight' holds values that are not finite",
+        ),
+        (
+            answer([REFERENCE[0], np.full(3, np.inf, np.float32)]),
+            "'classifier.bias' holds values that are not finite",
+        ),
+        (
+            answer([np.zeros((3, 2), np.float32), REFERENCE[1]]),
+            "float32(3, 2), that of the model float32(2, 3)",
+        ),
+        (answer([REFERENCE[0].astype(np.float16), REFERENCE[1]]), "float16(2, 3)"),
+        (answer(REFERENCE[:1], "shared:1"), "sent 1 arrays of the model, which has 2"),
+        (answer([np.zeros((2, 3000), np.float32), REFERENCE[1]]), "bytes"),
+        (answer([*REFERENCE, np.ones(7)], "shared:2 odd:1"), "'shared:2 odd:1'"),
+        (answer(REFERENCE, "control:2"), "'control:2'"),
+        (answer(REFERENCE, "shared:1"), "layout"),
+        (answer(REFERENCE, examples=-1), "-1 examples"),
+        (answer([], "", error="training diverged"), "training diverged"),
+        (
+            FitRes(
+                Status(Code.OK, ""),
+                Parameters([b"junk", b"junk"], "numpy.ndarray"),
+                1,
+                {"layout": "shared:2"},
+            ),
+            "cannot be read",
+        ),
+        (FitRes(Status(Code.OK, ""), ndarrays_to_parameters(REFERENCE), 1, {}), "layout"),
+    ],
+)
+def test_a_bad_reply_gets_its_sentence(reply: FitRes, words: str) -> None:
+    problem = CHECK.problem(reply)
+    assert problem is not None
+    assert words in problem
+
+
+def test_objects_do_not_get_through() -> None:
+    stream = io.BytesIO()
+    np.save(stream, np.array([None], dtype=object), allow_pickle=True)
+    good = ndarrays_to_parameters(REFERENCE).tensors
+    reply = FitRes(
+        Status(Code.OK, ""),
+        Parameters([stream.getvalue(), good[1]], "numpy.ndarray"),
+        1,
+        {"layout": "shared:2"},
+    )
+    assert "cannot be read" in str(CHECK.problem(reply))

@@ -1,0 +1,414 @@
+"""The server's half of `--dp` round an average of a few numbers, and in whole runs in one
+process."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Message
+from flwr.common import (
+    Code,
+    FitRes,
+    Parameters,
+    Status,
+    ndarrays_to_parameters,
+    parameters_to_ndarrays,
+)
+from flwr.compat.common import recorddict_compat as compat
+
+from common.dp.settings import Central, Local
+from common.errors import ConfigurationError
+from common.method import Section
+from common.methods.fedexp import SQUARED_NORM, FedExP
+from common.settings.config import configure
+from experiments.show.progress import scores, summary_table
+from server.strategy.average import Average, participants
+from server.strategy.budget import epsilon
+from server.strategy.dp import CentralNoise, LocalBudget, private_sections
+from server.strategy.wrapper import (
+    ServerContext,
+    StrategyWrapper,
+    chain,
+    load_state,
+    mean_section,
+    save_state,
+)
+from tests.rounds.test_run import (
+    SMALL,
+    KilledError,
+    assert_same_bits,
+    kill_in_round,
+    lines,
+    weights,
+    without_times,
+)
+from tests.server.strategy.test_average import Client
+from tests.support.inprocess import run_in_process
+from tests.support.rules import initial
+
+HUGE = "clip=1e9, noise=0"
+STILL = {
+    **SMALL,
+    "rounds": 1,
+    "lr": 1e-30,
+}  # nobody moves, so that what the model moves by is noise
+
+
+class Here:
+    """Who is there, and who of them is drawn."""
+
+    def __init__(self, present: int, drawn: int) -> None:
+        self.present, self.drawn = present, drawn
+
+    def num_available(self) -> int:
+        return self.present
+
+    def all(self) -> dict[str, Client]:
+        return {str(number): Client(number) for number in range(self.present)}
+
+    def sample(self, num_clients: int, min_num_clients: int | None = None) -> list[Client]:
+        return [Client(number) for number in range(self.drawn)]
+
+
+def reply(values: Any, examples: int = 1, **metrics: float) -> FitRes:
+    parameters = ndarrays_to_parameters([np.array(values, np.float32)])
+    return FitRes(Status(Code.OK, ""), parameters, examples, {"layout": "shared:1", **metrics})
+
+
+def central(size: int, clip: float, noise: float) -> CentralNoise:
+    return CentralNoise(
+        Average([np.zeros(size, np.float32)], weighting="uniform"), Central(clip=clip, noise=noise)
+    )
+
+
+def ask(strategy: StrategyWrapper[Any], present: int, drawn: int) -> None:
+    strategy.configure_fit(
+        1, ndarrays_to_parameters([np.zeros(1, np.float32)]), Here(present, drawn)
+    )
+
+
+def aggregate(
+    strategy: StrategyWrapper[Any], *replies: FitRes
+) -> tuple[np.ndarray | None, dict[str, Any]]:
+    aggregated, metrics = strategy.aggregate_fit(
+        1, [(Client(number), one) for number, one in enumerate(replies)], []
+    )
+    return (
+        parameters_to_ndarrays(aggregated)[0] if isinstance(aggregated, Parameters) else None
+    ), metrics
+
+
+# Round an average
+
+
+def test_one_round_by_hand() -> None:
+    """Updates (0.6, 0.8) and (0, 0.5) of clients with 1 and 9 examples: the mean is (0.3, 0.65),
+    and half of them was clipped.
+
+    noise=0 leaves it at that; the one release of noise 2, measured in twice the clip, has
+    multiplier 1.
+    """
+    replies = reply([0.6, 0.8], 1, **{"dp.clipped": 1}), reply([0, 0.5], 9, **{"dp.clipped": 0})
+    array, metrics = aggregate(central(2, 1.0, 0.0), *replies)
+    np.testing.assert_allclose(array, [0.3, 0.65], rtol=1e-6)
+    assert metrics["dp.clipped"] == 0.5
+    _, metrics = aggregate(central(2, 1.0, 2.0), *replies)
+    assert metrics["dp.epsilon"] == pytest.approx(4.377, abs=1e-3)
+
+
+def test_the_noise_on_the_average_is_that_of_the_sum_over_those_who_trained() -> None:
+    """Three trained, one did not: 2 * 1.5 / 3 = 1 on each of 300,000 numbers."""
+    size = 300_000
+    array, _ = aggregate(
+        central(size, 1.5, 2.0),
+        *[reply(np.full(size, 4)) for _ in range(3)],
+        reply(np.zeros(size), 0),
+    )
+    assert array is not None
+    assert array.dtype == np.float32
+    assert array.mean() == pytest.approx(4, abs=6 / size**0.5)
+    assert array.std() == pytest.approx(1, rel=0.01)
+
+
+def test_one_reply_of_a_secure_sum_stands_for_many() -> None:
+    secure = reply(np.zeros(300_000), 70, participants=10)
+    assert participants([(Client(0), secure)]) == 10
+    array, _ = aggregate(central(300_000, 1.0, 5.0), secure)
+    assert array is not None
+    assert array.std() == pytest.approx(0.5, rel=0.01)
+
+
+def test_a_round_in_which_nobody_trained_costs_nothing() -> None:
+    strategy = central(2, 1.0, 1.0)
+    array, metrics = aggregate(strategy, reply([1, 2], 0))
+    assert array is None
+    assert (metrics["dp.epsilon"], strategy.state.counts) == (0.0, {})
+
+
+def test_draws_are_counted_as_they_were_and_saved() -> None:
+    """Two of five, and once, when only four were there, two of four."""
+    strategy, other = central(1, 1.0, 2.0), central(1, 1.0, 2.0)
+    for present in (5, 4, 5):
+        ask(strategy, present, 2)
+        ask(strategy, present, 2)  # tried again: nothing was released before
+        _, metrics = aggregate(strategy, reply([0]), reply([0]))
+    assert strategy.state.counts == {"2/5": 2, "2/4": 1}
+    assert metrics["dp.epsilon"] == epsilon(1.0, {(2, 5): 2, (2, 4): 1}, 1e-5)
+    load_state(other, save_state(strategy))
+    ask(other, 5, 2)
+    _, metrics = aggregate(other, reply([0]), reply([0]))
+    assert metrics["dp.epsilon"] == epsilon(1.0, {(2, 5): 3, (2, 4): 1}, 1e-5)
+
+
+def test_local_counts_every_time_that_a_client_was_asked() -> None:
+    """Its reply may have left it, even if the round was tried again, or the run interrupted before
+    it was written down."""
+    strategy, other = (
+        LocalBudget(Average([np.zeros(1, np.float32)]), Local(clip=1, noise=2)) for _ in range(2)
+    )
+    ask(strategy, 3, 1)
+    ask(strategy, 3, 2)
+    array, metrics = aggregate(strategy, reply([7]))
+    assert array is not None
+    assert array.tolist() == [7]
+    assert strategy.state.counts == {"0": 2, "1": 1}
+    assert metrics["dp.epsilon"] == epsilon(1.0, {(1, 1): 2}, 1e-5)
+    load_state(other, save_state(strategy))
+    ask(other, 3, 2)
+    ask(other, 3, 2)
+    assert other.state.counts == {"0": 2 + 2 + 1, "1": 1 + 2 + 1}
+
+
+def test_sections_get_their_noise_before_a_method_sees_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sensitivity 0.5, noise 4, two who trained: a deviation of 4 * 0.5 / 2 = 1 on the mean; a sum
+    of ten: 0.2."""
+    monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, "run", "number", 0.5),))
+
+    class Mean(StrategyWrapper[FedExP]):
+        def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
+            _, (array,) = mean_section(results, SQUARED_NORM, "uniform")
+            return None, {"mean": float(array[0])}
+
+    def answer(value: float, examples: int, **metrics: float) -> FitRes:
+        parameters = ndarrays_to_parameters([np.zeros(1, np.float32), np.array([value])])
+        return FitRes(
+            Status(Code.OK, ""),
+            parameters,
+            examples,
+            {"layout": f"shared:1 {SQUARED_NORM}:1", **metrics},
+        )
+
+    config = configure({"methods": "fedexp", "dp": "central(clip=1, noise=4)"})
+    context = ServerContext(2, config.weighs, (), (), config, None)  # type: ignore[arg-type]
+    strategy = private_sections(Mean(Average([np.zeros(1, np.float32)]), FedExP()), context)
+    for replies, deviation in (
+        ([answer(0.5, 0), answer(0.1, 3), answer(0.3, 900)], 1.0),
+        ([answer(0.2, 5, participants=10)], 0.2),
+    ):
+        found = [aggregate(strategy, *replies)[1]["mean"] for _ in range(4000)]  # type: ignore[arg-type]
+        assert np.mean(found) == pytest.approx(0.2, abs=6 * deviation / 4000**0.5)
+        assert np.std(found) == pytest.approx(deviation, rel=0.1)
+
+
+# Whole runs
+
+
+@pytest.mark.parametrize("kind", ["central", "local"])
+def test_a_huge_clip_without_noise_is_fedavg_of_equals(tmp_path: Path, kind: str) -> None:
+    settings = {**SMALL, "partition": "dirichlet(alpha=0.3)", "participation": 0.75}
+    run_in_process(tmp_path / "plain", **settings, weighting="uniform")
+    run_in_process(tmp_path / "dp", **settings, dp=f"{kind}({HUGE})")
+    assert_same_bits(tmp_path / "plain", tmp_path / "dp")
+    line = lines(tmp_path / "dp")[-1]
+    assert line["accuracy"] == lines(tmp_path / "plain")[-1]["accuracy"]
+    assert line["privacy"]["epsilon"] is None  # infinite
+    assert "privacy" not in lines(tmp_path / "plain")[-1]
+
+
+@pytest.mark.parametrize(("kind", "deviation"), [("central", 0.6 / 4), ("local", 0.6 / 4**0.5)])
+def test_the_deviation_of_a_whole_round(tmp_path: Path, kind: str, deviation: float) -> None:
+    """noise * clip = 0.6, once on the sum of four, or on each of the four."""
+    dp = f"{kind}(clip=0.2, noise=3)"
+    config = run_in_process(tmp_path / "one", **STILL, dp=dp)
+    run_in_process(tmp_path / "two", **STILL, dp=dp)
+    start = initial(config)
+    one, two = (
+        np.concatenate(
+            [(a - b).ravel() for a, b in zip(weights(tmp_path / name), start, strict=True)]
+        )
+        for name in ("one", "two")
+    )
+    assert one.size > 30_000
+    assert one.std() == pytest.approx(deviation, rel=0.03)
+    assert abs(np.corrcoef(one, two)[0, 1]) < 6 / one.size**0.5  # one seed, and yet two noises
+
+
+def test_every_update_is_clipped(tmp_path: Path) -> None:
+    """Four clients, each moved by exactly the clip: their mean by no more, and all of them were
+    clipped."""
+    settings = {**SMALL, "rounds": 1}
+    config = run_in_process(tmp_path / "tight", **settings, dp="central(clip=0.001, noise=0)")
+    moved = [
+        a.astype(float) - b
+        for a, b in zip(weights(tmp_path / "tight"), initial(config), strict=True)
+    ]
+    length = np.sqrt(sum(np.square(delta).sum() for delta in moved))
+    assert 0.0001 < length <= 0.001 * (1 + 1e-3)
+    assert lines(tmp_path / "tight")[0]["privacy"]["clipped"] == 1
+    assert [client["dp.clipped"] for client in lines(tmp_path / "tight")[0]["clients"]] == [
+        1,
+        1,
+        1,
+        1,
+    ]
+    run_in_process(tmp_path / "wide", **settings, dp="central(clip=1000, noise=0)")
+    assert lines(tmp_path / "wide")[0]["privacy"]["clipped"] == 0
+
+
+def test_local_sends_nothing_but_the_update(tmp_path: Path) -> None:
+    seen: list[FitRes] = []
+
+    def intercept(node: int, message: Message) -> Message:
+        if message.metadata.group_id == "1":
+            seen.append(compat.recorddict_to_fitres(message.content, True))
+        return message
+
+    run_in_process(
+        tmp_path,
+        intercept,
+        **{**SMALL, "rounds": 1},
+        dp="local(clip=1, noise=0.1)",
+        methods="fedprox",
+    )
+    assert [(result.num_examples, set(result.metrics)) for result in seen] == [(1, {"layout"})] * 4
+    (line,) = lines(tmp_path)
+    assert line["clients"] == [
+        {"partition": number, "examples": 1, "train": {}} for number in range(4)
+    ]
+    assert (line["train"], set(line["privacy"])) == ({}, {"epsilon", "delta"})
+    assert scores(line).endswith("at delta 1e-05")
+
+
+def test_the_budget_is_written_and_shown(tmp_path: Path) -> None:
+    run_in_process(tmp_path, **SMALL, dp="central(clip=0.001, noise=2)", participation=0.5)
+    rounds, (summary,) = lines(tmp_path), lines(tmp_path, "summary")
+    found = [line["privacy"]["epsilon"] for line in rounds]
+    assert found == [epsilon(1.0, {(2, 4): number}, 1e-5) for number in (1, 2, 3)]
+    assert summary["privacy"] == rounds[-1]["privacy"]
+    assert f"epsilon {found[0]:.4g} at delta 1e-05" in scores(rounds[0])
+    table = summary_table(summary, tmp_path)
+    assert f"epsilon {found[-1]:.4g} at delta 1e-05" in list(table.columns[1].cells)
+
+
+def test_a_resumed_run_goes_on_counting(tmp_path: Path) -> None:
+    settings = {**SMALL, "rounds": 4, "participation": 0.75, "dp": "central(clip=0.001, noise=2)"}
+    run_in_process(tmp_path / "whole", **settings)
+    with pytest.raises(KilledError):
+        run_in_process(tmp_path / "cut", kill_in_round(3), **settings)
+    run_in_process(tmp_path / "cut", **settings, resume=str(tmp_path / "cut"))
+    one, other = (
+        [line["privacy"] for line in without_times(tmp_path / name)] for name in ("whole", "cut")
+    )
+    assert one == other
+    assert one[-1]["epsilon"] > one[-2]["epsilon"]
+
+
+def test_a_resumed_local_run_counts_the_interrupted_round_too(tmp_path: Path) -> None:
+    settings = {**SMALL, "rounds": 4, "dp": "local(clip=0.001, noise=2)"}
+    with pytest.raises(KilledError):
+        run_in_process(tmp_path, kill_in_round(3), **settings)
+    run_in_process(tmp_path, **settings, resume=str(tmp_path))
+    found = [line["privacy"]["epsilon"] for line in lines(tmp_path)]
+    assert found == [epsilon(1.0, {(1, 1): number}, 1e-5) for number in (1, 2, 4, 5)]
+
+
+@pytest.mark.parametrize("dp", ["central(clip=1, noise=0.01)", "local(clip=1, noise=0.001)"])
+@pytest.mark.parametrize("methods", ["fedprox, fedavgm", "fedper", "moon, fedadam"])
+def test_methods_run_under_it(tmp_path: Path, methods: str, dp: str) -> None:
+    run_in_process(tmp_path, **{**SMALL, "rounds": 2}, methods=methods, dp=dp)
+    assert lines(tmp_path)[-1]["privacy"]["epsilon"] > 0
+    evaluated = lines(tmp_path)[-1]["evaluation"]
+    assert ("local_model.on_test_shard.by_examples.accuracy" in evaluated) == (
+        methods == "fedper" and dp.startswith("central")
+    )
+
+
+def test_a_bounded_section_in_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, "run", "number", 0.5),))
+    for kind in ("central", "local"):
+        run_in_process(
+            tmp_path / kind,
+            **{**SMALL, "rounds": 1},
+            methods="fedexp",
+            dp=f"{kind}(clip=0.001, noise=2)",
+        )
+        assert lines(tmp_path / kind)[0]["privacy"]["epsilon"] == pytest.approx(
+            epsilon(0.5**0.5, {(1, 1): 1}, 1e-5)
+        )
+
+
+def test_under_secure_aggregation_nothing_else_changes(tmp_path: Path) -> None:
+    """Without noise the plain numbers, to the grid of the masks; the one reply stands for four, of
+    whom all were clipped."""
+    settings = {**SMALL, "rounds": 1, "partition": "dirichlet(alpha=0.3)"}
+    for name, secagg in {"plain": "off", "secure": "on"}.items():
+        run_in_process(tmp_path / name, **settings, secagg=secagg, dp="central(clip=0.01, noise=0)")
+    for one, other in zip(weights(tmp_path / "plain"), weights(tmp_path / "secure"), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-7)
+    plain, secure = (lines(tmp_path / name)[0] for name in ("plain", "secure"))
+    assert secure["privacy"] == plain["privacy"]
+    assert secure["privacy"]["clipped"] == 1
+
+
+@pytest.mark.parametrize(("kind", "deviation"), [("central", 0.06 / 4), ("local", 0.06 / 4**0.5)])
+def test_noise_and_budget_under_secure_aggregation(
+    tmp_path: Path, kind: str, deviation: float
+) -> None:
+    config = run_in_process(tmp_path, **STILL, dp=f"{kind}(clip=0.02, noise=3)", secagg="on")
+    noise = np.concatenate(
+        [(a - b).ravel() for a, b in zip(weights(tmp_path), initial(config), strict=True)]
+    )
+    assert noise.std() == pytest.approx(deviation, rel=0.03)
+    (line,) = lines(tmp_path)
+    assert line["privacy"]["epsilon"] == epsilon(1.5, {(4, 4): 1}, 1e-5)
+    if kind == "local":
+        assert (line["train"], line["secure"]) == ({}, {"clients": 4, "examples": 4})
+
+
+def test_a_bounded_section_under_secure_aggregation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, "run", "number", 0.5),))
+    for kind in ("central", "local"):
+        dp = f"{kind}(clip=0.001, noise=2)"
+        run_in_process(
+            tmp_path / kind, **{**SMALL, "rounds": 1}, methods="fedexp", dp=dp, secagg="on"
+        )
+        assert lines(tmp_path / kind)[0]["privacy"]["epsilon"] == pytest.approx(
+            epsilon(0.5**0.5, {(1, 1): 1}, 1e-5)
+        )
+
+
+def test_drift_is_seen_beside_the_noised_average(tmp_path: Path) -> None:
+    run_in_process(
+        tmp_path,
+        **{**SMALL, "rounds": 1},
+        dp="central(clip=0.001, noise=1)",
+        diagnostics=True,
+        validation=0.1,
+    )
+    assert lines(tmp_path)[0]["diagnostics"]["drift"] > 0
+
+
+def test_batch_norm_is_refused_before_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="batch norm"):
+        run_in_process(tmp_path, **SMALL, model="lenet-bn", dp="central(clip=1, noise=1)")
+    assert lines(tmp_path) == []
+
+
+def test_the_noise_is_innermost() -> None:
+    strategy = central(1, 1.0, 1.0)
+    assert [type(one) for one in chain(strategy)] == [CentralNoise, Average]

@@ -1,0 +1,74 @@
+"""The command line as a user types it, in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+TINY = [
+    "--dataset",
+    "digits(limit=300)",
+    "--rounds",
+    "2",
+    "--local-steps",
+    "3",
+    "--batch-size",
+    "16",
+    "--participation",
+    "0.5",
+]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "experiments.cli", *arguments]
+
+
+def fedmirage(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=wide(),
+        check=False,
+    )
+
+
+def start(*arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=wide()
+    )
+
+
+def wide() -> dict[str, str]:
+    """So that sentences are not folded."""
+    return {**os.environ, "COLUMNS": "1000"}
+
+
+def wait_until(condition: Callable[[], bool], timeout: float, what: str) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"timed out: {what}"
+        time.sleep(0.2)
+
+
+def processes(mark: str) -> list[int]:
+    """Ids of running processes whose command line or environment holds a text."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if mark.encode() in text and state != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def kill(identifier: int) -> None:
+    os.kill(identifier, signal.SIGKILL)

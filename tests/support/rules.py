@@ -1,0 +1,114 @@
+"""Server rules on models of a few numbers: one round is what was broadcast and what the clients
+replied."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.common import (
+    Code,
+    FitRes,
+    Parameters,
+    Status,
+    ndarrays_to_parameters,
+    parameters_to_ndarrays,
+)
+
+from client.build import model_of
+from common.data import load
+from common.memory import local_models
+from common.methods import half
+from common.settings.config import RunConfig, configure
+from common.wire.weights import names, parameter_mask
+from server.record.checkpoint import read as read_checkpoint
+from server.strategy.average import Average, shares_of, weighted_mean
+from server.strategy.wrapper import ServerContext, StrategyWrapper
+from tests.rounds.test_run import SMALL, weights
+from tests.server.strategy.test_average import Client
+from tests.server.strategy.test_wrapper import Manager
+from tests.support.inprocess import run_in_process
+
+RULES = ["fedavgm(momentum=0.9)", "fedadam", "fedyogi", "fedadagrad", "fedexp", "fednova"]
+
+
+def rule(
+    line: str, *shapes: int, trainable: tuple[bool, ...] | None = None, **settings: Any
+) -> StrategyWrapper[Any]:
+    """A method's server half round an average of arrays of these lengths."""
+    config = configure({"methods": line, **settings})
+    (method,) = config.method_list
+    kind = half("server", method, StrategyWrapper)
+    assert kind is not None
+    context = ServerContext(2, config.weighting, (), trainable, config, None) if trainable else None  # type: ignore[arg-type]
+    return kind(
+        Average([np.zeros(shape, np.float32) for shape in shapes], weighting=config.weighting),
+        method,
+        context,
+    )
+
+
+def reply(*arrays: list[float], examples: int = 1, **sections: float) -> FitRes:
+    """A client's message: its shared arrays, and sections of one number each."""
+    flat = [np.array(array, np.float32) for array in arrays] + [
+        np.array([value]) for value in sections.values()
+    ]
+    layout = " ".join([f"shared:{len(arrays)}", *(f"{name}:1" for name in sections)])
+    return FitRes(Status(Code.OK, ""), ndarrays_to_parameters(flat), examples, {"layout": layout})
+
+
+def one_round(strategy: Any, broadcast: list[list[float]], *replies: FitRes) -> list[list[float]]:
+    """The next global model. configure_fit runs twice, as it does when a round is tried again."""
+    sent = ndarrays_to_parameters([np.array(array, np.float32) for array in broadcast])
+    for _ in range(2):
+        strategy.configure_fit(1, sent, Manager())
+    aggregated, _ = strategy.aggregate_fit(
+        1, [(Client(number), one) for number, one in enumerate(replies)], []
+    )
+    assert isinstance(aggregated, Parameters)
+    arrays = parameters_to_ndarrays(aggregated)
+    assert all(array.dtype == np.float32 for array in arrays)
+    return [array.tolist() for array in arrays]
+
+
+def initial(config: RunConfig) -> list[np.ndarray]:
+    """The weights that a run begins with."""
+    dataset = load(config.dataset, config.data_dir or None)
+    return model_of(config, dataset.shape, len(dataset.classes))[1]
+
+
+def buffers(config: RunConfig) -> list[int]:
+    """Positions of BatchNorm's running statistics among the weights."""
+    dataset = load(config.dataset, config.data_dir or None)
+    model, _ = model_of(config, dataset.shape, len(dataset.classes))
+    return [position for position, trainable in enumerate(parameter_mask(model)) if not trainable]
+
+
+def named(config: RunConfig) -> list[str]:
+    """Names of all weights."""
+    dataset = load(config.dataset, config.data_dir or None)
+    return names(model_of(config, dataset.shape, len(dataset.classes))[0])
+
+
+def last_local_models(folder: Path) -> tuple[list[list[np.ndarray]], list[float]]:
+    """Every client's model of its last round, and the weight that it has by its examples."""
+    state = read_checkpoint(folder / "checkpoint.safetensors")
+    found = local_models(folder / "memory" / state.token, state.round)
+    shares = shares_of([examples for examples, _ in found], "examples")
+    assert shares is not None
+    return [arrays for _, arrays in found], shares
+
+
+def assert_buffers_are_averaged(folder: Path, methods: str) -> None:
+    """Two rounds with BatchNorm: its statistics are the clients' average to the bit, the other
+    weights are not."""
+    config = run_in_process(
+        folder, **{**SMALL, "rounds": 2}, model="lenet-bn", methods=methods, momentum=0.5
+    )
+    models, shares = last_local_models(folder)
+    average = weighted_mean(models, shares, [array.dtype for array in models[0]])
+    positions, found = buffers(config), weights(folder)
+    assert positions
+    for position in positions:
+        assert found[position].tobytes() == average[position].tobytes()
+    rest = set(range(len(found))) - set(positions)
+    assert any(found[position].tobytes() != average[position].tobytes() for position in rest)
