@@ -19,15 +19,15 @@ from client.train import train
 from common.data.batches import Resident
 from common.data.view import ClientView
 from common.device import memory_format
-from common.dp.settings import Guarded
+from common.dp.settings import DpOn
 from common.errors import FedmirageError
 from common.learning.task import Task, evaluate
 from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
 from common.methods import Method, half
 from common.models import Model
 from common.run import appearance
-from common.secagg.settings import On
-from common.secagg.vector import Tally
+from common.secagg.settings import SecAggOn
+from common.secagg.vector import SecureVector
 from common.settings.config import RunConfig
 from common.wire.payload import LAYOUT, SHARED, Array, Arrays, Sections, pack, unpack
 from common.wire.sharing import shared_positions
@@ -153,21 +153,21 @@ class FederatedClient(NumPyClient):
             shared = objective.share(local, shared)
         sections = {**sections, SHARED: list(shared.values())}
         metrics["seconds"] = time.perf_counter() - started
-        if isinstance(privacy := self.config.privacy_params, Guarded):
-            sections, examples, metrics = protect(privacy, local, sections, examples, metrics)
-        if isinstance(self.config.secagg_params, On):
-            return [self.tally(local, sections, examples, metrics)], 1, {}
+        if isinstance(dp := self.config.dp_params, DpOn):
+            sections, examples, metrics = protect(dp, local, sections, examples, metrics)
+        if isinstance(self.config.secagg_params, SecAggOn):
+            return [self.vector(local, sections, examples, metrics)], 1, {}
         flat, layout = pack(sections)
         return flat, examples, {**metrics, LAYOUT: layout}
 
-    def tally(
+    def vector(
         self, local: LocalRound, sections: Sections, examples: int, metrics: dict[str, Scalar]
     ) -> Array:
         """All that this client says, as one vector to be masked and added up."""
         every, trained = names(self.model), parameter_mask(self.model)
         shared = [every[position] for position in self.shared]
         trainable = [trained[position] for position in self.shared]
-        tally = Tally(
+        vector = SecureVector(
             self.config,
             shared,
             local.broadcast,
@@ -175,7 +175,7 @@ class FederatedClient(NumPyClient):
             self.task,
             len(self.view.dataset.classes),
         )
-        return tally.encode(
+        return vector.encode(
             sections,
             local.broadcast,
             examples,

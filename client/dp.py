@@ -1,4 +1,4 @@
-"""Differential privacy on the client: the update is bounded, and under `local` covered by noise,
+"""Differential dp on the client: the update is bounded, and under `local` covered by noise,
 before anything is packed."""
 
 import math
@@ -8,20 +8,20 @@ from flwr.common import Scalar
 
 from client.objective import LocalRound
 from common.dp.noise import gaussian
-from common.dp.settings import CLIPPED, Guarded, Local, noised_sections
+from common.dp.settings import CLIPPED, DpOn, LocalDp, noised_sections
 from common.wire.payload import SHARED, Arrays, Sections
 
 
 def protect(
-    privacy: Guarded,
+    dp: DpOn,
     local: LocalRound,
     sections: Sections,
     examples: int,
     metrics: dict[str, Scalar],
 ) -> tuple[Sections, int, dict[str, Scalar]]:
     """What may leave this client: its message, its examples and its figures."""
-    noise = privacy.noise if isinstance(privacy, Local) else 0.0
-    shared, clipped = bounded(sections[SHARED], local.broadcast, privacy.clip, noise)
+    noise = dp.noise if isinstance(dp, LocalDp) else 0.0
+    shared, clipped = bounded(sections[SHARED], local.broadcast, dp.clip, noise)
     sent = {**sections, SHARED: shared}
     for section in noised_sections(local.config.method_list):
         arrays, bound = sections[section.name], section.sensitivity
@@ -30,7 +30,7 @@ def protect(
             arrays, [np.zeros_like(array) for array in arrays], bound, noise
         )
     if isinstance(
-        privacy, Local
+        dp, LocalDp
     ):  # all that the server learns beside the update is whether there was training
         return sent, int(examples > 0), {}
     return sent, examples, {**metrics, CLIPPED: int(clipped)}

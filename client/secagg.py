@@ -19,7 +19,7 @@ from flwr.compat.common import recorddict_compat as compat
 
 from common.errors import FedmirageError, WireError
 from common.secagg.masks import GENERATOR, MASKS, install, mask, quantize
-from common.secagg.settings import LEAST, MODULUS_BITS, REFUSAL, On
+from common.secagg.settings import LEAST, MODULUS_BITS, REFUSAL, SecAggOn
 from common.settings.config import RunConfig, validate
 
 install(import_module(secaggplus_mod.__module__), mask, quantize)
@@ -32,7 +32,7 @@ def secure(config: RunConfig | None = None) -> Mod:
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         settings = config or validate(context.run_config)
         if message.metadata.message_type != MessageType.TRAIN or not isinstance(
-            settings.secagg_params, On
+            settings.secagg_params, SecAggOn
         ):
             return call_next(message, context)
 
@@ -63,7 +63,7 @@ def secure(config: RunConfig | None = None) -> Mod:
     return mod
 
 
-def check_request(message: Message, secagg: On, drawn: int) -> str:
+def check_request(message: Message, secagg: SecAggOn, drawn: int) -> str:
     """The stage that the server asks for; raises if it is not what this run's configuration
     allows."""
     if RECORD_KEY_CONFIGS not in message.content.config_records:
@@ -93,7 +93,7 @@ def check_request(message: Message, secagg: On, drawn: int) -> str:
     return stage
 
 
-def check_setup(request: ConfigRecord, secagg: On, drawn: int) -> None:
+def check_setup(request: ConfigRecord, secagg: SecAggOn, drawn: int) -> None:
     """The server's settings must be those that follow from the run's configuration, and its masks
     ours."""
     theirs = request.get(MASKS, "Flower's own generator")
@@ -108,7 +108,7 @@ def check_setup(request: ConfigRecord, secagg: On, drawn: int) -> None:
             f"the server wants the sum of {clients} clients; of {drawn} there must be"
             f" {secagg.least(drawn)} to hide one"
         )
-    plan = secagg.plan(clients)
+    plan = secagg.key_plan(clients)
     expected: dict[str, Any] = {
         Key.SHARE_NUMBER: plan.shares,
         Key.THRESHOLD: plan.threshold,

@@ -18,7 +18,7 @@ def train(local: LocalRound, objectives: Objectives) -> tuple[int, dict[str, flo
     """Train `local.model` in place for one round; returns the steps made and the mean of every
     term."""
     optimizer = make_optimizer(local.config, local.trainable(), local.lr)
-    means = Means()
+    means = TermMeans()
     steps = 0
     local.model.train()
     for images, labels in local.data.batches(local):
@@ -41,7 +41,7 @@ def train(local: LocalRound, objectives: Objectives) -> tuple[int, dict[str, flo
 
 
 def evaluate_loss(
-    step: Step, objectives: Objectives, optimizer: torch.optim.Optimizer, means: "Means"
+    step: Step, objectives: Objectives, optimizer: torch.optim.Optimizer, means: "TermMeans"
 ) -> None:
     """The local objective of one batch as a sum of named terms, and its gradients."""
     optimizer.zero_grad(set_to_none=True)
@@ -63,7 +63,7 @@ def evaluate_loss(
     means.add(terms)
 
 
-class Means:
+class TermMeans:
     """Running means of named terms, kept on the device so that no step waits for a number."""
 
     def __init__(self) -> None:

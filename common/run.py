@@ -46,7 +46,7 @@ def check_model(config: RunConfig, dataset: DataSet) -> None:
         for position in shared_positions(every, config.method_list)
         if not trainable[position]
     ]
-    if statistics and config.privacy_params.active:
+    if statistics and config.dp_params.active:
         raise ConfigurationError(
             [
                 f"dp: model={config.model!r} would share {statistics[0]!r}, statistics of the"

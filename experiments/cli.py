@@ -300,11 +300,11 @@ def datasets(
 @app.command()
 def privacy() -> None:
     """What can stand in --secagg and --dp: every key, its default, its meaning."""
-    from common.dp.settings import PRIVACY
+    from common.dp.settings import DP
     from common.secagg.settings import SECAGG
     from experiments.show.catalogue import show_entry
 
-    settings: dict[str, Mapping[str, type[Params]]] = {"--secagg": SECAGG, "--dp": PRIVACY}
+    settings: dict[str, Mapping[str, type[Params]]] = {"--secagg": SECAGG, "--dp": DP}
     for setting, known in settings.items():
         for params in (params for params in known.values() if params.model_fields):
             out.print(setting, style="bold", end=" ")

@@ -10,9 +10,9 @@ from rich.console import Console
 from common.data import load
 from common.errors import ConfigurationError
 from common.run import check_with_data
-from common.secagg.settings import On
+from common.secagg.settings import SecAggOn
 from common.settings.config import RunConfig
-from experiments.runtimes.simulation import plan, simulate
+from experiments.runtimes.simulation import plan_actors, simulate
 from experiments.show.progress import Watch, summary_table
 from server.record import checkpoint
 from server.record.results import FILE, Results, read
@@ -48,7 +48,7 @@ def launch(
         f" {config.model}, seed {config.seed}",
         highlight=False,
     )
-    if isinstance(config.secagg_params, On):
+    if isinstance(config.secagg_params, SecAggOn):
         console.print(config.secagg_params.budget(config.drawn), highlight=False)
     for caution in config.cautions:
         console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)
@@ -58,7 +58,7 @@ def launch(
     try:
         with Watch(console, folder, config.rounds):
             if runtime == "simulation":
-                console.print(f"simulation: {plan(config, actors)}", highlight=False)
+                console.print(f"simulation: {plan_actors(config, actors)}", highlight=False)
                 simulate(config, verbose, actors)
             else:
                 from experiments.runtimes.grpc import deploy

@@ -79,12 +79,12 @@ class Rounds:
             name: value for name, value in outcome.metrics.items() if name.startswith("local_model")
         }
         line |= {"train": train, "clients": outcome.clients, "refused": outcome.refused}
-        if outcome.secure is not None:
-            line["secure"] = outcome.secure
+        if outcome.secagg is not None:
+            line["secagg"] = outcome.secagg
         if methods := method_figures(outcome.metrics, self.config):
             line["methods"] = methods
-        if self.config.privacy_params.active:
-            line["privacy"] = figures(outcome.metrics)
+        if self.config.dp_params.active:
+            line["dp"] = figures(outcome.metrics)
         if self.config.diagnostics:
             line["diagnostics"] = diagnose(outcome, self.checkpoint.progress)
         validated = line.get("validation", {}).get("bytes_down", 0)

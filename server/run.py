@@ -19,8 +19,8 @@ from common.errors import ConfigurationError, FedmirageError
 from common.methods import half
 from common.methods.fedavg import FedAvg
 from common.run import appearance, blueprint, check_with_data
-from common.secagg.settings import On
-from common.secagg.vector import Tally
+from common.secagg.settings import SecAggOn
+from common.secagg.vector import SecureVector
 from common.settings.config import RunConfig
 from common.wire.payload import Arrays
 from common.wire.sharing import shared_positions
@@ -36,7 +36,7 @@ from server.record.results import Results
 from server.record.scores import Evaluator
 from server.rounds import Rounds
 from server.strategy.average import Average
-from server.strategy.dp import private_average, private_sections
+from server.strategy.dp import dp_average, dp_sections
 from server.strategy.drift import Drift
 from server.strategy.wrapper import ServerContext, StrategyWrapper, load_state
 
@@ -128,12 +128,14 @@ def make_fit(
     """How the clients' updates come together: each seen by the server, or only their sum."""
     shared = (evaluator.shared_names, state.shared, evaluator.trainable)
     limits = (config.round_timeout, config.min_replies, state)
-    if isinstance(config.secagg_params, On):
+    if isinstance(config.secagg_params, SecAggOn):
         from server.messages.secagg import SecureFit  # its cryptography takes time to load
 
-        tally = Tally(config, *shared, evaluator.task, len(evaluator.dataset.classes))
+        vector = SecureVector(config, *shared, evaluator.task, len(evaluator.dataset.classes))
         log(INFO, "%s", config.secagg_params.budget(config.drawn))
-        return SecureFit(strategy, roster, send, *limits, config.secagg_params, tally, config.drawn)
+        return SecureFit(
+            strategy, roster, send, *limits, config.secagg_params, vector, config.drawn
+        )
     sections = [section for method in config.method_list for section in method.up]
     return PlainFit(strategy, roster, send, *limits, ReplyCheck(*shared, sections))
 
@@ -152,14 +154,14 @@ def make_strategy(
     shared = (evaluator.shared_names, evaluator.trainable)
     writes = (results.path.parent, results.note)
     context = ServerContext(config.clients, config.weighs, *shared, config, evaluator, *writes)
-    strategy = private_average(strategy, context)
+    strategy = dp_average(strategy, context)
     if config.diagnostics:
         strategy = Drift(strategy, FedAvg(), context)
     for method in config.method_list:
         kind = half("server", method, StrategyWrapper)
         if kind is not None:
             strategy = kind(strategy, method, context)
-    return private_sections(strategy, context)
+    return dp_sections(strategy, context)
 
 
 def starting_point(

@@ -107,3 +107,17 @@ def test_messages_that_train_nothing_load_no_torch() -> None:
     only about keys."""
     code = "import sys, client.app; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "test",
+    sorted((ROOT / "tests").rglob("*.py")),
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_no_test_imports_from_another_test(test: Path) -> None:
+    """What two tests need lies in tests/support."""
+    for node in ast.walk(ast.parse(test.read_text())):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("tests."):
+            assert str(node.module).startswith("tests.support."), (
+                f"line {node.lineno}: {node.module}"
+            )

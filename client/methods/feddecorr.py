@@ -7,7 +7,7 @@ from common.learning.losses import decorrelation
 from common.methods.feddecorr import FedDecorr
 
 
-class Decorrelation(Objective[FedDecorr]):
+class FedDecorrClient(Objective[FedDecorr]):
     """Looks at the penultimate features of the real batch."""
 
     def terms(self, step: Step) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from common.wire.weights import arrays_of, tensors_like
 REMEMBERED = "feddyn.gradient"  # h_i
 
 
-class DynamicPenalty(Objective[FedDyn]):
+class FedDynClient(Objective[FedDyn]):
     """Holds the client's gradient estimate for the length of a round."""
 
     gradient: list[

@@ -7,7 +7,7 @@ from common.methods.fedexp import SQUARED_NORM, FedExP
 from common.wire.payload import Sections
 
 
-class FedExPObjective(Objective[FedExP]):
+class FedExPClient(Objective[FedExP]):
     """Trains as FedAvg does, and measures how far it went."""
 
     def end(self, local: LocalRound) -> Sections:

@@ -8,7 +8,7 @@ from common.methods.fednova import EFFECTIVE_STEPS, FedNova
 from common.wire.payload import Array, Sections
 
 
-class FedNovaObjective(Objective[FedNova]):
+class FedNovaClient(Objective[FedNova]):
     """Trains as FedAvg does; what it sends in place of its weights is d_i."""
 
     def end(self, local: LocalRound) -> Sections:

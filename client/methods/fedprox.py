@@ -7,7 +7,7 @@ from common.learning.losses import squared_distance
 from common.methods.fedprox import FedProx
 
 
-class Proximal(Objective[FedProx]):
+class FedProxClient(Objective[FedProx]):
     """Pulls every trainable weight back to where the round began."""
 
     def terms(self, step: Step) -> dict[str, Tensor]:

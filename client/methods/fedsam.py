@@ -13,7 +13,7 @@ from common.methods.fedsam import FedSam
 TINY = 1e-12  # keeps a zero gradient from dividing by zero
 
 
-class Sharpness(Objective[FedSam]):
+class FedSamClient(Objective[FedSam]):
     """Evaluates the loss twice a step."""
 
     def gradients(self, step: Step, compute: Callable[[], None]) -> None:

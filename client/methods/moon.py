@@ -11,7 +11,7 @@ from common.models.base import Model, frozen
 from common.wire.weights import from_arrays
 
 
-class Contrast(Objective[Moon]):
+class MoonClient(Objective[Moon]):
     """Holds the received and the previous model for the length of a round."""
 
     received: Model  # w

@@ -14,7 +14,7 @@ from common.wire.weights import arrays_of, tensors_like
 REMEMBERED = "scaffold.control"  # c_i
 
 
-class LocalControl(Objective[Scaffold]):
+class ScaffoldClient(Objective[Scaffold]):
     """Holds the client's control variate and the correction for the length of a round."""
 
     own: list[Tensor]  # c_i

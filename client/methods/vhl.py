@@ -21,7 +21,7 @@ ENDLESS = 2**62  # steps: passes over the virtual set go on for as long as the r
 COMPARED = 512  # real and virtual samples each, at most, whose features --diagnostics compares
 
 
-class VirtualHomogeneity(Objective[Vhl]):
+class VhlClient(Objective[Vhl]):
     """Holds the virtual set for the length of a round; without one (all weights 0, or "vftl") the
     round is FedAvg's."""
 

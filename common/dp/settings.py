@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from common.secagg.settings import On
+from common.secagg.settings import SecAggOn
 from common.settings.language import Params
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ CLIPPED = "dp.clipped"  # the figure by which a client says whether its update w
 FARTHEST = 7  # deviations beyond which no noise is expected: once in 10^11 numbers
 
 
-class PrivacyParams(Params):
+class DpParams(Params):
     """The params of `dp`."""
 
     active: ClassVar[bool] = False
@@ -51,13 +51,13 @@ class PrivacyParams(Params):
         return []
 
 
-class Off(PrivacyParams):
+class DpOff(DpParams):
     """Updates are sent as they are."""
 
     name: ClassVar[str] = "off"
 
 
-class Guarded(PrivacyParams):
+class DpOn(DpParams):
     """What central and local have in common."""
 
     active: ClassVar[bool] = True
@@ -115,7 +115,7 @@ class Guarded(PrivacyParams):
         return found
 
 
-class Central(Guarded):
+class CentralDp(DpOn):
     """Clients clip, the server noises the sum: they trust it, and need not trust whoever gets the
     model."""
 
@@ -154,7 +154,7 @@ class Central(Guarded):
         return found
 
 
-class Local(Guarded):
+class LocalDp(DpOn):
     """Every client noises its own update: nobody need be trusted, at the price of much more noise
     in the average."""
 
@@ -169,7 +169,7 @@ class Local(Guarded):
         }
         problems = super().check(config)
         reach = self.clip * (1 + FARTHEST * self.noise)
-        if isinstance(config.secagg_params, On) and reach > config.secagg_params.clip:
+        if isinstance(config.secagg_params, SecAggOn) and reach > config.secagg_params.clip:
             problems.append(
                 f"dp: a noised update reaches to +-{reach:.3g}, and secagg masks numbers within"
                 f" +-{config.secagg_params.clip:g}; "
@@ -183,7 +183,7 @@ class Local(Guarded):
         ]
 
 
-PRIVACY: dict[str, type[PrivacyParams]] = {kind.name: kind for kind in (Off, Central, Local)}
+DP: dict[str, type[DpParams]] = {kind.name: kind for kind in (DpOff, CentralDp, LocalDp)}
 
 
 def noised_sections(methods: Iterable[Method]) -> list[Section]:

@@ -47,7 +47,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-class DynaFedParams(Method):
+class DynaFed(Method):
     """Defaults are the paper's, and the code's where the paper is silent; Fashion-MNIST's repair
     has CIFAR-10's setting."""
 

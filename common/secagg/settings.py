@@ -40,13 +40,13 @@ class SecAggParams(Params):
         return []
 
 
-class Off(SecAggParams):
+class SecAggOff(SecAggParams):
     """The server sees every client's update."""
 
     name: ClassVar[str] = "off"
 
 
-class On(SecAggParams):
+class SecAggOn(SecAggParams):
     """The server sees the sum of the clients' updates."""
 
     name: ClassVar[str] = "on"
@@ -110,12 +110,12 @@ class On(SecAggParams):
         """The distance of two neighbouring numbers that can be masked."""
         return float(2 * self.clip / 2**self.bits)
 
-    def plan(self, clients: int) -> Plan:
+    def key_plan(self, clients: int) -> KeyPlan:
         """How a round of so many clients shares its keys; SecAgg+ wants an odd number of shares
         unless it is everybody."""
         shares = max(math.ceil(self.shares * clients), 2 * math.ceil(math.log2(clients)) + 1)
         shares = min(clients, shares + (shares % 2 == 0))
-        return Plan(shares, min(math.ceil(self.threshold * shares), shares - 1))
+        return KeyPlan(shares, min(math.ceil(self.threshold * shares), shares - 1))
 
     def least(self, drawn: int) -> int:
         """Of `drawn` clients that a round should have, how many must be there, and stay: otherwise
@@ -128,7 +128,7 @@ class On(SecAggParams):
 
     def budget(self, clients: int) -> str:
         """One sentence for the person who starts the run."""
-        plan = self.plan(clients)
+        plan = self.key_plan(clients)
         return (
             f"secure aggregation: {clients} clients x {self.bits} bits need"
             f" {self.needed_bits(clients)} of {MODULUS_BITS}; numbers within +-{self.clip:g} in"
@@ -138,11 +138,11 @@ class On(SecAggParams):
         )
 
 
-SECAGG: dict[str, type[SecAggParams]] = {kind.name: kind for kind in (Off, On)}
+SECAGG: dict[str, type[SecAggParams]] = {kind.name: kind for kind in (SecAggOff, SecAggOn)}
 
 
 @dataclass(frozen=True)
-class Plan:
+class KeyPlan:
     """Of one round: pieces into which a client's keys are cut, and how many of them put a key
     together again."""
 

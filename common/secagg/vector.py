@@ -22,11 +22,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from common.dp.settings import CLIPPED, Local
+from common.dp.settings import CLIPPED, LocalDp
 from common.errors import FedmirageError, WireError
 from common.learning.task import Task
 from common.method import Weighting
-from common.secagg.settings import On
+from common.secagg.settings import SecAggOn
 from common.settings.config import RunConfig
 from common.wire.payload import SHARED, Array, Arrays, Sections
 
@@ -54,7 +54,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Means:
+class SecureMeans:
     """What the server learns of a round."""
 
     sections: Sections
@@ -63,7 +63,7 @@ class Means:
     figures: dict[str, float]
 
 
-class Tally:
+class SecureVector:
     """The order of the vector, which both sides derive from the run's configuration and the shared
     weights."""
 
@@ -76,7 +76,7 @@ class Tally:
         task: Task,
         classes: int,
     ) -> None:
-        assert isinstance(config.secagg_params, On)
+        assert isinstance(config.secagg_params, SecAggOn)
         self.secagg = config.secagg_params
         self.figures = figure_names(config, task, classes)
         weights = list(zip(names, shared, trainable, strict=True))
@@ -164,7 +164,7 @@ class Tally:
 
     # On the server
 
-    def decode(self, sums: Vector, reference: Arrays) -> Means | None:
+    def decode(self, sums: Vector, reference: Arrays) -> SecureMeans | None:
         """The means that a sum stands for; None if nobody trained."""
         wide, narrow = self._join(sums[: 2 * self.wide]), sums[2 * self.wide :]
         clients, share = round(wide[0]), float(wide[1])
@@ -191,7 +191,7 @@ class Tally:
             name: value / totals[weighting_of(name)]
             for name, value in zip(self.figures, wide[places[True] :].tolist(), strict=True)
         }
-        return Means(sections, clients, round(share * self.secagg.bound), figures)
+        return SecureMeans(sections, clients, round(share * self.secagg.bound), figures)
 
     # Numbers on the grid
 
@@ -222,14 +222,14 @@ class Tally:
 
 def figure_names(config: RunConfig, task: Task, classes: int) -> tuple[str, ...]:
     """All that the clients of a run may report, in a fixed order."""
-    if isinstance(config.privacy_params, Local):
+    if isinstance(config.dp_params, LocalDp):
         return ()
     names = [
         "term.task",
         "steps",
         "samples",
         "seconds",
-        *([CLIPPED] if config.privacy_params.active else []),
+        *([CLIPPED] if config.dp_params.active else []),
     ]
     if config.scores_local_models:
         widened = any(method.extra_outputs(classes) for method in config.method_list)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from common.data.catalogue.params import DATASETS, DatasetParams
 from common.data.partitions.params import PARTITIONS, PartitionParams
-from common.dp.settings import PRIVACY, PrivacyParams
+from common.dp.settings import DP, DpParams
 from common.errors import ConfigurationError
 from common.method import Weighting
 from common.methods import METHODS, Method, clashes
@@ -181,15 +181,15 @@ class RunConfig(BaseModel):
         return resolve_one(self.secagg, SECAGG, "secagg")
 
     @cached_property
-    def privacy_params(self) -> PrivacyParams:
+    def dp_params(self) -> DpParams:
         """Differential privacy, resolved."""
-        return resolve_one(self.dp, PRIVACY, "dp")
+        return resolve_one(self.dp, DP, "dp")
 
     @property
     def weighs(self) -> Weighting:
         """How `shared` is averaged: differential privacy bounds what one client can do only if all
         weigh alike."""
-        return "uniform" if self.privacy_params.active else self.weighting
+        return "uniform" if self.dp_params.active else self.weighting
 
     @property
     def shares_all(self) -> bool:
@@ -206,7 +206,7 @@ class RunConfig(BaseModel):
     def cautions(self) -> list[str]:
         """What methods and privacy find odd about these settings, though they can run."""
         methods = [caution for method in self.method_list for caution in method.cautions(self)]
-        return methods + self.privacy_params.cautions(self)
+        return methods + self.dp_params.cautions(self)
 
     def evaluates(self, round_number: int) -> bool:
         """Whether models meet the test set in this round."""
@@ -302,7 +302,7 @@ def _line_problems(config: RunConfig) -> list[str]:
         "dataset_list",
         "partition_params",
         "model_params",
-        "privacy_params",
+        "dp_params",
         "secagg_params",
     ):
         try:
@@ -350,8 +350,8 @@ def _contradictions(config: RunConfig) -> list[str]:
             problems += [
                 problem for method in config.method_list for problem in method.check(config)
             ]
-            if has("privacy_params", "secagg_params"):
-                problems += config.secagg_params.check(config) + config.privacy_params.check(config)
+            if has("dp_params", "secagg_params"):
+                problems += config.secagg_params.check(config) + config.dp_params.check(config)
     return problems
 
 

@@ -19,7 +19,7 @@ QUIET = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class ActorPlan:
     """How a host is shared by the simulated clients."""
 
     actors: int
@@ -44,7 +44,7 @@ class Plan:
         }
 
 
-def plan(config: RunConfig, actors: int = 0) -> Plan:
+def plan_actors(config: RunConfig, actors: int = 0) -> ActorPlan:
     """As many actors as there are cores for their threads, and never more than clients that train
     at once."""
     import torch
@@ -54,7 +54,7 @@ def plan(config: RunConfig, actors: int = 0) -> Plan:
     share = (
         0.0 if not gpus else 1.0 if count <= gpus else 1 / math.ceil(count / gpus)
     )  # Ray takes whole GPUs, or a part of one
-    return Plan(count, config.threads, gpus, share)
+    return ActorPlan(count, config.threads, gpus, share)
 
 
 def simulate(config: RunConfig, verbose: bool = False, actors: int = 0) -> None:
@@ -74,7 +74,7 @@ def simulate(config: RunConfig, verbose: bool = False, actors: int = 0) -> None:
             server_app(config),
             client_app(config, memory),
             num_supernodes=config.clients,
-            backend_config=plan(config, actors).backend(verbose),
+            backend_config=plan_actors(config, actors).backend(verbose),
             verbose_logging=verbose,
         )
     finally:

@@ -14,7 +14,7 @@ from rich.table import Table
 from common import device
 from common.data import available
 from common.settings.config import configure
-from experiments.runtimes.simulation import plan
+from experiments.runtimes.simulation import plan_actors
 
 PACKAGES = (
     "flwr",
@@ -49,7 +49,7 @@ def machine() -> Iterator[tuple[str, str]]:
 
     yield "device", f"{device.pick('auto')} ({torch.cuda.device_count()} CUDA devices)"
     yield "cores", f"{device.cores()} usable of {os.cpu_count()}"
-    yield "simulation", str(plan(configure()))
+    yield "simulation", str(plan_actors(configure()))
     yield "free memory", free_memory()
     yield (
         "shared memory for Ray",

@@ -113,7 +113,7 @@ def scores(line: dict[str, Any]) -> str:
     shown |= {} if line.get("accuracy") is not None else local_scores(line.get("evaluation", {}))
     shown["train"] = line["train"].get("task")
     texts = [f"{name} {value:.4f}" for name, value in shown.items() if value is not None]
-    return ", ".join(texts + ([spent(line["privacy"])] if "privacy" in line else []))
+    return ", ".join(texts + ([spent(line["dp"])] if "dp" in line else []))
 
 
 def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
@@ -156,8 +156,8 @@ def summary_table(summary: dict[str, Any], folder: Path) -> Table:
             "best by validation",
             f"round {summary['best_round']}, loss {summary['best_validation_loss']:.4f}",
         )
-    if "privacy" in summary:
-        table.add_row("privacy spent", spent(summary["privacy"]))
+    if "dp" in summary:
+        table.add_row("privacy spent", spent(summary["dp"]))
     table.add_row(
         "sent up / down",
         f"{summary['bytes_up'] / 1e6:.2f} MB / {summary['bytes_down'] / 1e6:.2f} MB",

@@ -39,7 +39,7 @@ class FitOutcome:
     bytes_up: int = 0
     bytes_down: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
-    secure: dict[str, int] | None = None  # what a secure sum tells of all its clients together
+    secagg: dict[str, int] | None = None  # what a secure sum tells of all its clients together
 
 
 class FitRound(Protocol):

@@ -34,8 +34,8 @@ from flwr.server.workflow.constant import Key as WorkflowKey
 from flwr.server.workflow.secure_aggregation.secaggplus_workflow import WorkflowState
 
 from common.secagg.masks import install, mask
-from common.secagg.settings import MODULUS_BITS, On
-from common.secagg.vector import Means, Tally, Vector
+from common.secagg.settings import MODULUS_BITS, SecAggOn
+from common.secagg.vector import SecureMeans, SecureVector, Vector
 from common.wire.payload import LAYOUT, pack
 from server.messages.courier import Courier
 from server.messages.plain import Asked, Fit, FitOutcome, RoundFailed, sentences, warn
@@ -50,8 +50,8 @@ class SecureFit(Fit):
     """Nobody's update is seen by the server: the strategy gets one reply that stands for all who
     trained."""
 
-    secagg: On
-    tally: Tally
+    secagg: SecAggOn
+    vector: SecureVector
     drawn: int  # clients of a round
 
     def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
@@ -64,14 +64,14 @@ class SecureFit(Fit):
                 f"round {round_number}: {len(asked)} clients are there, and a secure sum of"
                 f" {self.drawn} needs at least {least}."
             )
-        courier = Courier(self.send, self.timeout, self.tally.size, asked)
+        courier = Courier(self.send, self.timeout, self.vector.size, asked)
         try:
             sums, active = self.protocol(round_number, asked, courier)
         finally:
             warn(courier.refused())
         answered = time.perf_counter()
 
-        means = self.tally.decode(sums, parameters_to_ndarrays(parameters))
+        means = self.vector.decode(sums, parameters_to_ndarrays(parameters))
         self.count(round_number, active)
         results: Results = [(active[0], reply_of(means, active))] if means else []
         aggregated, metrics = self.strategy.aggregate_fit(round_number, results, [])
@@ -89,7 +89,7 @@ class SecureFit(Fit):
         self, round_number: int, asked: Asked, courier: Courier
     ) -> tuple[Vector, list[PartitionProxy]]:
         """The sum of the vectors, and whose they were."""
-        plan = self.secagg.plan(len(asked))
+        plan = self.secagg.key_plan(len(asked))
         workflow = SecAggPlusWorkflow(
             plan.shares,
             plan.threshold,
@@ -173,7 +173,7 @@ class SecureFit(Fit):
         return np.asarray(np.rint(sums / self.secagg.step) * self.secagg.step, dtype=np.float64)
 
 
-def reply_of(means: Means, active: list[PartitionProxy]) -> FitRes:
+def reply_of(means: SecureMeans, active: list[PartitionProxy]) -> FitRes:
     """One reply that stands for all who answered: strategies average it with nobody."""
     flat, layout = pack(means.sections)
     whose = " ".join(proxy.cid for proxy in active)

@@ -5,7 +5,7 @@ from common.wire.payload import Array
 from server.strategy.adaptive import AdaptiveRule
 
 
-class FedAdagradRule(AdaptiveRule[FedAdagrad]):
+class FedAdagradServer(AdaptiveRule[FedAdagrad]):
     """v <- v + D^2."""
 
     def second_moment(self, before: Array, squared: Array) -> Array:

@@ -5,7 +5,7 @@ from common.wire.payload import Array
 from server.strategy.adaptive import AdaptiveRule
 
 
-class FedAdamRule(AdaptiveRule[FedAdam]):
+class FedAdamServer(AdaptiveRule[FedAdam]):
     """v <- beta2 v + (1 - beta2) D^2."""
 
     def second_moment(self, before: Array, squared: Array) -> Array:

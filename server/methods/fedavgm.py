@@ -12,7 +12,7 @@ from server.strategy.wrapper import ServerContext
 
 
 @dataclass
-class State:
+class FedAvgMState:
     """What outlives a round."""
 
     velocity: Arrays = field(
@@ -20,17 +20,17 @@ class State:
     )  # v in the paper, of the trainable weights; empty before the first round
 
 
-class FedAvgMRule(ServerRule[FedAvgM]):
+class FedAvgMServer(ServerRule[FedAvgM]):
     """w + lr v, written as average + extra: with momentum=0 and lr=1 the extra is zero, and FedAvg
     remains, bit for bit."""
 
-    state: State
+    state: FedAvgMState
 
     def __init__(
         self, inner: Strategy, params: FedAvgM, context: ServerContext | None = None
     ) -> None:
         super().__init__(inner, params, context)
-        self.state = State()
+        self.state = FedAvgMState()
 
     def step(self, broadcast: Arrays, average: Arrays) -> Arrays:
         """v <- momentum v + D, w <- w + lr v, or with Nesterov w <- w + lr (momentum v + D)."""

@@ -16,7 +16,7 @@ from server.strategy.wrapper import Instructions, ServerContext, mean_section
 
 
 @dataclass
-class State:
+class FedDynState:
     """What outlives a round."""
 
     gradient: Arrays = field(
@@ -24,16 +24,16 @@ class State:
     )  # h, the mean of all h_i, an array a trainable one; empty before the first round
 
 
-class DynamicStep(ServerRule[FedDyn]):
+class FedDynServer(ServerRule[FedDyn]):
     """w <- average - h / alpha; what is not trainable stays the average."""
 
-    state: State
+    state: FedDynState
 
     def __init__(
         self, inner: Strategy, params: FedDyn, context: ServerContext | None = None
     ) -> None:
         super().__init__(inner, params, context)
-        self.state = State()
+        self.state = FedDynState()
         self.clients = 0  # N, asked for in every round
 
     def configure_fit(

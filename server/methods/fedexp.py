@@ -10,7 +10,7 @@ from server.strategy.rule import ServerRule, plus
 from server.strategy.wrapper import mean_section
 
 
-class FedExPRule(ServerRule[FedExP]):
+class FedExPServer(ServerRule[FedExP]):
     """w + step D, written as average + (step - 1) D: with a step of 1 FedAvg remains, bit for
     bit."""
 

@@ -11,7 +11,7 @@ from server.strategy.rule import ServerRule
 from server.strategy.wrapper import mean_section
 
 
-class FedNovaRule(ServerRule[FedNova]):
+class FedNovaServer(ServerRule[FedNova]):
     """Gives every reply the shape w + (sum_j p_j a_j) d_i before the inner strategy averages: the
     same by linearity.
 

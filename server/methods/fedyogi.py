@@ -7,7 +7,7 @@ from common.wire.payload import Array
 from server.strategy.adaptive import AdaptiveRule
 
 
-class FedYogiRule(AdaptiveRule[FedYogi]):
+class FedYogiServer(AdaptiveRule[FedYogi]):
     """v <- v - (1 - beta2) D^2 sign(v - D^2)."""
 
     def second_moment(self, before: Array, squared: Array) -> Array:

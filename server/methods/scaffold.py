@@ -20,7 +20,7 @@ from server.strategy.wrapper import (
 
 
 @dataclass
-class State:
+class ScaffoldState:
     """What outlives a round."""
 
     control: Arrays = field(
@@ -28,17 +28,17 @@ class State:
     )  # c, an array for each trainable one of the model; empty before the first round
 
 
-class CommonControl(StrategyWrapper[Scaffold]):
+class ScaffoldServer(StrategyWrapper[Scaffold]):
     """Sends c along, and moves it by what the clients' control variates moved; the model is the
     inner strategy's business."""
 
-    state: State
+    state: ScaffoldState
 
     def __init__(
         self, inner: Strategy, params: Scaffold, context: ServerContext | None = None
     ) -> None:
         super().__init__(inner, params, context)
-        self.state = State()
+        self.state = ScaffoldState()
         self.clients = 0  # N, asked for in every round
 
     def configure_fit(

@@ -73,7 +73,7 @@ class Results:
                 (line["evaluation"] for line in reversed(rounds) if line.get("evaluation")), {}
             ),
             **self._target(rounds),
-            **({"privacy": rounds[-1]["privacy"]} if rounds and "privacy" in rounds[-1] else {}),
+            **({"dp": rounds[-1]["dp"]} if rounds and "dp" in rounds[-1] else {}),
             "bytes_up": sum(line["bytes_up"] for line in rounds),
             "bytes_down": sum(line["bytes_down"] for line in rounds),
             **more,

@@ -18,7 +18,7 @@ A = TypeVar("A", bound=FedAdagrad | FedAdam | FedYogi)
 
 
 @dataclass
-class State:
+class AdaptiveState:
     """What outlives a round, of the trainable weights; empty before the first round."""
 
     first: Arrays = field(default_factory=list)  # m in the paper, begins at zero
@@ -28,11 +28,11 @@ class State:
 class AdaptiveRule(ServerRule[A]):
     """w <- w + lr m / (sqrt(v) + tau). A subclass says how v moves."""
 
-    state: State
+    state: AdaptiveState
 
     def __init__(self, inner: Strategy, params: A, context: ServerContext | None = None) -> None:
         super().__init__(inner, params, context)
-        self.state = State()
+        self.state = AdaptiveState()
 
     def second_moment(self, before: Array, squared: Array) -> Array:
         """The new v, given the old one and D^2."""

@@ -17,26 +17,26 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 
 from common.dp.noise import gaussian
-from common.dp.settings import CLIPPED, Central, Local, noised_sections
+from common.dp.settings import CLIPPED, CentralDp, LocalDp, noised_sections
 from common.wire.payload import LAYOUT, Array, put, take
 from server.strategy.average import Failures, Results, in_partition_order, participants
 from server.strategy.budget import DELTA, EPSILON, Draw, epsilon, figures, spent
 from server.strategy.wrapper import Instructions, ServerContext, StrategyWrapper
 
 
-def private_average(average: Strategy, context: ServerContext) -> Strategy:
+def dp_average(average: Strategy, context: ServerContext) -> Strategy:
     """The average as the run's `dp` lets it out; nothing further out sees any other."""
-    privacy = context.config.privacy_params
-    if isinstance(privacy, Central):
+    privacy = context.config.dp_params
+    if isinstance(privacy, CentralDp):
         return CentralNoise(average, privacy, context)
-    return LocalBudget(average, privacy, context) if isinstance(privacy, Local) else average
+    return LocalBudget(average, privacy, context) if isinstance(privacy, LocalDp) else average
 
 
-def private_sections(strategy: Strategy, context: ServerContext) -> Strategy:
+def dp_sections(strategy: Strategy, context: ServerContext) -> Strategy:
     """The whole strategy; where methods get sections beside `shared`, noise is on them before they
     see any."""
-    privacy = context.config.privacy_params
-    if isinstance(privacy, Central) and noised_sections(context.config.method_list):
+    privacy = context.config.dp_params
+    if isinstance(privacy, CentralDp) and noised_sections(context.config.method_list):
         return SectionNoise(strategy, privacy, context)
     return strategy
 
@@ -50,14 +50,14 @@ class Releases:
     )  # "drawn/present" -> rounds in which an average of such a draw was made
 
 
-class CentralNoise(StrategyWrapper[Central]):
+class CentralNoise(StrategyWrapper[CentralDp]):
     """average + N(0, (noise clip / m)^2), where m clients trained; sits directly round the
     average."""
 
     state: Releases
 
     def __init__(
-        self, inner: Strategy, params: Central, context: ServerContext | None = None
+        self, inner: Strategy, params: CentralDp, context: ServerContext | None = None
     ) -> None:
         super().__init__(inner, params, context)
         self.state = Releases()
@@ -109,7 +109,7 @@ class Asked:
     )  # partition -> how often this client was asked to train
 
 
-class LocalBudget(StrategyWrapper[Local]):
+class LocalBudget(StrategyWrapper[LocalDp]):
     """Counts what each client has sent; the budget is that of the one that sent most.
 
     Asked counts as sent: a reply that came too late, or in a round that failed and was tried again,
@@ -119,7 +119,7 @@ class LocalBudget(StrategyWrapper[Local]):
     state: Asked
 
     def __init__(
-        self, inner: Strategy, params: Local, context: ServerContext | None = None
+        self, inner: Strategy, params: LocalDp, context: ServerContext | None = None
     ) -> None:
         super().__init__(inner, params, context)
         self.state = Asked()
@@ -150,7 +150,7 @@ class LocalBudget(StrategyWrapper[Local]):
         }
 
 
-class SectionNoise(StrategyWrapper[Central]):
+class SectionNoise(StrategyWrapper[CentralDp]):
     """N(0, (noise sensitivity / m)^2) on the mean of every section; outermost, so that every method
     gets it with its noise.
 

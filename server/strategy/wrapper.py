@@ -2,7 +2,7 @@
 
 A wrapper forwards Flower's six calls; a method overrides what it changes, calls `self.inner`, and
 adds its own few lines. The inner strategy may be any Flower strategy, so that
-`DynaFed(FedAvg(...))` works in somebody else's Flower app.
+`DynaFedServer(FedAvg(...))` works in somebody else's Flower app.
 """
 
 from collections.abc import Callable, Iterator

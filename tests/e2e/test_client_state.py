@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_same_numbers import SETTINGS
-from tests.rounds.test_run import assert_same_bits, lines, without_times
 from tests.support.commands import TINY, fedmirage
 from tests.support.inprocess import run_in_process
+from tests.support.runs import assert_same_bits, lines, without_times
 
 METHODS = "scaffold, moon(mu=1.0), feddyn"
 

@@ -20,8 +20,8 @@ import pytest
 from common.data import load
 from common.settings.config import PROJECT_FILE
 from server.record.results import read
-from tests.rounds.test_run import assert_same_bits
 from tests.support.inprocess import run_in_process
+from tests.support.runs import assert_same_bits
 
 pytestmark = pytest.mark.slow
 

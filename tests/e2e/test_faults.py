@@ -8,9 +8,9 @@ import pytest
 
 from server.record.results import read
 from tests.e2e.test_same_numbers import SETTINGS
-from tests.rounds.test_run import assert_same_bits, lines
 from tests.support.commands import TINY, fedmirage, kill, processes, start, wait_until
 from tests.support.inprocess import run_in_process
+from tests.support.runs import assert_same_bits, lines
 
 pytestmark = pytest.mark.slow
 LONG = [*TINY, "--rounds", "6", "--clients", "3"]

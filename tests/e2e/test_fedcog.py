@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_same_numbers import SETTINGS
-from tests.rounds.test_run import assert_same_bits
 from tests.support.commands import TINY, fedmirage
 from tests.support.inprocess import run_in_process
+from tests.support.runs import assert_same_bits
 
 METHODS = "fedcog(start=1, samples=10, steps=3)"
 

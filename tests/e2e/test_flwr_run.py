@@ -20,9 +20,9 @@ from experiments.runtimes.grpc import (
     processes_with,
 )
 from server.record.results import read
-from tests.rounds.test_run import assert_same_bits
 from tests.support.commands import wait_until
 from tests.support.inprocess import run_in_process
+from tests.support.runs import assert_same_bits
 
 pytestmark = pytest.mark.slow
 

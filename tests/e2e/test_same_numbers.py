@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from server.record.results import read
-from tests.rounds.test_run import assert_same_bits, without_times
 from tests.support.commands import TINY, fedmirage, processes
 from tests.support.inprocess import run_in_process
+from tests.support.runs import assert_same_bits, without_times
 
 SETTINGS = {
     "dataset": "digits(limit=300)",

@@ -9,10 +9,10 @@ import pytest
 from server.record.results import read
 from tests.e2e.test_faults import node_processes, rounds_done
 from tests.e2e.test_same_numbers import SETTINGS
-from tests.rounds.test_run import assert_same_bits, lines
-from tests.rounds.test_secagg import shared
 from tests.support.commands import TINY, fedmirage, kill, processes, start, wait_until
 from tests.support.inprocess import run_in_process
+from tests.support.runs import assert_same_bits, lines
+from tests.support.runs import weights as shared
 
 ALL = {**SETTINGS, "participation": 1.0, "clients": 3}
 SECURE = [*TINY, "--participation", "1.0", "--secagg"]

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from common.data import DATASETS
-from common.dp.settings import PRIVACY
+from common.dp.settings import DP
 from common.errors import ConfigurationError
 from common.methods import METHODS
 from common.models import MODELS
@@ -118,7 +118,8 @@ def test_resume_refuses_other_settings(tmp_path: Path) -> None:
 
 
 def test_compare(tmp_path: Path) -> None:
-    from tests.rounds.test_run import SMALL, run_in_process
+    from tests.support.inprocess import run_in_process
+    from tests.support.runs import SMALL
 
     run_in_process(tmp_path / "one", **{**SMALL, "rounds": 2})
     run_in_process(tmp_path / "two", **{**SMALL, "rounds": 2, "methods": "fedprox(mu=1.0)"})
@@ -160,6 +161,6 @@ def test_secagg_needs_no_value(
 
 def test_privacy_explains_every_key() -> None:
     text = shown("privacy")
-    for params in (*SECAGG.values(), *PRIVACY.values()):
+    for params in (*SECAGG.values(), *DP.values()):
         for key in params.model_fields:
             assert key in text

@@ -9,13 +9,12 @@ from flwr.common import ndarrays_to_parameters
 from flwr.server.strategy import FedAvg
 
 from common.methods.fedavgm import FedAvgM
-from server.methods.fedavgm import FedAvgMRule
+from server.methods.fedavgm import FedAvgMServer
 from server.strategy.rule import plus
-from tests.rounds.test_run import SMALL, KilledError, assert_same_bits, kill_in_round, weights
-from tests.server.strategy.test_average import Client
-from tests.server.strategy.test_wrapper import Manager
 from tests.support.inprocess import run_in_process
 from tests.support.rules import assert_buffers_are_averaged, one_round, reply, rule
+from tests.support.runs import SMALL, KilledError, assert_same_bits, kill_in_round, weights
+from tests.support.strategies import Client, Manager
 
 
 @pytest.mark.parametrize("model", ["simple-cnn", "lenet-bn"])
@@ -80,7 +79,7 @@ def test_a_round_in_which_nobody_trained_changes_nothing() -> None:
 
 
 def test_it_wraps_flowers_own_strategy() -> None:
-    strategy = FedAvgMRule(
+    strategy = FedAvgMServer(
         FedAvg(min_fit_clients=1, min_available_clients=1), FedAvgM(momentum=0.5)
     )
     strategy.configure_fit(1, ndarrays_to_parameters([np.array([1, 2], np.float32)]), Manager())

@@ -9,9 +9,9 @@ from torch import nn
 from common.memory import Memory
 from common.models.base import Model
 from common.wire.weights import from_arrays, to_arrays
-from tests.rounds.test_run import SMALL, assert_same_bits, lines
 from tests.support.hand import open_round, settings, visit
 from tests.support.inprocess import run_in_process
+from tests.support.runs import SMALL, assert_same_bits, lines
 
 
 def test_without_weight_it_is_fedavg_bit_for_bit(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from common.memory import Memory
 from server.record.checkpoint import read
-from tests.rounds.test_run import SMALL, weights
 from tests.support.hand import Federation, linear_model, settings
 from tests.support.inprocess import run_in_process
+from tests.support.runs import SMALL, weights
 
 TOWARDS_0, TOWARDS_4 = ([[1.0]], [0.0]), ([[1.0]], [4.0])  # losses w^2/2 and (w - 4)^2/2
 

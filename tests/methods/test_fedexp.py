@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.rounds.test_run import SMALL, assert_same_bits, lines, weights
 from tests.support.inprocess import run_in_process
 from tests.support.rules import (
     assert_buffers_are_averaged,
@@ -18,6 +17,7 @@ from tests.support.rules import (
     reply,
     rule,
 )
+from tests.support.runs import SMALL, assert_same_bits, lines, weights
 
 
 @pytest.mark.parametrize("model", ["simple-cnn", "lenet-bn"])

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from client.methods.fednova import FedNovaObjective
+from client.methods.fednova import FedNovaClient
 from common.errors import ConfigurationError
 from common.learning.steps import effective_steps
 from common.memory import Memory
 from common.methods.fednova import FedNova
 from common.settings.config import configure
-from tests.rounds.test_run import SMALL, lines, weights
 from tests.support.inprocess import run_in_process
 from tests.support.rules import buffers, initial, last_local_models, one_round, reply, rule
+from tests.support.runs import SMALL, lines, weights
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -56,9 +56,7 @@ def test_what_a_client_sends_by_hand(tmp_path: Path) -> None:
     _, sections = visit(local)
     assert sections["effective_steps"][0].tolist() == [2.5]
     assert local.model.classifier.weight.item() == 4
-    sent = FedNovaObjective(FedNova()).share(
-        local, {"classifier.weight": np.array([[4]], np.float32)}
-    )
+    sent = FedNovaClient(FedNova()).share(local, {"classifier.weight": np.array([[4]], np.float32)})
     assert sent["classifier.weight"].item() == pytest.approx(1.6)
     assert sent["classifier.weight"].dtype == np.float32
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.rounds.test_run import SMALL, lines
 from tests.support.inprocess import run_in_process
 from tests.support.rules import assert_buffers_are_averaged, one_round, reply, rule
+from tests.support.runs import SMALL, lines
 
 FAMILY = ["fedadam", "fedyogi", "fedadagrad"]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.rounds.test_run import SMALL, assert_same_bits, lines
 from tests.support.hand import Federation, linear_model, settings
 from tests.support.inprocess import run_in_process
+from tests.support.runs import SMALL, assert_same_bits, lines
 
 
 def test_without_weight_it_is_fedavg_bit_for_bit(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from client.methods.fedsam import frozen_statistics
 from common.memory import Memory
 from common.models.base import Model
 from common.wire.weights import from_arrays, to_arrays
-from tests.rounds.test_run import SMALL, assert_same_bits, lines
 from tests.support.hand import open_round, settings, visit
 from tests.support.inprocess import run_in_process
+from tests.support.runs import SMALL, assert_same_bits, lines
 
 
 @pytest.mark.parametrize("model", ["simple-cnn", "lenet-bn"])

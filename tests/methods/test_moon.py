@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from client.methods.moon import Contrast
+from client.methods.moon import MoonClient
 from common.memory import LOCAL_MODEL, Memory
 from common.models.base import Model
 from common.wire.weights import from_arrays, to_arrays
-from tests.rounds.test_run import SMALL, assert_same_bits, lines, weights
 from tests.support.hand import open_round, settings, visit
 from tests.support.inprocess import run_in_process
+from tests.support.runs import SMALL, assert_same_bits, lines, weights
 
 
 def test_without_weight_it_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_round_by_hand(tmp_path: Path) -> None:
 
 def test_the_previous_model_is_that_of_the_last_visit_whenever_it_was(tmp_path: Path) -> None:
     remember(tmp_path, 3, two_features(0.0, 1.0))
-    half = Contrast(settings("moon").method_list[0])  # type: ignore[arg-type]
+    half = MoonClient(settings("moon").method_list[0])  # type: ignore[arg-type]
     half.begin(open_round(two_features(1.0, 0.0), [], settings("moon"), Memory(tmp_path, 9)))
     assert to_arrays(half.previous)[0].ravel().tolist() == [0.0, 1.0]
     assert to_arrays(half.received)[0].ravel().tolist() == [1.0, 0.0]
@@ -82,7 +82,7 @@ def test_the_previous_model_is_that_of_the_last_visit_whenever_it_was(tmp_path: 
 
 def test_the_references_do_not_move_with_training(tmp_path: Path) -> None:
     model = two_features(1.0, 0.0)
-    half = Contrast(settings("moon").method_list[0])  # type: ignore[arg-type]
+    half = MoonClient(settings("moon").method_list[0])  # type: ignore[arg-type]
     half.begin(open_round(model, [], settings("moon"), Memory(tmp_path, 1)))
     with torch.no_grad():
         model.features[0].weight.add_(1)

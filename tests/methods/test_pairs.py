@@ -6,77 +6,26 @@ would take long, or do nothing in two rounds, says in its own test module how it
 "name(steps=1, start=1)" in tests/methods/test_name.py.
 """
 
-import importlib
-import importlib.util
 import itertools
 import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from client.objective import Objective
 from common.errors import ConfigurationError
 from common.memory import local_models
 from common.methods import METHODS, clashes, half
 from common.settings.config import configure
-from common.settings.language import resolve_line, write
+from common.settings.language import resolve_line
 from server.record.checkpoint import read
 from server.strategy.wrapper import StrategyWrapper
-from tests.rounds.test_run import KilledError, kill_in_round
 from tests.support.inprocess import run_in_process
-
-# Four clients of unlike size and classes, with one to three steps: FedNova and FedExP have
-# something to do.
-BASE: dict[str, Any] = {
-    "dataset": "digits(limit=60, size=8)",
-    "partition": "classes(per_client=2)",
-    "clients": 4,
-    "rounds": 2,
-}
-BASE |= {
-    "model": "mlp(hidden=8, layers=1)",
-    "local_epochs": 1,
-    "batch_size": 6,
-    "lr": 0.1,
-    "eval_every": 2,
-    "server_threads": 1,
-}
-BATCH_NORM = "convnet(width=2, depth=1, norm='batch')"
-GUESSES = (1, 2, 0.5, "a", True)  # for a parameter without a default
-
-
-@cache
-def line(name: str) -> str:
-    """How a method is written to be tried."""
-    short = name.replace("-", "_")
-    package = (
-        "tests.methods"
-        if importlib.util.find_spec(f"tests.methods.{short}") is None
-        else f"tests.methods.{short}"
-    )
-    module = f"{package}.test_{short}"
-    if importlib.util.find_spec(module) is not None:
-        tiny = getattr(importlib.import_module(module), "TINY", None)
-        if tiny is not None:
-            return str(tiny)
-    page = METHODS[name]
-    required = {
-        key: info.annotation for key, info in page.model_fields.items() if info.is_required()
-    }
-    choices = [
-        get_args(kind) if get_origin(kind) is Literal else GUESSES for kind in required.values()
-    ]
-    for values in itertools.product(*choices):
-        try:
-            return write(page(**dict(zip(required, values, strict=True))))
-        except ValidationError:
-            continue
-    raise AssertionError(f"{name} needs {', '.join(required)}; write TINY in {module}")
+from tests.support.pairs import BASE, BATCH_NORM, finite, line
+from tests.support.runs import KilledError, kill_in_round
 
 
 def problems(names: tuple[str, ...]) -> list[str]:
@@ -113,10 +62,6 @@ def arrays(folder: Path) -> list[np.ndarray]:
     state = read(folder / "checkpoint.safetensors")
     own = local_models(folder / "memory" / state.token, state.round)
     return [*state.shared, *(array for _, model in own for array in model)]
-
-
-def finite(result: list[np.ndarray]) -> bool:
-    return bool(result) and all(np.isfinite(array).all() for array in result)
 
 
 def differ(one: list[np.ndarray], other: list[np.ndarray]) -> bool:

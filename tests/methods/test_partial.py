@@ -14,7 +14,9 @@ from common.wire.payload import Arrays
 from common.wire.weights import load
 from experiments.show.progress import scores, summary_table
 from server.record.checkpoint import read as read_checkpoint
-from tests.rounds.test_run import (
+from tests.support.inprocess import node_id, run_in_process
+from tests.support.rules import initial, last_local_models, named
+from tests.support.runs import (
     SMALL,
     KilledError,
     assert_same_bits,
@@ -23,8 +25,6 @@ from tests.rounds.test_run import (
     weights,
     without_times,
 )
-from tests.support.inprocess import node_id, run_in_process
-from tests.support.rules import initial, last_local_models, named
 
 PARTS = {"local": (), "fedper": ("features.",), "lg-fedavg": ("classifier.",)}
 

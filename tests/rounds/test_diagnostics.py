@@ -14,7 +14,9 @@ from common.data.view import view
 from common.errors import ConfigurationError
 from common.settings.config import RunConfig, configure
 from common.wire.weights import from_arrays, parameter_mask
-from tests.rounds.test_run import (
+from tests.support.inprocess import run_in_process
+from tests.support.rules import initial, last_local_models
+from tests.support.runs import (
     SMALL,
     KilledError,
     assert_same_bits,
@@ -23,8 +25,6 @@ from tests.rounds.test_run import (
     weights,
     without_times,
 )
-from tests.support.inprocess import run_in_process
-from tests.support.rules import initial, last_local_models
 
 ONE = {**SMALL, "rounds": 1, "diagnostics": True}
 

@@ -18,8 +18,8 @@ from common.settings.config import configure
 from server.messages.exchange import exchange
 from server.messages.sampling import Roster
 from server.run import run
-from tests.rounds.test_run import SMALL, lines, weights
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
+from tests.support.runs import SMALL, lines, weights
 
 FAULTY = node_id(2)
 

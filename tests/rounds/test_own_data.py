@@ -9,8 +9,8 @@ from client.app import make_app
 from common.errors import FedmirageError
 from common.settings.config import configure
 from server.run import run
-from tests.rounds.test_run import lines
 from tests.support.inprocess import InProcessGrid, node_id
+from tests.support.runs import lines
 
 
 def write_set(folder: Path, samples: int, seed: int, side: int = 16) -> str:

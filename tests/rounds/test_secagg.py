@@ -27,9 +27,9 @@ from common.wire.payload import decode
 from server.messages.secagg import connected
 from server.record.checkpoint import read
 from server.run import run
-from tests.methods.test_pairs import BASE, BATCH_NORM, finite, line
-from tests.rounds.test_run import KilledError, kill_in_round
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
+from tests.support.pairs import BASE, BATCH_NORM, finite, line
+from tests.support.runs import KilledError, kill_in_round
 
 Intercept = Callable[[int, Message], Message | None]
 SMALL = {**BASE, "eval_every": 1}
@@ -106,7 +106,7 @@ def test_every_method_gives_the_plain_numbers(tmp_path: Path, name: str, model: 
     assert found_in(plain[0]["train"], secure[0]["train"]) == pytest.approx(
         plain[0]["train"], abs=1e-4
     )
-    assert secure[0]["secure"] == {
+    assert secure[0]["secagg"] == {
         "clients": 4,
         "examples": sum(client["examples"] for client in plain[0]["clients"]),
     }

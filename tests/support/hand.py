@@ -25,7 +25,7 @@ from common.wire.payload import LAYOUT, SHARED, pack, unpack
 from common.wire.weights import from_arrays, to_arrays
 from server.strategy.average import Average
 from server.strategy.wrapper import StrategyWrapper
-from tests.server.strategy.test_average import Client
+from tests.support.strategies import Client
 
 Batch = tuple[
     Sequence[Sequence[float]], Sequence[float]

@@ -23,10 +23,9 @@ from common.wire.weights import names, parameter_mask
 from server.record.checkpoint import read as read_checkpoint
 from server.strategy.average import Average, shares_of, weighted_mean
 from server.strategy.wrapper import ServerContext, StrategyWrapper
-from tests.rounds.test_run import SMALL, weights
-from tests.server.strategy.test_average import Client
-from tests.server.strategy.test_wrapper import Manager
 from tests.support.inprocess import run_in_process
+from tests.support.runs import SMALL, weights
+from tests.support.strategies import Client, Manager
 
 RULES = ["fedavgm(momentum=0.9)", "fedadam", "fedyogi", "fedadagrad", "fedexp", "fednova"]
 

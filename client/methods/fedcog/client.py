@@ -20,7 +20,7 @@ from common.wire.weights import from_arrays
 ENDLESS = 2**62  # steps: passes over the generated samples go on for as long as the round does
 
 
-class Consensus(Objective[FedCog]):
+class FedCogClient(Objective[FedCog]):
     """Holds the generated samples for the length of a round; without them, a round is FedAvg's."""
 
     teacher: Model  # theta^t, the received model; kept where images are to be made again

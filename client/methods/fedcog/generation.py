@@ -58,15 +58,14 @@ def synthesise(
     started = time.perf_counter()
     position = () if params.shared else (local.partition,)
     generator = torch_generator(local.config.seed, purpose, local.number, *position)
-    objectives = Objectives(
+    loss_of = GenerationLoss(
         params, teacher, None if params.shared else partner, local.task, local.classes
     )
     frames = Frames(params) if local.images is not None else None
     labels = torch.split(target_labels(params, local), params.batch or params.samples)
     canvases = draw_canvases(params, local, [len(some) for some in labels], generator)
     parts = [
-        generate(*pair, objectives, generator, frames)
-        for pair in zip(canvases, labels, strict=True)
+        generate(*pair, loss_of, generator, frames) for pair in zip(canvases, labels, strict=True)
     ]
     virtual = joined([part for part in parts if part is not None])
     local.report["seconds.generation"] = (
@@ -111,7 +110,7 @@ def joined(parts: list[Virtual]) -> Virtual | None:
 
 
 @dataclass(frozen=True)
-class Objectives:
+class GenerationLoss:
     """L_gen: what generated images are made to do. Both networks are frozen; only images receive
     gradients."""
 
@@ -145,13 +144,13 @@ class Objectives:
 def generate(
     canvas: nn.Module,
     labels: Tensor,
-    objectives: Objectives,
+    loss_of: GenerationLoss,
     generator: torch.Generator,
     frames: Frames | None = None,
 ) -> Virtual | None:
     """The best images that a canvas shows in G steps of Adam, with the teacher's logits; None if no
     loss was ever finite."""
-    params = objectives.params
+    params = loss_of.params
     steps = 0 if params.source == "noise" else params.steps
     optimizer = torch.optim.Adam(
         canvas.parameters(), lr=params.lr, betas=BETAS[params.source], fused=True
@@ -161,7 +160,7 @@ def generate(
         coarse = params.downsample and number < steps // 2
         with torch.set_grad_enabled(number < steps):
             images: Tensor = canvas()
-            loss, logits = objectives(seen(images, params.augment, coarse, generator), labels)
+            loss, logits = loss_of(seen(images, params.augment, coarse, generator), labels)
         value = float(loss.detach())
         if not math.isfinite(value):
             break
@@ -175,7 +174,7 @@ def generate(
             optimizer.step()
     if best is not None and params.augment:  # these logits belong to a crop of the images
         with torch.no_grad():
-            best = Virtual(best.images, labels, objectives(best.images, labels)[1], best.loss)
+            best = Virtual(best.images, labels, loss_of(best.images, labels)[1], best.loss)
     return best
 
 

@@ -31,7 +31,7 @@ from common.learning.diffaugment import diff_augment
 from common.learning.losses import cosine_distance, soft_cross_entropy
 from common.learning.task import evaluate
 from common.memory import LOCAL_MODEL, Memory
-from common.methods.dynafed import DynaFedParams
+from common.methods.dynafed import DynaFed
 from common.models import Model, build
 from common.run import blueprint, task_of
 from common.seeds import derive, torch_generator
@@ -54,7 +54,7 @@ class Made:
 
     folder: Path
     config: RunConfig
-    params: DynaFedParams
+    params: DynaFed
     dataset: DataSet
     content: dict[str, np.ndarray]  # images, labels, rate, losses, images@ITERATION, path@NUMBER
     segment: int
@@ -71,7 +71,7 @@ class Made:
             )
         (settings,) = [line for line in read(folder / FILE) if line["kind"] == "config"]
         config = configure({key: value for key, value in settings.items() if key in defaults()})
-        (params,) = [method for method in config.method_list if isinstance(method, DynaFedParams)]
+        (params,) = [method for method in config.method_list if isinstance(method, DynaFed)]
         content, about = load(files[-1])
         dataset = load_data(config.dataset, config.data_dir or None)
         return cls(

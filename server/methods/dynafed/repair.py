@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from common.data.batches import batches
 from common.learning.diffaugment import diff_augment
 from common.learning.losses import soft_cross_entropy
-from common.methods.dynafed import DynaFedParams
+from common.methods.dynafed import DynaFed
 from common.wire.payload import Arrays
 
 STATISTICS_PASSES = 3  # over the set as it is, for BatchNorm's running statistics
 
 
 def refine(
-    params: DynaFedParams,
+    params: DynaFed,
     model: nn.Module,
     names: tuple[str, ...],
     average: Arrays,
@@ -39,7 +39,7 @@ def refine(
 
 
 def train(
-    params: DynaFedParams,
+    params: DynaFed,
     model: nn.Module,
     images: Tensor,
     labels: Tensor,

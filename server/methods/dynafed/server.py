@@ -3,7 +3,7 @@ common/methods/dynafed.py.
 
 The mathematics is in the files beside this one. In somebody else's Flower app:
 
-    DynaFed(FedAvg(...), model=net, shape=(1, 28, 28))
+    DynaFedServer(FedAvg(...), model=net, shape=(1, 28, 28))
 
 with the network that the clients train and the shape of its (normalised) input. Its arrays may be
 those of a whole state dict, as Flower's examples send them, or the parameters alone.
@@ -20,7 +20,7 @@ from flwr.server.strategy import Strategy
 from torch import Tensor, nn
 
 from common.errors import FedmirageError
-from common.methods.dynafed import DynaFedParams
+from common.methods.dynafed import DynaFed
 from common.models import build
 from common.run import blueprint
 from common.seeds import derive, torch_generator
@@ -29,7 +29,7 @@ from common.wire.weights import arrays_of, to_arrays
 from server.methods.dynafed.log import SynthesisLog
 from server.methods.dynafed.repair import refine
 from server.methods.dynafed.synthesis import Learned, Student, Synthesis, synthesise
-from server.methods.dynafed.trajectory import Layout, Segments, of_parent, unchanged
+from server.methods.dynafed.trajectory import MatchedWeights, Segments, of_parent, unchanged
 from server.strategy.average import Failures, Results, participants
 from server.strategy.wrapper import Instructions, ServerContext, StrategyWrapper, log_note
 
@@ -37,7 +37,7 @@ COLLECTING, REPAIRING, GIVEN_UP = "collecting", "repairing", "given up"
 
 
 @dataclass
-class State:
+class DynaFedState:
     """What outlives a round."""
 
     # collecting: no set yet; repairing: there is one; given up: none worth having could be learned
@@ -53,23 +53,23 @@ class State:
     rate: float = 0.0  # eta, as it was learned
 
 
-class DynaFed(StrategyWrapper[DynaFedParams]):
+class DynaFedServer(StrategyWrapper[DynaFed]):
     """Before its set is learned, the inner strategy and nothing else."""
 
-    state: State
+    state: DynaFedState
 
     def __init__(
         self,
         inner: Strategy,
-        params: DynaFedParams | None = None,
+        params: DynaFed | None = None,
         context: ServerContext | None = None,
         *,
         model: nn.Module | None = None,
         shape: Sequence[int] | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(inner, params or DynaFedParams(), context)
-        self.state, self.layout = State(), None
+        super().__init__(inner, params or DynaFed(), context)
+        self.state, self.matched = DynaFedState(), None
         self.repaired_from: Parameters | None = None  # this round's average, if it was repaired
         if context is not None:
             evaluator, config = context.evaluator, context.config
@@ -87,7 +87,7 @@ class DynaFed(StrategyWrapper[DynaFedParams]):
             self.student = Student(narrow.to(self.device), self.classes)
         elif model is None or shape is None:
             raise FedmirageError(
-                "DynaFed(inner, ...) trains a network itself: give it model=net and"
+                "DynaFedServer(inner, ...) trains a network itself: give it model=net and"
                 " shape=(channels, height, width)"
             )
         else:
@@ -99,7 +99,7 @@ class DynaFed(StrategyWrapper[DynaFedParams]):
                 )
             self.student = Student(model, self.classes)
 
-    layout: Layout | None  # found when the first model is seen
+    matched: MatchedWeights | None  # found when the first model is seen
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
@@ -219,8 +219,8 @@ class DynaFed(StrategyWrapper[DynaFedParams]):
 
     def checkpoint(self, arrays: Arrays) -> Arrays:
         """A copy of what is matched."""
-        self.layout = self.layout or Layout.of(self.model, self.student.model, arrays)
-        return self.layout.checkpoint(arrays)
+        self.matched = self.matched or MatchedWeights.of(self.model, self.student.model, arrays)
+        return self.matched.checkpoint(arrays)
 
     # Learning and repairing
 
@@ -276,10 +276,10 @@ class DynaFed(StrategyWrapper[DynaFedParams]):
     def repair(self, server_round: int, average: Arrays) -> Arrays | None:
         """The average after some training on the set; None leaves it as it is."""
         images, labels = self.training_set()
-        self.layout = self.layout or Layout.of(self.model, self.student.model, average)
+        self.matched = self.matched or MatchedWeights.of(self.model, self.student.model, average)
         generator = torch_generator(self.seed, "dynafed-repair", server_round)
         repaired = refine(
-            self.params, self.model, self.layout.names, average, images, labels, generator
+            self.params, self.model, self.matched.names, average, images, labels, generator
         )
         if repaired is None:
             self.note(

@@ -18,7 +18,7 @@ from torch.func import functional_call
 from common.data.batches import batches
 from common.learning.diffaugment import Draw, apply, draw
 from common.learning.losses import cosine_ratio, soft_cross_entropy, squared_ratio
-from common.methods.dynafed import DynaFedParams
+from common.methods.dynafed import DynaFed
 from server.methods.dynafed.trajectory import Segments
 
 DISTANCES = {"squared": squared_ratio, "cosine": cosine_ratio}
@@ -38,7 +38,7 @@ class Learned:
 
     @classmethod
     def blank(
-        cls, params: DynaFedParams, shape: Sequence[int], classes: int, generator: torch.Generator
+        cls, params: DynaFed, shape: Sequence[int], classes: int, generator: torch.Generator
     ) -> "Learned":
         """Noise and uniform labels: no image has a class yet."""
         samples = params.per_class * classes
@@ -94,7 +94,7 @@ class Student:
 
 
 @dataclass(frozen=True)
-class Plan:
+class InnerStep:
     """What is random about an inner step, drawn before it, so that the step can be computed
     twice."""
 
@@ -102,7 +102,7 @@ class Plan:
     view: Draw | None  # how the images are varied
 
 
-def plans(params: DynaFedParams, samples: int, generator: torch.Generator) -> Iterator[Plan]:
+def plans(params: DynaFed, samples: int, generator: torch.Generator) -> Iterator[InnerStep]:
     """The s' steps of one iteration."""
     if params.syn_batch is None or params.syn_batch >= samples:
         chosen: list[Tensor | None] = [None] * params.steps
@@ -110,11 +110,11 @@ def plans(params: DynaFedParams, samples: int, generator: torch.Generator) -> It
         chosen = list(batches(samples, generator, params.syn_batch, steps=params.steps))
     for index in chosen:
         size = samples if index is None else len(index)
-        yield Plan(index, draw(size, generator) if params.augment else None)
+        yield InnerStep(index, draw(size, generator) if params.augment else None)
 
 
 def inner_step(
-    student: Student, weights: Tensor, learned: Learned, plan: Plan, create_graph: bool = True
+    student: Student, weights: Tensor, learned: Learned, plan: InnerStep, create_graph: bool = True
 ) -> Tensor:
     """w - eta grad_w l(f(A(X); w), Y), as a function that can be differentiated once more."""
     images, labels = learned.images, learned.labels
@@ -134,7 +134,11 @@ Segment = tuple[Tensor, Tensor]  # start and target
 
 
 def matching_gradients(
-    student: Student, segment: Segment, measure: Measure, learned: Learned, steps: Sequence[Plan]
+    student: Student,
+    segment: Segment,
+    measure: Measure,
+    learned: Learned,
+    steps: Sequence[InnerStep],
 ) -> tuple[Tensor, list[Tensor]]:
     """The distance after the inner steps, and its derivatives by X, Y and eta. All steps are in
     memory at once."""
@@ -147,7 +151,11 @@ def matching_gradients(
 
 
 def recomputed_gradients(
-    student: Student, segment: Segment, measure: Measure, learned: Learned, steps: Sequence[Plan]
+    student: Student,
+    segment: Segment,
+    measure: Measure,
+    learned: Learned,
+    steps: Sequence[InnerStep],
 ) -> tuple[Tensor, list[Tensor]]:
     """The same with one inner step in memory: forward keeps the weights alone, backward computes
     every step again."""
@@ -172,7 +180,7 @@ def recomputed_gradients(
 
 
 def synthesise(
-    params: DynaFedParams,
+    params: DynaFed,
     student: Student,
     segments: Segments,
     blank: Learned,
@@ -211,7 +219,7 @@ def synthesise(
     return synthesis
 
 
-def make_optimizer(params: DynaFedParams, learned: Learned) -> torch.optim.Optimizer:
+def make_optimizer(params: DynaFed, learned: Learned) -> torch.optim.Optimizer:
     """A rate for each of X, Y and eta."""
     rates = (params.lr_images, params.lr_labels, params.lr_rate)
     groups = [

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from common.errors import FedmirageError
-from common.methods.dynafed import DynaFedParams
+from common.methods.dynafed import DynaFed
 from common.settings.config import RunConfig
 from common.wire.payload import Arrays
 from common.wire.weights import load
@@ -27,7 +27,7 @@ TRIES = 100
 
 
 @dataclass(frozen=True)
-class Layout:
+class MatchedWeights:
     """Which of the exchanged arrays are the trainable weights of the student, and what of them it
     has."""
 
@@ -36,7 +36,7 @@ class Layout:
     shapes: tuple[tuple[int, ...], ...]  # of these in the student
 
     @classmethod
-    def of(cls, model: nn.Module, student: nn.Module, arrays: Arrays) -> "Layout":
+    def of(cls, model: nn.Module, student: nn.Module, arrays: Arrays) -> "MatchedWeights":
         """Shapes tell what the arrays are: the weights as fedmirage sends them, a whole state dict,
         or the parameters."""
         state = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -96,9 +96,7 @@ class Segments:
         ]
         return cls(paths, starts, length)
 
-    def draw(
-        self, params: DynaFedParams, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor] | None:
+    def draw(self, params: DynaFed, generator: torch.Generator) -> tuple[Tensor, Tensor] | None:
         """A start and its target; drawn again where they are one. None if nothing ever moves."""
         for _ in range(TRIES):
             path, t = self.starts[integer(len(self.starts), generator)]
@@ -109,7 +107,7 @@ class Segments:
         return None
 
     def target(
-        self, following: list[Tensor], params: DynaFedParams, generator: torch.Generator
+        self, following: list[Tensor], params: DynaFed, generator: torch.Generator
     ) -> Tensor:
         """w^{t+s}, or the mean of some of w^{t+1} .. w^{t+s}, drawn with replacement."""
         if params.target == "last":
@@ -131,7 +129,7 @@ def integer(count: int, generator: torch.Generator) -> int:
 
 def of_parent(
     config: RunConfig,
-    params: DynaFedParams,
+    params: DynaFed,
     initial_of: Callable[[int], Arrays],
     names: Sequence[str],
 ) -> tuple[list[Arrays], int]:
@@ -162,7 +160,7 @@ def of_parent(
 def participants_of(line: dict[str, Any]) -> int:
     """The clients that trained in a round."""
     return (
-        int(line["secure"]["clients"])
-        if "secure" in line
+        int(line["secagg"]["clients"])
+        if "secagg" in line
         else sum(client["examples"] > 0 for client in line["clients"])
     )

@@ -1,5 +1,5 @@
 """VHL on the server."""
 
-from server.methods.vhl.server import VirtualSet
+from server.methods.vhl.server import VhlServer
 
-__all__ = ["VirtualSet"]
+__all__ = ["VhlServer"]

@@ -31,7 +31,7 @@ COMPARED = 2000  # test and virtual samples each, at most, whose features --diag
 
 
 @dataclass
-class State:
+class VhlState:
     """What outlives a round."""
 
     virtual: Arrays = field(
@@ -43,14 +43,14 @@ class State:
     pretrained_accuracy: float = -1.0  # of "vftl" on the set, before the first round
 
 
-class VirtualSet(StrategyWrapper[Vhl]):
+class VhlServer(StrategyWrapper[Vhl]):
     """The model is the inner strategy's business.
 
     In somebody else's Flower app, where the run's data are not known, `virtual` is the set:
     [images, labels].
     """
 
-    state: State
+    state: VhlState
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class VirtualSet(StrategyWrapper[Vhl]):
         virtual: Arrays | None = None,
     ) -> None:
         super().__init__(inner, params or Vhl(), context)
-        self.state = State(virtual=virtual or [])
+        self.state = VhlState(virtual=virtual or [])
         self.nodes: dict[int, Any] = {}  # partition -> the node that served it last
         self.failed: set[int] = (
             set()
@@ -82,7 +82,7 @@ class VirtualSet(StrategyWrapper[Vhl]):
         if not self.state.virtual:
             if self.context is None:
                 raise FedmirageError(
-                    "VirtualSet(inner, ...) does not know the run's data: give it virtual=[images,"
+                    "VhlServer(inner, ...) does not know the run's data: give it virtual=[images,"
                     " labels]"
                 )
             config, evaluator = self.context.config, self.context.evaluator

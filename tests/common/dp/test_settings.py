@@ -11,7 +11,7 @@ from scipy import stats
 from client.dp import bounded, protect
 from common.data import load
 from common.dp.noise import gaussian
-from common.dp.settings import CLIPPED, Central, Guarded, Local
+from common.dp.settings import CLIPPED, CentralDp, DpOn, LocalDp
 from common.errors import ConfigurationError
 from common.memory import Memory
 from common.method import Section
@@ -40,14 +40,14 @@ def cautions(**settings: Any) -> str:
 
 def test_off_is_the_default_and_changes_nothing() -> None:
     config = configure({})
-    assert not config.privacy_params.active
+    assert not config.dp_params.active
     assert (config.weighs, config.cautions) == ("examples", [])
 
 
-@pytest.mark.parametrize(("line", "kind"), [(CENTRAL, Central), (LOCAL, Local)])
-def test_it_makes_all_clients_weigh_alike(line: str, kind: type[Guarded]) -> None:
+@pytest.mark.parametrize(("line", "kind"), [(CENTRAL, CentralDp), (LOCAL, LocalDp)])
+def test_it_makes_all_clients_weigh_alike(line: str, kind: type[DpOn]) -> None:
     config = configure({"dp": line})
-    assert config.privacy_params == kind(clip=1, noise=1, delta=1e-5)
+    assert config.dp_params == kind(clip=1, noise=1, delta=1e-5)
     assert (config.weighting, config.weighs) == ("examples", "uniform")
     assert "weighting='examples' is not used" in cautions(dp=line)
     assert configure({"dp": line, "weighting": "uniform"}).cautions == []
@@ -136,8 +136,8 @@ def test_a_section_is_let_through_once_its_page_bounds_it(monkeypatch: pytest.Mo
     for sensitivity, share in ((0.5, 2**0.5), (0.0, 1.0)):
         monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, "run", "number", sensitivity),))
         config = configure({"dp": CENTRAL, "methods": "fedexp"})
-        privacy = config.privacy_params
-        assert isinstance(privacy, Central)
+        privacy = config.dp_params
+        assert isinstance(privacy, CentralDp)
         assert privacy.multiplier(config.method_list) == pytest.approx(1 / (2 * share))
     for weighting, words in ((None, "client by client"), ("examples", "by their examples")):
         monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, weighting, "number", 0.5),))
@@ -210,13 +210,11 @@ def round_of(
 def test_a_client_of_two_weights_by_hand(tmp_path: Path) -> None:
     """From (1, 1) to (4, 5): an update of (3, 4), of length 5; scaled to 2 it is (1.2, 1.6)."""
     local, sections = round_of(tmp_path, "central(clip=2, noise=9)", (1, 1), (4, 5))
-    sent, examples, metrics = protect(
-        local.config.privacy_params, local, sections, 30, {"steps": 3}
-    )
+    sent, examples, metrics = protect(local.config.dp_params, local, sections, 30, {"steps": 3})
     np.testing.assert_allclose(sent[SHARED][0], [[2.2, 2.6]], rtol=1e-6)
     assert (examples, metrics) == (30, {"steps": 3, CLIPPED: 1})
     local, sections = round_of(tmp_path, "central(clip=6, noise=9)", (1, 1), (4, 5))
-    sent, _, metrics = protect(local.config.privacy_params, local, sections, 30, {})
+    sent, _, metrics = protect(local.config.dp_params, local, sections, 30, {})
     assert (sent[SHARED][0].tolist(), metrics) == ([[4, 5]], {CLIPPED: 0})
 
 
@@ -224,7 +222,7 @@ def test_local_tells_nothing_but_the_update(tmp_path: Path) -> None:
     local, sections = round_of(tmp_path, "local(clip=2, noise=1)", (1, 1), (4, 5))
     for examples, told in ((30, 1), (0, 0)):
         sent, number, metrics = protect(
-            local.config.privacy_params, local, sections, examples, {"term.task": 0.5, "seconds": 2}
+            local.config.dp_params, local, sections, examples, {"term.task": 0.5, "seconds": 2}
         )
         assert (number, metrics) == (told, {})
         assert not np.allclose(sent[SHARED][0], [[2.2, 2.6]], atol=1e-6)
@@ -238,7 +236,7 @@ def test_bounded_sections_are_clipped_and_noised_alike(
         local, sections = round_of(tmp_path, dp, (1, 1), (4, 5), "fedexp")
         sections[SQUARED_NORM] = [np.array([25.0])]
         found = [
-            protect(local.config.privacy_params, local, sections, 1, {})[0][SQUARED_NORM][0][0]
+            protect(local.config.dp_params, local, sections, 1, {})[0][SQUARED_NORM][0][0]
             for _ in range(4000)
         ]
         assert np.mean(found) == pytest.approx(0.5, abs=6 * deviation / 4000**0.5 + 1e-12)

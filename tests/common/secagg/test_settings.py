@@ -7,14 +7,14 @@ import pytest
 from common.errors import ConfigurationError
 from common.method import Method, Section
 from common.methods import METHODS
-from common.secagg.settings import Off, On, why_not
+from common.secagg.settings import SecAggOff, SecAggOn, why_not
 from common.settings.config import PROJECT_FILE, configure
 from experiments.show.catalogue import security_table
 
 
 def test_off_is_the_default_and_on_the_bare_flag() -> None:
-    assert isinstance(configure({}).secagg_params, Off)
-    assert isinstance(configure({"secagg": "on"}).secagg_params, On)
+    assert isinstance(configure({}).secagg_params, SecAggOff)
+    assert isinstance(configure({"secagg": "on"}).secagg_params, SecAggOn)
 
 
 @pytest.mark.parametrize(
@@ -58,26 +58,26 @@ def test_all_refusals_at_once() -> None:
 )
 def test_the_plan_of_a_round(clients: int, shares: int, threshold: int) -> None:
     """More than half of the shares, and never all: one client may always be lost."""
-    plan = On().plan(clients)
+    plan = SecAggOn().key_plan(clients)
     assert (plan.shares, plan.threshold) == (shares, threshold)
     assert plan.shares / 2 < plan.threshold < plan.shares
 
 
 def test_a_part_of_the_clients_as_neighbours_is_odd_and_never_too_few() -> None:
     """2 ceil(log2 50) + 1 = 13."""
-    assert On(shares=0.5).plan(50).shares == 25
-    assert On(shares=0.48).plan(50).shares == 25
-    assert On(shares=0.01).plan(50).shares == 13
-    assert On(shares=0.01).plan(5).shares == 5
-    assert On(threshold=0.99).plan(10).threshold == 9
+    assert SecAggOn(shares=0.5).key_plan(50).shares == 25
+    assert SecAggOn(shares=0.48).key_plan(50).shares == 25
+    assert SecAggOn(shares=0.01).key_plan(50).shares == 13
+    assert SecAggOn(shares=0.01).key_plan(5).shares == 5
+    assert SecAggOn(threshold=0.99).key_plan(10).threshold == 9
 
 
 def test_more_than_half_of_a_round_must_be_there() -> None:
-    assert [On().least(drawn) for drawn in (3, 4, 5, 6, 100)] == [3, 3, 3, 4, 51]
+    assert [SecAggOn().least(drawn) for drawn in (3, 4, 5, 6, 100)] == [3, 3, 3, 4, 51]
 
 
 def test_the_budget_is_the_number_of_digits_of_the_largest_sum() -> None:
-    secagg = On()
+    secagg = SecAggOn()
     for clients in (3, 10, 1000, 2**17):
         largest = clients * 2**secagg.bits
         assert 2 ** (secagg.needed_bits(clients) - 1) <= largest < 2 ** secagg.needed_bits(clients)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from common.errors import FedmirageError, WireError
 from common.learning.task import SingleLabel
 from common.secagg.masks import quantize
-from common.secagg.vector import Tally
+from common.secagg.vector import SecureVector
 from common.settings.config import configure
 
 NAMES = ["features.weight", "features.running_var", "classifier.bias"]
@@ -21,9 +21,9 @@ REFERENCE = [
 TRAINABLE = [True, False, True]
 
 
-def tally(methods: str = "fedavg", secagg: str = "on", **more: object) -> Tally:
+def secure_vector(methods: str = "fedavg", secagg: str = "on", **more: object) -> SecureVector:
     config = configure({"methods": methods, "secagg": secagg, **more})
-    return Tally(config, NAMES, REFERENCE, TRAINABLE, SingleLabel(), classes=2)
+    return SecureVector(config, NAMES, REFERENCE, TRAINABLE, SingleLabel(), classes=2)
 
 
 def moved(rng: np.random.Generator) -> list[np.ndarray]:
@@ -39,7 +39,10 @@ def moved(rng: np.random.Generator) -> list[np.ndarray]:
 def test_the_sum_is_the_weighted_mean(examples: list[int], seed: int, uniform: bool) -> None:
     """Within half a step a client, over the sum of the weights; all types come back as they
     were."""
-    rng, made = np.random.default_rng(seed), tally(weighting="uniform" if uniform else "examples")
+    rng, made = (
+        np.random.default_rng(seed),
+        secure_vector(weighting="uniform" if uniform else "examples"),
+    )
     models = [moved(rng) for _ in examples]
     vectors = [
         made.encode(
@@ -71,7 +74,7 @@ def test_the_sum_is_the_weighted_mean(examples: list[int], seed: int, uniform: b
 def test_small_and_large_clients_are_both_exact() -> None:
     """10 and 60,000 examples: the small client's share of the mean, 1/6001, is there to four
     digits."""
-    made = tally()
+    made = secure_vector()
     small = [array + np.float32(1) for array in REFERENCE]
     vectors = [
         made.encode({"shared": small}, REFERENCE, 10, {}),
@@ -86,7 +89,7 @@ def test_small_and_large_clients_are_both_exact() -> None:
 def test_sections_have_their_own_weightings() -> None:
     """SCAFFOLD's control variates are averaged over clients, its models by examples: one message
     carries both."""
-    made = tally("scaffold")
+    made = secure_vector("scaffold")
     control = [np.full((2, 3), 1.0, np.float32), np.full(2, 3.0, np.float32)]
     other = [np.zeros((2, 3), np.float32), np.zeros(2, np.float32)]
     vectors = [
@@ -111,7 +114,7 @@ def test_sections_have_their_own_weightings() -> None:
 
 
 def test_numbers_lie_on_the_grid_so_that_rounding_changes_nothing() -> None:
-    made = tally()
+    made = secure_vector()
     vector = made.encode(
         {"shared": moved(np.random.default_rng(0))},
         REFERENCE,
@@ -137,12 +140,12 @@ def test_what_cannot_be_masked_is_refused_without_its_size(
 ) -> None:
     changed = [REFERENCE[0] + np.float32(change), *REFERENCE[1:]]
     with pytest.raises(FedmirageError, match=reason):
-        tally().encode({"shared": changed}, REFERENCE, examples, {})
+        secure_vector().encode({"shared": changed}, REFERENCE, examples, {})
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), -float("inf")])
 def test_a_figure_that_is_not_finite_counts_as_nothing(odd: float) -> None:
-    made = tally()
+    made = secure_vector()
     vectors = [
         made.encode({"shared": REFERENCE}, REFERENCE, 5, {"term.task": value})
         for value in (odd, 3.0)
@@ -153,7 +156,7 @@ def test_a_figure_that_is_not_finite_counts_as_nothing(odd: float) -> None:
 
 
 def test_clients_without_examples_cannot_have_trained() -> None:
-    made = tally()
+    made = secure_vector()
     sums = made.encode({"shared": REFERENCE}, REFERENCE, 5, {})
     sums[1] = sums[made.wide + 1] = 0  # n_i/bound, both places
     with pytest.raises(WireError, match="1 clients that trained, and no examples"):
@@ -162,4 +165,4 @@ def test_clients_without_examples_cannot_have_trained() -> None:
 
 def test_a_figure_that_no_page_declares_is_refused() -> None:
     with pytest.raises(FedmirageError, match=r"'term\.secret' is not on the page"):
-        tally().encode({"shared": REFERENCE}, REFERENCE, 5, {"term.secret": 1.0})
+        secure_vector().encode({"shared": REFERENCE}, REFERENCE, 5, {"term.secret": 1.0})

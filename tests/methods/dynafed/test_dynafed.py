@@ -22,15 +22,16 @@ from torch import nn
 
 from common.errors import ConfigurationError, FedmirageError
 from common.methods import METHODS
-from common.methods.dynafed import DynaFedParams
+from common.methods.dynafed import DynaFed
 from common.settings.config import configure
 from common.settings.language import resolve_line
 from common.wire.weights import load
 from experiments.show.progress import Watch
-from server.methods.dynafed import COLLECTING, GIVEN_UP, REPAIRING, DynaFed
 from server.methods.dynafed import log as synthesis_log
+from server.methods.dynafed.server import COLLECTING, GIVEN_UP, REPAIRING, DynaFedServer
 from server.record.checkpoint import read as read_checkpoint
-from tests.rounds.test_run import (
+from tests.support.dynafed import QUICK, RUN, line, run
+from tests.support.runs import (
     KilledError,
     assert_same_bits,
     kill_in_round,
@@ -38,49 +39,12 @@ from tests.rounds.test_run import (
     weights,
     without_times,
 )
-from tests.server.strategy.test_average import Client
-from tests.server.strategy.test_wrapper import Manager
-from tests.support.inprocess import run_in_process
+from tests.support.strategies import Client, Manager
 
 TINY = (
     "dynafed(length=1, segment=1, iterations=2, steps=1, per_class=1, epochs=1, lr=0.01,"
     " accept=100, min_participants=1)"
 )
-QUICK: dict[str, Any] = {
-    "segment": 2,
-    "iterations": 3,
-    "steps": 2,
-    "per_class": 1,
-    "epochs": 2,
-    "accept": 100,
-}
-QUICK |= {"min_participants": 1, "lr": 0.01}
-RUN: dict[str, Any] = {
-    "dataset": "digits(limit=60, size=8)",
-    "partition": "classes(per_client=2)",
-    "clients": 4,
-    "rounds": 4,
-}
-RUN |= {
-    "model": "mlp(hidden=8, layers=1)",
-    "local_epochs": 1,
-    "batch_size": 6,
-    "lr": 0.1,
-    "server_threads": 1,
-}
-
-
-def line(**params: Any) -> str:
-    return (
-        "dynafed("
-        + ", ".join(f"{name}={value!r}" for name, value in {**QUICK, **params}.items())
-        + ")"
-    )
-
-
-def run(folder: Path, methods: str, intercept: Any = None, **settings: Any) -> Path:
-    run_in_process(folder, intercept, **{**RUN, "methods": methods, **settings})
-    return folder
 
 
 def state(folder: Path) -> dict[str, Any]:
@@ -281,10 +245,10 @@ def network() -> nn.Module:
         )
 
 
-def app(**params: Any) -> DynaFed:
+def app(**params: Any) -> DynaFedServer:
     inner = FedAvg(min_fit_clients=1, min_available_clients=1)
-    return DynaFed(
-        inner, DynaFedParams(**{**QUICK, "length": 2, **params}), model=network(), shape=(1, 2, 2)
+    return DynaFedServer(
+        inner, DynaFed(**{**QUICK, "length": 2, **params}), model=network(), shape=(1, 2, 2)
     )
 
 
@@ -297,7 +261,7 @@ def model_arrays(kind: str = "state", moved: float = 0.0) -> list[np.ndarray]:
 
 
 def fit(
-    strategy: DynaFed, number: int, moved: float, clients: int = 2, kind: str = "state"
+    strategy: DynaFedServer, number: int, moved: float, clients: int = 2, kind: str = "state"
 ) -> Parameters | None:
     """A round whose clients all return the initial model plus `moved`."""
     strategy.configure_fit(number, ndarrays_to_parameters(model_arrays(kind)), Manager())
@@ -329,7 +293,7 @@ def test_round_flowers_own_fedavg(kind: str) -> None:
 
 def test_it_says_what_it_needs() -> None:
     with pytest.raises(FedmirageError, match="give it model=net and shape="):
-        DynaFed(FedAvg())
+        DynaFedServer(FedAvg())
     with pytest.raises(FedmirageError, match="neither the state dict nor the parameters"):
         app().configure_fit(1, ndarrays_to_parameters([np.zeros(7, np.float32)]), Manager())
 
@@ -398,9 +362,9 @@ def test_without_the_initial_model() -> None:
 
 
 def test_variants_are_bundles_and_explicit_keys_win() -> None:
-    def read(text: str) -> DynaFedParams:
+    def read(text: str) -> DynaFed:
         (params,) = resolve_line(text, METHODS, "methods")
-        assert isinstance(params, DynaFedParams)
+        assert isinstance(params, DynaFed)
         return params
 
     code = read('dynafed(variant="code", segment=4)')

@@ -9,7 +9,7 @@ import pytest
 from common.errors import FedmirageError
 from experiments.studies.dynafed import pictures as dynafed_pictures
 from experiments.studies.dynafed import study as dynafed
-from tests.methods.dynafed.test_dynafed import line, run
+from tests.support.dynafed import line, run
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from common.learning.losses import cosine_ratio, soft_cross_entropy, squared_ratio
-from common.methods.dynafed import DynaFedParams
+from common.methods.dynafed import DynaFed
 from common.models import build
 from server.methods.dynafed import synthesis as module
 from server.methods.dynafed.repair import refine
 from server.methods.dynafed.synthesis import (
     DISTANCES,
+    InnerStep,
     Learned,
-    Plan,
     Student,
     inner_step,
     matching_gradients,
@@ -25,7 +25,7 @@ from server.methods.dynafed.synthesis import (
     recomputed_gradients,
     synthesise,
 )
-from server.methods.dynafed.trajectory import Layout, Segments, unchanged
+from server.methods.dynafed.trajectory import MatchedWeights, Segments, unchanged
 
 CPU = torch.device("cpu")
 
@@ -68,11 +68,11 @@ def test_one_step_by_hand() -> None:
     student, start = Student(Line(), 2), torch.zeros(2, dtype=torch.float64)
     target = torch.tensor([0.3, -0.3], dtype=torch.float64)
     after = inner_step(
-        student, start.clone().requires_grad_(), pixel(3, 0.9, 0.5), Plan(None, None)
+        student, start.clone().requires_grad_(), pixel(3, 0.9, 0.5), InnerStep(None, None)
     )
     np.testing.assert_allclose(after.detach().numpy(), [0.3, -0.3], atol=1e-12)
     loss, gradients = matching_gradients(
-        student, (start, target), squared_ratio, pixel(2, 0.9, 0.5), [Plan(None, None)]
+        student, (start, target), squared_ratio, pixel(2, 0.9, 0.5), [InnerStep(None, None)]
     )
     assert float(loss) == pytest.approx(1 / 9)
     assert float(gradients[0]) == pytest.approx(-2 / 9)
@@ -83,7 +83,7 @@ def test_the_optimal_step_is_found() -> None:
     """The same line: what matters is eta x (q - 1/2) / 2 = 0.3, whatever the three are that make it
     up."""
     path = [[np.zeros((2, 1))], [np.array([[0.3], [-0.3]])]]
-    params = DynaFedParams(per_class=1, iterations=200, steps=1, augment=False, lr_images=0.05)
+    params = DynaFed(per_class=1, iterations=200, steps=1, augment=False, lr_images=0.05)
     segments = Segments.of([path], 1, CPU)
     found = synthesise(params, Student(Line(), 2), segments, pixel(1, 0.6, 0.5).copy(), generator())
     x, labels, rate = (tensor.flatten() for tensor in found.learned.tensors())
@@ -109,10 +109,10 @@ def test_losses_by_hand() -> None:
 
 def problem(
     model: str, **params: Any
-) -> tuple[DynaFedParams, Student, tuple[Tensor, Tensor], Learned, list[Plan]]:
+) -> tuple[DynaFed, Student, tuple[Tensor, Tensor], Learned, list[InnerStep]]:
     """A small network in double precision, a segment, a set that is not at its beginning, and three
     steps."""
-    settings = DynaFedParams(**{"per_class": 2, "steps": 3, "rate": 0.5, **params})
+    settings = DynaFed(**{"per_class": 2, "steps": 3, "rate": 0.5, **params})
     network = build(model, (1, 8, 8), 3).double()
     start = torch.cat([parameter.detach().flatten() for parameter in network.parameters()])
     target = start + 0.1 * torch.randn(len(start), generator=generator(1), dtype=torch.float64)
@@ -165,7 +165,7 @@ def test_recomputation_gives_the_same_derivatives(syn_batch: int | None) -> None
 
 
 def test_every_pass_sees_every_sample_once() -> None:
-    steps = list(plans(DynaFedParams(steps=3, syn_batch=4), 8, generator()))
+    steps = list(plans(DynaFed(steps=3, syn_batch=4), 8, generator()))
     drawn = [index for step in steps[:2] if step.index is not None for index in step.index.tolist()]
     assert sorted(drawn) == list(range(8))
 
@@ -188,7 +188,7 @@ def checkpoints(*values: float) -> list[list[np.ndarray]]:
 
 def drawn(segments: Segments, count: int = 300, **params: Any) -> set[tuple[float, float]]:
     chance = generator()
-    pairs = [segments.draw(DynaFedParams(**params), chance) for _ in range(count)]
+    pairs = [segments.draw(DynaFed(**params), chance) for _ in range(count)]
     return {(float(pair[0]), round(float(pair[1]), 4)) for pair in pairs if pair is not None}
 
 
@@ -220,14 +220,14 @@ def test_a_path_that_is_too_short_beside_a_longer_one_is_never_drawn() -> None:
 def test_a_start_that_is_its_own_target_is_drawn_again() -> None:
     """0 to 0 would be divided by zero."""
     assert drawn(Segments.of([checkpoints(0, 0, 1)], 1, CPU)) == {(0, 1)}
-    assert Segments.of([checkpoints(0, 0)], 1, CPU).draw(DynaFedParams(), generator()) is None
+    assert Segments.of([checkpoints(0, 0)], 1, CPU).draw(DynaFed(), generator()) is None
 
 
 def test_checkpoints_are_copies() -> None:
     """On a CPU the code's checkpoints are all the live model."""
     network = nn.Linear(2, 1)
     live = [tensor.detach().numpy() for tensor in network.parameters()]
-    layout = Layout.of(network, network, live)
+    layout = MatchedWeights.of(network, network, live)
     kept = layout.checkpoint(live)
     with torch.no_grad():
         network.weight.add_(1)
@@ -239,7 +239,7 @@ def test_a_wider_head_is_cut() -> None:
     """VHL adds outputs: path and student have the real classes only."""
     wide, narrow = (build("mlp(hidden=4, layers=1)", (1, 2, 2), 3, extra) for extra in (2, 0))
     arrays = [tensor.detach().numpy() for tensor in wide.parameters()]
-    cut = Layout.of(wide, narrow, arrays).checkpoint(arrays)
+    cut = MatchedWeights.of(wide, narrow, arrays).checkpoint(arrays)
     assert [array.shape for array in cut] == [
         tuple(parameter.shape) for parameter in narrow.parameters()
     ]
@@ -263,7 +263,7 @@ def run_with(
         return torch.tensor(0.5), [torch.full_like(tensor, value) for tensor in learned.tensors()]
 
     monkeypatch.setattr(module, "matching_gradients", fake)
-    params = DynaFedParams(per_class=1, iterations=iterations, steps=1, rate=rate)
+    params = DynaFed(per_class=1, iterations=iterations, steps=1, rate=rate)
     seen: list[tuple[float, float]] = []
     segments = Segments.of([checkpoints(0, 1)], 1, CPU)
     blank = Learned.blank(params, (1, 1, 1), 2, generator())
@@ -311,7 +311,7 @@ def test_the_rate_stays_positive(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sgd_moves_with_momentum_one_half() -> None:
     learned = pixel(0, 0.5, 0.5)
-    optimizer = module.make_optimizer(DynaFedParams(optimizer="sgd", lr_images=1.0), learned)
+    optimizer = module.make_optimizer(DynaFed(optimizer="sgd", lr_images=1.0), learned)
     for _ in range(2):
         module.update(optimizer, learned, [torch.ones_like(tensor) for tensor in learned.tensors()])
     assert float(learned.images.detach()) == -2.5  # 1, then 1 + 0.5
@@ -331,7 +331,7 @@ def test_repair_is_adam_on_the_set() -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    params = DynaFedParams(epochs=1, lr=0.01, augment=False)
+    params = DynaFed(epochs=1, lr=0.01, augment=False)
     images, labels = torch.randn(6, 1, 2, 2, generator=generator()), torch.eye(3).repeat(2, 1) * 5
     repaired = refine(params, model, names, average, images, labels, generator())
     assert repaired is not None
@@ -361,7 +361,7 @@ def test_repair_estimates_batch_norm_anew() -> None:
     names = tuple(model.state_dict())
     average = [tensor.numpy().copy() for tensor in model.state_dict().values()]
     images, labels = torch.randn(4, 1, 8, 8, generator=generator()) + 3, torch.zeros(4, 2)
-    params = DynaFedParams(epochs=1, lr=1e-30, augment=False)
+    params = DynaFed(epochs=1, lr=1e-30, augment=False)
     repaired = refine(params, model, names, average, images, labels, generator())
     assert repaired is not None
     batch_mean = model.features.stage1.conv(images).mean(dim=(0, 2, 3)).detach().numpy()  # type: ignore[union-attr,operator]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from client.methods.fedcog import Consensus, running_statistics
+from client.methods.fedcog.client import FedCogClient, running_statistics
 from client.methods.fedcog.generation import synthesise
 from client.objective import LocalRound, Step
 from common.methods.fedcog import FedCog
@@ -17,13 +17,13 @@ from common.models.base import frozen
 from tests.support.fedcog import BATCH_NORM, FAST, another, local_round, made
 
 
-def begun(local: LocalRound, **params: Any) -> Consensus:
-    half = Consensus(FedCog(**{**FAST, "start": 1, **params}))
+def begun(local: LocalRound, **params: Any) -> FedCogClient:
+    half = FedCogClient(FedCog(**{**FAST, "start": 1, **params}))
     half.begin(local)
     return half
 
 
-def term(half: Consensus, local: LocalRound, number: int = 0) -> float:
+def term(half: FedCogClient, local: LocalRound, number: int = 0) -> float:
     images, labels = next(iter(local.data.batches(local)))
     return float(half.terms(Step(local, number, images, labels))["distillation"].detach())
 

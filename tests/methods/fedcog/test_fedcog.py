@@ -21,9 +21,9 @@ from common.seeds import torch_generator
 from common.settings.config import configure
 from common.wire.weights import from_arrays, to_arrays
 from server.record.results import read
-from tests.rounds.test_run import SMALL, assert_same_bits, lines, weights
 from tests.support.hand import open_round, settings, visit
 from tests.support.inprocess import run_in_process
+from tests.support.runs import SMALL, assert_same_bits, lines, weights
 
 TINY = "fedcog(start=1, samples=6, steps=2)"
 BALANCED = {

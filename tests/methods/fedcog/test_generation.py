@@ -11,7 +11,7 @@ from torch import nn
 
 from client.methods.fedcog.canvas import Pixels
 from client.methods.fedcog.generation import (
-    Objectives,
+    GenerationLoss,
     batch_statistics,
     generate,
     seen,
@@ -51,8 +51,8 @@ def test_the_loss_by_its_terms(tmp_path: Path, js: Any, temperature: float) -> N
     params = FedCog(js=js, temperature=temperature, lambda_dis=0.3)
     images, labels = torch.randn(5, 1, 6, 6), torch.tensor([0, 1, 2, 3, 0])
     with torch.no_grad():
-        found, logits = Objectives(params, local.model, partner, local.task, 4)(images, labels)
-        alone, _ = Objectives(params, local.model, None, local.task, 4)(images, labels)
+        found, logits = GenerationLoss(params, local.model, partner, local.task, 4)(images, labels)
+        alone, _ = GenerationLoss(params, local.model, None, local.task, 4)(images, labels)
         divergence = {"paper": jensen_shannon, "code": jensen_shannon_clamped}[js](
             local.model(images), partner(images), temperature
         )
@@ -98,11 +98,11 @@ def test_one_step_by_hand() -> None:
     teacher = Model(nn.Sequential(nn.Flatten()), nn.Linear(1, 2, bias=False), 1)
     with torch.no_grad():
         teacher.classifier.weight.copy_(torch.tensor([[1.0], [0.0]]))
-    objectives = Objectives(
+    loss_of = GenerationLoss(
         FedCog(steps=1, lr=0.25), frozen(teacher), None, TASKS["single-label"], 2
     )
     start = torch.tensor([0.5, -2.0]).view(2, 1, 1, 1)
-    virtual = generate(Pixels(start.clone()), torch.tensor([1, 0]), objectives, torch.Generator())
+    virtual = generate(Pixels(start.clone()), torch.tensor([1, 0]), loss_of, torch.Generator())
     assert virtual is not None
     torch.testing.assert_close(virtual.images.flatten(), torch.tensor([0.25, -1.75]))
     torch.testing.assert_close(virtual.logits, torch.tensor([[0.25, 0.0], [-1.75, 0.0]]))

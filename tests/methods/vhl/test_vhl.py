@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from client.data import LocalData
-from client.methods.vhl import VirtualHomogeneity
+from client.methods.vhl import VhlClient
 from client.objective import LocalRound
 from client.train import train
 from common.data.batches import Resident
@@ -25,18 +25,11 @@ from common.models.base import Model
 from common.settings.config import configure
 from common.wire.weights import from_arrays, to_arrays
 from server.record.checkpoint import read
-from tests.rounds.test_run import assert_same_bits, lines, weights
 from tests.support.inprocess import node_id, run_in_process
+from tests.support.runs import assert_same_bits, lines, weights
+from tests.support.vhl import BASE
 
 TINY = "vhl(generator='gaussian', per_class=2, batch=4)"
-BASE: dict[str, Any] = {
-    "dataset": "digits(limit=60, size=8)",
-    "clients": 2,
-    "rounds": 2,
-    "batch_size": 6,
-    "local_steps": 3,
-}
-BASE |= {"model": "mlp(hidden=8, layers=1)", "lr": 0.1}
 
 
 def vhl(**more: Any) -> str:
@@ -89,7 +82,7 @@ def one_round(
     mean: float = 0.0,
     std: float = 1.0,
     **settings: Any,
-) -> tuple[dict[str, float], VirtualHomogeneity, LocalRound]:
+) -> tuple[dict[str, float], VhlClient, LocalRound]:
     """A client's round on images of one byte each, of two classes, with the virtual set that the
     server would have sent."""
     config = configure(
@@ -121,7 +114,7 @@ def one_round(
         torch.device("cpu"),
         config.lr,
     )
-    half = VirtualHomogeneity(config.method_list[0])  # type: ignore[arg-type]
+    half = VhlClient(config.method_list[0])  # type: ignore[arg-type]
     half.begin(local)
     local.steps, terms = train(local, [half])
     half.end(local)
@@ -161,7 +154,7 @@ def test_alignment_leaves_virtual_features_alone() -> None:
     exactly zero, not small."""
     from client.objective import Step
 
-    half = VirtualHomogeneity(Vhl(a=0, lam=1, b=0))
+    half = VhlClient(Vhl(a=0, lam=1, b=0))
     step = Step.__new__(Step)
     step.local = type("Local", (), {"classes": 2, "task": TASKS["single-label"]})()  # type: ignore[assignment]
     step.number, step.labels = 0, torch.tensor([0, 1, 0])

@@ -3,28 +3,14 @@
 import numpy as np
 import pytest
 from flwr.common import (
-    Code,
     FitRes,
     Parameters,
-    Status,
-    ndarrays_to_parameters,
     parameters_to_ndarrays,
 )
 
 from common.errors import WireError
 from server.strategy.average import Average, mean_metrics, shares_of, weighted_mean
-
-
-class Client:
-    """Stands for a proxy: all that the average looks at is the number of the partition."""
-
-    def __init__(self, partition: int) -> None:
-        self.cid = str(partition)
-
-
-def reply(values: list[float], examples: int, layout: str = "shared:1", **metrics: float) -> FitRes:
-    parameters = ndarrays_to_parameters([np.array(values, np.float32)])
-    return FitRes(Status(Code.OK, ""), parameters, examples, {"layout": layout, **metrics})
+from tests.support.strategies import Client, reply
 
 
 def average(*clients: FitRes, weighting: str = "examples") -> np.ndarray:

@@ -17,7 +17,7 @@ from flwr.common import (
 )
 from flwr.compat.common import recorddict_compat as compat
 
-from common.dp.settings import Central, Local
+from common.dp.settings import CentralDp, LocalDp
 from common.errors import ConfigurationError
 from common.method import Section
 from common.methods.fedexp import SQUARED_NORM, FedExP
@@ -25,7 +25,7 @@ from common.settings.config import configure
 from experiments.show.progress import scores, summary_table
 from server.strategy.average import Average, participants
 from server.strategy.budget import epsilon
-from server.strategy.dp import CentralNoise, LocalBudget, private_sections
+from server.strategy.dp import CentralNoise, LocalBudget, dp_sections
 from server.strategy.wrapper import (
     ServerContext,
     StrategyWrapper,
@@ -34,7 +34,9 @@ from server.strategy.wrapper import (
     mean_section,
     save_state,
 )
-from tests.rounds.test_run import (
+from tests.support.inprocess import run_in_process
+from tests.support.rules import initial
+from tests.support.runs import (
     SMALL,
     KilledError,
     assert_same_bits,
@@ -43,9 +45,7 @@ from tests.rounds.test_run import (
     weights,
     without_times,
 )
-from tests.server.strategy.test_average import Client
-from tests.support.inprocess import run_in_process
-from tests.support.rules import initial
+from tests.support.strategies import Client
 
 HUGE = "clip=1e9, noise=0"
 STILL = {
@@ -78,7 +78,8 @@ def reply(values: Any, examples: int = 1, **metrics: float) -> FitRes:
 
 def central(size: int, clip: float, noise: float) -> CentralNoise:
     return CentralNoise(
-        Average([np.zeros(size, np.float32)], weighting="uniform"), Central(clip=clip, noise=noise)
+        Average([np.zeros(size, np.float32)], weighting="uniform"),
+        CentralDp(clip=clip, noise=noise),
     )
 
 
@@ -165,7 +166,7 @@ def test_local_counts_every_time_that_a_client_was_asked() -> None:
     """Its reply may have left it, even if the round was tried again, or the run interrupted before
     it was written down."""
     strategy, other = (
-        LocalBudget(Average([np.zeros(1, np.float32)]), Local(clip=1, noise=2)) for _ in range(2)
+        LocalBudget(Average([np.zeros(1, np.float32)]), LocalDp(clip=1, noise=2)) for _ in range(2)
     )
     ask(strategy, 3, 1)
     ask(strategy, 3, 2)
@@ -203,7 +204,7 @@ def test_sections_get_their_noise_before_a_method_sees_them(
 
     config = configure({"methods": "fedexp", "dp": "central(clip=1, noise=4)"})
     context = ServerContext(2, config.weighs, (), (), config, None)  # type: ignore[arg-type]
-    strategy = private_sections(Mean(Average([np.zeros(1, np.float32)]), FedExP()), context)
+    strategy = dp_sections(Mean(Average([np.zeros(1, np.float32)]), FedExP()), context)
     for replies, deviation in (
         ([answer(0.5, 0), answer(0.1, 3), answer(0.3, 900)], 1.0),
         ([answer(0.2, 5, participants=10)], 0.2),
@@ -224,8 +225,8 @@ def test_a_huge_clip_without_noise_is_fedavg_of_equals(tmp_path: Path, kind: str
     assert_same_bits(tmp_path / "plain", tmp_path / "dp")
     line = lines(tmp_path / "dp")[-1]
     assert line["accuracy"] == lines(tmp_path / "plain")[-1]["accuracy"]
-    assert line["privacy"]["epsilon"] is None  # infinite
-    assert "privacy" not in lines(tmp_path / "plain")[-1]
+    assert line["dp"]["epsilon"] is None  # infinite
+    assert "dp" not in lines(tmp_path / "plain")[-1]
 
 
 @pytest.mark.parametrize(("kind", "deviation"), [("central", 0.6 / 4), ("local", 0.6 / 4**0.5)])
@@ -257,7 +258,7 @@ def test_every_update_is_clipped(tmp_path: Path) -> None:
     ]
     length = np.sqrt(sum(np.square(delta).sum() for delta in moved))
     assert 0.0001 < length <= 0.001 * (1 + 1e-3)
-    assert lines(tmp_path / "tight")[0]["privacy"]["clipped"] == 1
+    assert lines(tmp_path / "tight")[0]["dp"]["clipped"] == 1
     assert [client["dp.clipped"] for client in lines(tmp_path / "tight")[0]["clients"]] == [
         1,
         1,
@@ -265,7 +266,7 @@ def test_every_update_is_clipped(tmp_path: Path) -> None:
         1,
     ]
     run_in_process(tmp_path / "wide", **settings, dp="central(clip=1000, noise=0)")
-    assert lines(tmp_path / "wide")[0]["privacy"]["clipped"] == 0
+    assert lines(tmp_path / "wide")[0]["dp"]["clipped"] == 0
 
 
 def test_local_sends_nothing_but_the_update(tmp_path: Path) -> None:
@@ -288,16 +289,16 @@ def test_local_sends_nothing_but_the_update(tmp_path: Path) -> None:
     assert line["clients"] == [
         {"partition": number, "examples": 1, "train": {}} for number in range(4)
     ]
-    assert (line["train"], set(line["privacy"])) == ({}, {"epsilon", "delta"})
+    assert (line["train"], set(line["dp"])) == ({}, {"epsilon", "delta"})
     assert scores(line).endswith("at delta 1e-05")
 
 
 def test_the_budget_is_written_and_shown(tmp_path: Path) -> None:
     run_in_process(tmp_path, **SMALL, dp="central(clip=0.001, noise=2)", participation=0.5)
     rounds, (summary,) = lines(tmp_path), lines(tmp_path, "summary")
-    found = [line["privacy"]["epsilon"] for line in rounds]
+    found = [line["dp"]["epsilon"] for line in rounds]
     assert found == [epsilon(1.0, {(2, 4): number}, 1e-5) for number in (1, 2, 3)]
-    assert summary["privacy"] == rounds[-1]["privacy"]
+    assert summary["dp"] == rounds[-1]["dp"]
     assert f"epsilon {found[0]:.4g} at delta 1e-05" in scores(rounds[0])
     table = summary_table(summary, tmp_path)
     assert f"epsilon {found[-1]:.4g} at delta 1e-05" in list(table.columns[1].cells)
@@ -310,7 +311,7 @@ def test_a_resumed_run_goes_on_counting(tmp_path: Path) -> None:
         run_in_process(tmp_path / "cut", kill_in_round(3), **settings)
     run_in_process(tmp_path / "cut", **settings, resume=str(tmp_path / "cut"))
     one, other = (
-        [line["privacy"] for line in without_times(tmp_path / name)] for name in ("whole", "cut")
+        [line["dp"] for line in without_times(tmp_path / name)] for name in ("whole", "cut")
     )
     assert one == other
     assert one[-1]["epsilon"] > one[-2]["epsilon"]
@@ -321,7 +322,7 @@ def test_a_resumed_local_run_counts_the_interrupted_round_too(tmp_path: Path) ->
     with pytest.raises(KilledError):
         run_in_process(tmp_path, kill_in_round(3), **settings)
     run_in_process(tmp_path, **settings, resume=str(tmp_path))
-    found = [line["privacy"]["epsilon"] for line in lines(tmp_path)]
+    found = [line["dp"]["epsilon"] for line in lines(tmp_path)]
     assert found == [epsilon(1.0, {(1, 1): number}, 1e-5) for number in (1, 2, 4, 5)]
 
 
@@ -329,7 +330,7 @@ def test_a_resumed_local_run_counts_the_interrupted_round_too(tmp_path: Path) ->
 @pytest.mark.parametrize("methods", ["fedprox, fedavgm", "fedper", "moon, fedadam"])
 def test_methods_run_under_it(tmp_path: Path, methods: str, dp: str) -> None:
     run_in_process(tmp_path, **{**SMALL, "rounds": 2}, methods=methods, dp=dp)
-    assert lines(tmp_path)[-1]["privacy"]["epsilon"] > 0
+    assert lines(tmp_path)[-1]["dp"]["epsilon"] > 0
     evaluated = lines(tmp_path)[-1]["evaluation"]
     assert ("local_model.on_test_shard.by_examples.accuracy" in evaluated) == (
         methods == "fedper" and dp.startswith("central")
@@ -345,7 +346,7 @@ def test_a_bounded_section_in_a_whole_run(tmp_path: Path, monkeypatch: pytest.Mo
             methods="fedexp",
             dp=f"{kind}(clip=0.001, noise=2)",
         )
-        assert lines(tmp_path / kind)[0]["privacy"]["epsilon"] == pytest.approx(
+        assert lines(tmp_path / kind)[0]["dp"]["epsilon"] == pytest.approx(
             epsilon(0.5**0.5, {(1, 1): 1}, 1e-5)
         )
 
@@ -359,8 +360,8 @@ def test_under_secure_aggregation_nothing_else_changes(tmp_path: Path) -> None:
     for one, other in zip(weights(tmp_path / "plain"), weights(tmp_path / "secure"), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-7)
     plain, secure = (lines(tmp_path / name)[0] for name in ("plain", "secure"))
-    assert secure["privacy"] == plain["privacy"]
-    assert secure["privacy"]["clipped"] == 1
+    assert secure["dp"] == plain["dp"]
+    assert secure["dp"]["clipped"] == 1
 
 
 @pytest.mark.parametrize(("kind", "deviation"), [("central", 0.06 / 4), ("local", 0.06 / 4**0.5)])
@@ -373,9 +374,9 @@ def test_noise_and_budget_under_secure_aggregation(
     )
     assert noise.std() == pytest.approx(deviation, rel=0.03)
     (line,) = lines(tmp_path)
-    assert line["privacy"]["epsilon"] == epsilon(1.5, {(4, 4): 1}, 1e-5)
+    assert line["dp"]["epsilon"] == epsilon(1.5, {(4, 4): 1}, 1e-5)
     if kind == "local":
-        assert (line["train"], line["secure"]) == ({}, {"clients": 4, "examples": 4})
+        assert (line["train"], line["secagg"]) == ({}, {"clients": 4, "examples": 4})
 
 
 def test_a_bounded_section_under_secure_aggregation(
@@ -387,7 +388,7 @@ def test_a_bounded_section_under_secure_aggregation(
         run_in_process(
             tmp_path / kind, **{**SMALL, "rounds": 1}, methods="fedexp", dp=dp, secagg="on"
         )
-        assert lines(tmp_path / kind)[0]["privacy"]["epsilon"] == pytest.approx(
+        assert lines(tmp_path / kind)[0]["dp"]["epsilon"] == pytest.approx(
             epsilon(0.5**0.5, {(1, 1): 1}, 1e-5)
         )
 

@@ -10,7 +10,7 @@ from flwr.server.strategy import FedAvg
 from common.methods import Method
 from server.strategy.average import Average
 from server.strategy.wrapper import StrategyWrapper, attach, chain, detach, load_state, save_state
-from tests.server.strategy.test_average import Client, reply
+from tests.support.strategies import Client, Manager, reply
 
 
 class Momentum(Method):
@@ -28,16 +28,6 @@ class Wrapped(StrategyWrapper[Momentum]):
     def __init__(self, inner: FedAvg, params: Momentum) -> None:
         super().__init__(inner, params)
         self.state = State()
-
-
-class Manager:
-    """Everybody is drawn."""
-
-    def num_available(self) -> int:
-        return 2
-
-    def sample(self, num_clients: int, min_num_clients: int | None = None) -> list[Client]:
-        return [Client(0), Client(1)]
 
 
 def test_a_wrapper_that_adds_nothing_changes_nothing() -> None:

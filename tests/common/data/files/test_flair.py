@@ -10,9 +10,9 @@ from common.data.catalogue.cards import SUBJECTS
 from common.data.partitions import split
 from common.data.set import DataSet
 from common.errors import DataError
-from tests.rounds.test_run import lines
 from tests.support.files import pictures, write_parquet
 from tests.support.inprocess import run_in_process
+from tests.support.runs import lines
 
 USERS = ["59769174@N00", "10101046@N06", "77742560@N00"]
 LABELS = [["structure", "outdoor"], [], ["plant"], ["animal", "plant", "outdoor"]]

@@ -1,0 +1,71 @@
+"""How each method is written to be tried in two short rounds."""
+
+import importlib
+import importlib.util
+import itertools
+from functools import cache
+from typing import Any, Literal, get_args, get_origin
+
+import numpy as np
+from pydantic import ValidationError
+
+from common.methods import METHODS
+from common.settings.language import write
+
+# Four clients of unlike size and classes, with one to three steps: FedNova and FedExP have
+# something to do.
+BASE: dict[str, Any] = {
+    "dataset": "digits(limit=60, size=8)",
+    "partition": "classes(per_client=2)",
+    "clients": 4,
+    "rounds": 2,
+}
+
+
+BASE |= {
+    "model": "mlp(hidden=8, layers=1)",
+    "local_epochs": 1,
+    "batch_size": 6,
+    "lr": 0.1,
+    "eval_every": 2,
+    "server_threads": 1,
+}
+
+
+BATCH_NORM = "convnet(width=2, depth=1, norm='batch')"
+
+
+GUESSES = (1, 2, 0.5, "a", True)  # for a parameter without a default
+
+
+@cache
+def line(name: str) -> str:
+    """How a method is written to be tried."""
+    short = name.replace("-", "_")
+    package = (
+        "tests.methods"
+        if importlib.util.find_spec(f"tests.methods.{short}") is None
+        else f"tests.methods.{short}"
+    )
+    module = f"{package}.test_{short}"
+    if importlib.util.find_spec(module) is not None:
+        tiny = getattr(importlib.import_module(module), "TINY", None)
+        if tiny is not None:
+            return str(tiny)
+    page = METHODS[name]
+    required = {
+        key: info.annotation for key, info in page.model_fields.items() if info.is_required()
+    }
+    choices = [
+        get_args(kind) if get_origin(kind) is Literal else GUESSES for kind in required.values()
+    ]
+    for values in itertools.product(*choices):
+        try:
+            return write(page(**dict(zip(required, values, strict=True))))
+        except ValidationError:
+            continue
+    raise AssertionError(f"{name} needs {', '.join(required)}; write TINY in {module}")
+
+
+def finite(result: list[np.ndarray]) -> bool:
+    return bool(result) and all(np.isfinite(array).all() for array in result)

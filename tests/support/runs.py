@@ -1,0 +1,62 @@
+"""Short runs in one process, and what they left."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Message
+
+from server.record.checkpoint import read as read_checkpoint
+from server.record.results import read
+
+SMALL: dict[str, Any] = {
+    "dataset": "digits(limit=300)",
+    "clients": 4,
+    "rounds": 3,
+    "batch_size": 16,
+    "local_steps": 3,
+}
+
+
+def lines(folder: Path, kind: str = "round") -> list[dict[str, Any]]:
+    return [line for line in read(folder / "results.jsonl") if line["kind"] == kind]
+
+
+def weights(folder: Path) -> list[np.ndarray]:
+    return read_checkpoint(folder / "checkpoint.safetensors").shared
+
+
+def assert_same_bits(one: Path, other: Path) -> None:
+    pairs = list(zip(weights(one), weights(other), strict=True))
+    assert pairs
+    assert all(a.tobytes() == b.tobytes() for a, b in pairs)
+
+
+def without_times(folder: Path) -> list[dict[str, Any]]:
+    kept = []
+    for line in lines(folder):
+        clients = [
+            {key: value for key, value in client.items() if key != "seconds"}
+            for client in line["clients"]
+        ]
+        kept.append({**line, "seconds": None, "clients": clients})
+    return kept
+
+
+class KilledError(Exception):
+    """Stands for a process that is gone."""
+
+
+def kill_in_round(number: int) -> Any:
+    """Lets half of the clients of a round finish, then nothing more happens."""
+    seen = []
+
+    def intercept(node: int, reply: Message) -> Message:
+        group = reply.metadata.group_id
+        if group == str(number):
+            seen.append(node)
+            if len(seen) > 1:
+                raise KilledError
+        return reply
+
+    return intercept
