@@ -15,9 +15,10 @@ from common.data.set import DataSet
 from common.data.view import ClientView, view
 from common.errors import FedmirageError
 from common.models import Model
-from common.run import blueprint, task_of
+from common.run import Run, blueprint, task_of
 from common.settings.config import RunConfig
 from common.settings.language import write
+from common.wire.manifest import Manifest
 from common.wire.payload import Arrays
 from common.wire.weights import to_arrays
 
@@ -28,15 +29,14 @@ def build_client(
     """The client of one message."""
     place = device.prepare(config, config.threads)
     seen = view_of(config, context)
-    model, initial = model_of(config, seen.dataset.shape, len(seen.dataset.classes))
+    model, manifest, initial = model_of(config, seen.dataset.shape, len(seen.dataset.classes))
     device.place(model, place, config)
+    run = Run(config, seen.dataset, task_of(config, seen.dataset), place, manifest, initial)
     folder = memory or Path(
         str(context.node_config.get("memory") or flower_home() / "fedmirage" / "memory")
     )
     own = "data" in context.node_config
-    return FederatedClient(
-        config, seen, model, initial, task_of(config, seen.dataset), place, folder, own
-    )
+    return FederatedClient(run, seen, model, folder, own)
 
 
 def view_of(config: RunConfig, context: Context) -> ClientView:
@@ -96,10 +96,13 @@ def dealt(config: RunConfig) -> tuple[DataSet, list[Indices]]:
 
 
 @lru_cache(maxsize=2)
-def model_of(config: RunConfig, shape: tuple[int, int, int], classes: int) -> tuple[Model, Arrays]:
-    """The run's model, one a process, and the weights that its seed gives."""
+def model_of(
+    config: RunConfig, shape: tuple[int, int, int], classes: int
+) -> tuple[Model, Manifest, Arrays]:
+    """The run's model, one per process, what its arrays are called, and the weights that its seed
+    gives."""
     model = blueprint(config, shape, classes)
-    return model, to_arrays(model)
+    return model, Manifest.of(model), to_arrays(model)
 
 
 def flower_home() -> Path:

@@ -7,31 +7,38 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from flwr.client import NumPyClient
 from flwr.common import NDArrays, Scalar
 
 from client.data import LocalData
 from client.diagnostics import local_model_scores
 from client.dp import protect
-from client.objective import LocalRound, Objective
+from client.objective import Objective
+from client.round import LocalRound
 from client.train import train
 from common.data.batches import Resident
 from common.data.view import ClientView
-from common.device import memory_format
 from common.dp.settings import DpOn
 from common.errors import FedmirageError
-from common.learning.task import Task, evaluate
+from common.learning.task import evaluate
 from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
 from common.methods import Method, half
 from common.models import Model
-from common.run import appearance
+from common.run import Run, appearance
 from common.secagg.settings import SecAggOn
 from common.secagg.vector import SecureVector
-from common.settings.config import RunConfig
-from common.wire.payload import LAYOUT, SHARED, Array, Arrays, Sections, pack, unpack
-from common.wire.sharing import shared_positions
-from common.wire.weights import from_arrays, names, parameter_mask, to_arrays
+from common.wire.figures import (
+    ERROR,
+    SAMPLES,
+    SECONDS,
+    STEPS,
+    TERM,
+    TEST_SHARD,
+    check_declared,
+    declared_figures,
+)
+from common.wire.payload import LAYOUT, SHARED, Sections, pack, unpack
+from common.wire.weights import from_arrays, to_arrays
 
 
 @dataclass
@@ -39,12 +46,9 @@ class FederatedClient(NumPyClient):
     """One client of one run; made anew for every message, so that nothing lives here that must
     outlive a round."""
 
-    config: RunConfig
+    run: Run
     view: ClientView
     model: Model  # whatever its weights are: every message brings its own
-    initial: Arrays  # the weights that the seed gives, for what is never shared
-    task: Task
-    device: torch.device
     memory_folder: Path
     own_data: bool = False  # all of the node's own set, not a share of a common one
 
@@ -63,7 +67,7 @@ class FederatedClient(NumPyClient):
         try:
             return self._fit(parameters, config)
         except FedmirageError as error:
-            return [], 0, {LAYOUT: "", "error": str(error)}
+            return [], 0, {LAYOUT: "", ERROR: str(error)}
 
     def _fit(
         self, parameters: NDArrays, config: dict[str, Scalar]
@@ -74,7 +78,7 @@ class FederatedClient(NumPyClient):
         objectives = self.objectives()
         for objective in objectives:
             objective.begin(local)
-        local.steps, terms = train(local, objectives)
+        terms = train(local, objectives)
         self.model.eval()
         sections: Sections = {}
         for objective in objectives:
@@ -87,31 +91,19 @@ class FederatedClient(NumPyClient):
         memory = self.memory(config, number)
         broadcast = received.pop(SHARED)
         self.load(broadcast, memory)
-        counts = self.view.class_counts
-        data = self.view.dataset
-        resident = Resident.load(
-            data.train, self.view.train, self.device, memory_format(self.config)
-        )
+        data, run = self.view.dataset, self.run
+        resident = Resident.load(data.train, self.view.train, run.device, run.memory_format)
         return LocalRound(
             number=number,
             partition=self.view.partition,
-            config=self.config,
+            run=run,
             model=self.model,
-            reference={
-                name: value.detach().clone()
-                for name, value in self.model.named_parameters()
-                if value.requires_grad
-            },
-            data=LocalData(resident, data.mean, data.std, counts),
+            data=LocalData(resident, data.mean, data.std, self.view.class_counts),
             received=received,
             memory=memory,
-            task=self.task,
-            classes=len(data.classes),
-            device=self.device,
-            lr=self.config.learning_rate(number),
+            lr=run.config.learning_rate(number),
             broadcast=broadcast,
-            class_names=data.classes,
-            images=self.memory_folder.parent / "images" if self.config.save_images else None,
+            images=self.memory_folder.parent / "images" if run.config.save_images else None,
         )
 
     def close(
@@ -123,64 +115,48 @@ class FederatedClient(NumPyClient):
         started: float,
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         """Check, remember, pack."""
-        arrays, every = to_arrays(self.model), names(self.model)
+        run, arrays = self.run, to_arrays(self.model)
         bad = [
-            name for name, array in zip(every, arrays, strict=True) if not np.isfinite(array).all()
+            entry.name
+            for entry, array in zip(run.manifest, arrays, strict=True)
+            if not np.isfinite(array).all()
         ]
         if bad:
             raise FedmirageError(
                 f"training diverged in round {local.number}: {bad[0]!r} is not finite; lower lr"
                 f" (now {local.lr:g})"
             )
-        examples = len(self.view.train) if local.steps else 0
+        examples = len(local.data) if local.steps else 0
         local.memory.put(LOCAL_MODEL, arrays)
         local.memory.put(LOCAL_EXAMPLES, [np.array([examples], dtype=np.int64)])
-        metrics: dict[str, Scalar] = {f"term.{name}": value for name, value in terms.items()}
-        metrics |= {**local.report, "steps": local.steps, "samples": local.samples}
-        if self.config.scores_local_models and len(self.view.test_shard):
-            scores = self.score(self.view.dataset.test, self.view.test_shard)
-            metrics |= {
-                f"local_model.on_test_shard.by_examples.{name}": value
-                for name, value in scores.items()
-            }
-        if self.config.diagnostics and self.config.evaluates(local.number):
-            metrics |= local_model_scores(
-                self.model, self.view, self.task, self.config, self.device
-            )
+        figures = self.figures(local, terms)
         local.memory.close()
-        shared = {every[position]: arrays[position] for position in self.shared}
+        shared = run.shared.name(run.shared.pick(arrays, run.manifest))
         for objective in objectives:
             shared = objective.share(local, shared)
         sections = {**sections, SHARED: list(shared.values())}
-        metrics["seconds"] = time.perf_counter() - started
-        if isinstance(dp := self.config.dp_params, DpOn):
-            sections, examples, metrics = protect(dp, local, sections, examples, metrics)
-        if isinstance(self.config.secagg_params, SecAggOn):
-            return [self.vector(local, sections, examples, metrics)], 1, {}
+        figures[SECONDS] = time.perf_counter() - started
+        if isinstance(dp := run.config.dp_params, DpOn):
+            sections, examples, figures = protect(dp, local, sections, examples, figures)
+        check_declared(figures, declared_figures(run))
+        if isinstance(run.config.secagg_params, SecAggOn):
+            numbers = {name: float(value) for name, value in figures.items()}
+            vector = SecureVector(run).encode(sections, local.broadcast, examples, numbers)
+            return [vector], 1, {}
         flat, layout = pack(sections)
-        return flat, examples, {**metrics, LAYOUT: layout}
+        return flat, examples, {**figures, LAYOUT: layout}
 
-    def vector(
-        self, local: LocalRound, sections: Sections, examples: int, metrics: dict[str, Scalar]
-    ) -> Array:
-        """All that this client says, as one vector to be masked and added up."""
-        every, trained = names(self.model), parameter_mask(self.model)
-        shared = [every[position] for position in self.shared]
-        trainable = [trained[position] for position in self.shared]
-        vector = SecureVector(
-            self.config,
-            shared,
-            local.broadcast,
-            trainable,
-            self.task,
-            len(self.view.dataset.classes),
-        )
-        return vector.encode(
-            sections,
-            local.broadcast,
-            examples,
-            {name: float(value) for name, value in metrics.items()},
-        )
+    def figures(self, local: LocalRound, terms: dict[str, float]) -> dict[str, Scalar]:
+        """What this client reports about its training, and about the model that came of it."""
+        config = self.run.config
+        figures: dict[str, Scalar] = {f"{TERM}{name}": value for name, value in terms.items()}
+        figures |= {**local.report, STEPS: local.steps, SAMPLES: local.samples}
+        if config.scores_local_models and len(self.view.test_shard):
+            scores = self.score(self.view.dataset.test, self.view.test_shard)
+            figures |= {f"{TEST_SHARD}{name}": value for name, value in scores.items()}
+        if config.diagnostics and config.evaluates(local.number):
+            figures |= local_model_scores(self.run, self.model, self.view)
+        return figures
 
     def evaluate(
         self, parameters: NDArrays, config: dict[str, Scalar]
@@ -194,8 +170,10 @@ class FederatedClient(NumPyClient):
         return scores.pop("loss"), len(self.view.validation), dict(scores)
 
     def objectives(self) -> list[Objective[Method]]:
-        """The client halves of the methods line, left to right."""
-        halves = [(method, half("client", method, Objective)) for method in self.config.method_list]
+        """The client halves of the methods line, left to right; one that replaces the data acts
+        first, so that the others see what is trained on."""
+        methods = sorted(self.run.config.method_list, key=lambda method: not method.replaces_data)
+        halves = [(method, half("client", method, Objective)) for method in methods]
         return [kind(method) for method, kind in halves if kind is not None]
 
     def memory(self, config: dict[str, Scalar], number: int) -> Memory:
@@ -205,42 +183,37 @@ class FederatedClient(NumPyClient):
         parent = self.memory_folder / token / folder if token else None
         own = self.memory_folder / str(config["token"]) / folder
         since = int(config["since"]) if "since" in config else None
-        return Memory(own, number, self.config.keep_models == "all", parent, int(after or 0), since)
-
-    @property
-    def shared(self) -> list[int]:
-        """Positions of the weights that cross the wire."""
-        return shared_positions(names(self.model), self.config.method_list)
+        return Memory(
+            own, number, self.run.config.keep_models == "all", parent, int(after or 0), since
+        )
 
     def load(self, shared: NDArrays, memory: Memory) -> None:
-        """The received weights; those that are not shared come from this client's last local model,
-        at first from the seed."""
-        positions = self.shared
-        if len(shared) != len(positions):
+        """What the server sent; what this client does not take over from it comes from its own last
+        model, at first from the seed."""
+        run = self.run
+        if len(shared) != len(run.shared):
             raise FedmirageError(
-                f"the server sent {len(shared)} arrays, this model shares {len(positions)}; do both"
-                " run the same version?"
+                f"the server sent {len(shared)} arrays, this model shares {len(run.shared)}; do"
+                " both run the same version?"
             )
-        arrays = list(self.initial)
-        if len(positions) < len(arrays):
+        arrays = run.initial
+        if run.loaded != run.manifest:
             arrays = memory.get(LOCAL_MODEL) or arrays
-        for position, array in zip(positions, shared, strict=True):
-            arrays[position] = array
-        from_arrays(self.model, arrays)
+        taken = run.loaded.pick(shared, run.shared)
+        from_arrays(self.model, run.loaded.place(taken, arrays, run.manifest))
 
     def score(self, split: Any, indices: Any) -> dict[str, float]:
         """The model's named metrics on some samples of this client."""
-        samples = Resident.load(split, indices, self.device, memory_format(self.config))
+        samples = Resident.load(split, indices, self.run.device, self.run.memory_format)
         data = self.view.dataset
-        layout = memory_format(self.config)
         return evaluate(
             self.model,
             samples.images,
             samples.labels,
             data.mean,
             data.std,
-            self.task,
-            memory_format=layout,
-            device=self.device,
+            self.run.task,
+            memory_format=self.run.memory_format,
+            device=self.run.device,
             real_classes=len(data.classes),
         )

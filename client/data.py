@@ -2,7 +2,7 @@
 without per-sample Python."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
@@ -10,9 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from client.objective import LocalRound
+from client.round import LocalRound
 from common.data.batches import Resident, normalise
-from common.device import memory_format
 from common.learning.augment import AUGMENTATIONS, augment, mean_bytes
 
 
@@ -21,16 +20,32 @@ class LocalData:
     """Resident images and labels. Bytes are augmented and normalised batch by batch; floats are
     taken as they are."""
 
-    resident: Resident  # uint8 pixels, or float pixels that are normalised already (virtual data)
+    resident: Resident  # what is trained on: uint8 pixels, or floats that are normalised already
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    class_counts: npt.NDArray[np.int64]  # (classes,) of the client's real training samples
-    accompanied: bool = (
-        False  # by images of a method in every step: then a batch of one is not alone in its pass
-    )
+    class_counts: npt.NDArray[np.int64]  # (classes,) of what is trained on
+    accompanied: bool = False
+    # By images of a method in every step: then a batch of one is not alone in its pass.
+    real: Resident = field(init=False)  # the client's own samples, whatever is trained on
+    real_class_counts: npt.NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.real, self.real_class_counts = self.resident, self.class_counts
 
     def __len__(self) -> int:
         return len(self.resident)
+
+    def replace(self, images: Tensor, labels: Tensor) -> None:
+        """Train on these samples from now on. Batches, the length of an epoch and the weight with
+        which this client counts follow; the real samples stay readable."""
+        self.resident = Resident(images, labels)
+        counts = labels.sum(0) if labels.ndim == 2 else labels.bincount(minlength=self.classes)
+        self.class_counts = counts.to(torch.int64).cpu().numpy()
+
+    @property
+    def classes(self) -> int:
+        """How many there are, whether or not this client has samples of each."""
+        return len(self.real_class_counts)
 
     def prepare(
         self, images: Tensor, name: str, generator: torch.Generator, layout: torch.memory_format
@@ -45,7 +60,7 @@ class LocalData:
         """(images, labels) of every step of the round."""
         config = local.config
         order, varied = local.generator("batches"), local.generator("augment")
-        layout = memory_format(config)
+        layout = local.run.memory_format
         alone_spoils = has_batch_statistics(local.model) and not self.accompanied
         steps, epochs = config.local_steps or None, config.local_epochs or None
         if alone_spoils and min(len(self), config.batch_size) == 1:

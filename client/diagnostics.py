@@ -13,24 +13,21 @@ from torch import Tensor
 
 from common.data.batches import Resident
 from common.data.view import ClientView
-from common.device import memory_format
-from common.learning.task import Meter, SingleLabel, SingleLabelMeter, Task, evaluate
+from common.learning.task import Meter, SingleLabel, SingleLabelMeter, evaluate
 from common.models import Model
-from common.settings.config import RunConfig
+from common.run import Run
+from common.wire.figures import ON_OWN_LABELS, ON_TEST
 
-LOCAL = "diagnostics.local_model"  # the prefix of these figures in FitRes.metrics
 OWN = "own_labels"
 
 
-def local_model_scores(
-    model: Model, view: ClientView, task: Task, config: RunConfig, device: torch.device
-) -> dict[str, float]:
+def local_model_scores(run: Run, model: Model, view: ClientView) -> dict[str, float]:
     """Accuracy on the whole test set and, where a sample has one label, on the test set weighted to
     the client's own labels."""
-    data, layout = view.dataset, memory_format(config)
-    samples = Resident.load(data.test, np.arange(len(data.test)), device, layout)
+    data, task = run.dataset, run.task
+    samples = Resident.load(data.test, np.arange(len(data.test)), run.device, run.memory_format)
     if task.name == SingleLabel.name:
-        task = OwnLabels(torch.from_numpy(view.class_counts).to(device))
+        task = OwnLabels(torch.from_numpy(view.class_counts).to(run.device))
     scores = evaluate(
         model,
         samples.images,
@@ -38,13 +35,13 @@ def local_model_scores(
         data.mean,
         data.std,
         task,
-        memory_format=layout,
-        device=device,
+        memory_format=run.memory_format,
+        device=run.device,
         classes=len(data.classes),
     )
-    found = {f"{LOCAL}.on_test.accuracy": scores["accuracy"]}
+    found = {ON_TEST: scores["accuracy"]}
     if OWN in scores:
-        found[f"{LOCAL}.on_own_labels.accuracy"] = scores[OWN]
+        found[ON_OWN_LABELS] = scores[OWN]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Differential dp on the client: the update is bounded, and under `local` covered by noise,
+"""Differential privacy on the client: the update is bounded, and under `local` covered by noise,
 before anything is packed."""
 
 import math
@@ -6,9 +6,10 @@ import math
 import numpy as np
 from flwr.common import Scalar
 
-from client.objective import LocalRound
+from client.round import LocalRound
 from common.dp.noise import gaussian
-from common.dp.settings import CLIPPED, DpOn, LocalDp, noised_sections
+from common.dp.settings import DpOn, LocalDp
+from common.wire.figures import CLIPPED
 from common.wire.payload import SHARED, Arrays, Sections
 
 
@@ -23,15 +24,7 @@ def protect(
     noise = dp.noise if isinstance(dp, LocalDp) else 0.0
     shared, clipped = bounded(sections[SHARED], local.broadcast, dp.clip, noise)
     sent = {**sections, SHARED: shared}
-    for section in noised_sections(local.config.method_list):
-        arrays, bound = sections[section.name], section.sensitivity
-        assert bound is not None  # `noised_sections` has only such
-        sent[section.name], _ = bounded(
-            arrays, [np.zeros_like(array) for array in arrays], bound, noise
-        )
-    if isinstance(
-        dp, LocalDp
-    ):  # all that the server learns beside the update is whether there was training
+    if isinstance(dp, LocalDp):  # beside the update the server learns whether there was training
         return sent, int(examples > 0), {}
     return sent, examples, {**metrics, CLIPPED: int(clipped)}
 

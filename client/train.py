@@ -1,12 +1,15 @@
-"""The one training loop. Methods act before it, inside it as named terms, and after it."""
+"""The one training loop. Methods act before it, inside it as named terms, and after it; one that
+needs a second phase of training (a generator, after the model) calls the same loop again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from client.objective import LocalRound, Objective, Step
+from client.objective import Objective
+from client.round import LocalRound, Step
 from common.errors import FedmirageError
 from common.methods import Method
 from common.settings.config import RunConfig
@@ -14,53 +17,83 @@ from common.settings.config import RunConfig
 Objectives = Sequence[Objective[Method]]
 
 
-def train(local: LocalRound, objectives: Objectives) -> tuple[int, dict[str, float]]:
-    """Train `local.model` in place for one round; returns the steps made and the mean of every
-    term."""
+@dataclass(frozen=True)
+class Phase:
+    """What one pass through the loop trains, on what, and towards what."""
+
+    batches: Iterable[tuple[Tensor, Tensor]]  # (inputs, labels) of every step
+    optimizer: torch.optim.Optimizer  # over the parameters that move
+    terms: Callable[[Step], dict[str, Tensor]]  # named, weighted terms of the loss of one batch
+    objectives: Objectives = ()  # whose hooks run round every step
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a phase came to."""
+
+    steps: int
+    samples: int  # that its steps looked at, repeats counted
+    terms: dict[str, float]  # the mean of every term
+
+
+def train(local: LocalRound, objectives: Objectives) -> dict[str, float]:
+    """Train `local.model` in place for one round; returns the mean of every term."""
     optimizer = make_optimizer(local.config, local.trainable(), local.lr)
-    means = TermMeans()
-    steps = 0
+    terms = partial(local_objective, objectives)
     local.model.train()
-    for images, labels in local.data.batches(local):
+    trained = train_phase(local, Phase(local.data.batches(local), optimizer, terms, objectives))
+    local.steps, local.samples = trained.steps, trained.samples
+    return trained.terms
+
+
+def train_phase(local: LocalRound, phase: Phase) -> Trained:
+    """The loop: one optimiser step per batch."""
+    means = TermMeans()
+    steps = samples = 0
+    for images, labels in phase.batches:
         step = Step(local, steps, images, labels)
-        for objective in objectives:
+        for objective in phase.objectives:
             step.stages.update(objective.stages)
             extra = objective.extra_images(step)
             if extra is not None:
                 step.extra_images[objective.params.name] = extra
-        compute: Callable[[], None] = partial(evaluate_loss, step, objectives, optimizer, means)
-        for objective in objectives:
+        compute: Callable[[], None] = partial(evaluate_loss, step, phase, means)
+        for objective in phase.objectives:
             compute = partial(objective.gradients, step, compute)
         compute()
-        optimizer.step()
+        phase.optimizer.step()
         steps += 1
-        local.samples += len(labels)
-        for objective in objectives:
+        samples += len(labels)
+        for objective in phase.objectives:
             objective.at(step)
-    return steps, means.values()
+    return Trained(steps, samples, means.values())
 
 
-def evaluate_loss(
-    step: Step, objectives: Objectives, optimizer: torch.optim.Optimizer, means: "TermMeans"
-) -> None:
-    """The local objective of one batch as a sum of named terms, and its gradients."""
-    optimizer.zero_grad(set_to_none=True)
+def evaluate_loss(step: Step, phase: Phase, means: "TermMeans") -> None:
+    """The loss of one batch as a sum of named terms, and its gradients."""
+    phase.optimizer.zero_grad(set_to_none=True)
+    terms = phase.terms(step)
+    first, *others = terms.values()
+    total = torch.stack([first, *others]).sum() if others else first
+    step.loss = total.detach()
+    total.backward()  # type: ignore[no-untyped-call]
+    means.add(terms)
+
+
+def local_objective(objectives: Objectives, step: Step) -> dict[str, Tensor]:
+    """The task's own loss, and what the methods add to it."""
     step.forward()
     terms = {"task": step.local.task.loss(step.logits, step.labels)}
     for objective in objectives:
         if objective.task_weight != 1:
             terms["task"] = terms["task"] * objective.task_weight
         added = objective.terms(step)
-        if terms.keys() & added.keys():
+        if twice := terms.keys() & added.keys():
             raise FedmirageError(
-                "two methods call a term of the local objective"
-                f" {next(iter(terms.keys() & added.keys()))!r}"
+                f"two methods call a term of the local objective {min(twice)!r}; rename one"
             )
         terms |= added
-    total = torch.stack(list(terms.values())).sum() if len(terms) > 1 else terms["task"]
-    step.loss = total.detach()
-    total.backward()  # type: ignore[no-untyped-call]
-    means.add(terms)
+    return terms
 
 
 class TermMeans:

@@ -1,72 +1,119 @@
-"""What a method's page declares, and which combinations are sound because of it."""
+"""What a method declares about itself, and which combinations are sound because of it.
+
+A declaration is data: the parameters of the method, what it sends, which parts of the model it
+touches, what it needs. Server, clients, checks and documentation all read the same declaration, so
+that they cannot disagree.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from common.settings.language import Params
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from common.settings.config import RunConfig
 
-Shares = Literal["model", "extractor", "classifier", "generator and classifier", "nothing"]
 Weighting = Literal["examples", "uniform"]
+Shape = tuple[int, int, int]  # channels, height, width of one image
+Shapes = Callable[[int, Shape], Sequence[tuple[int, ...]]]  # of classes and image shape
+
+FEATURES, CLASSIFIER = "features", "classifier"
+NETWORK = (FEATURES, CLASSIFIER)  # the parts that every model has
 
 
 @dataclass(frozen=True)
 class Section:
-    """A named part of a message, beside `shared`."""
+    """A named part of a message, beside `shared`.
+
+    What arrives is checked against what a section `holds`: one array per trainable shared weight,
+    a single number, or arrays of other shapes, given as a function of the number of classes and
+    the shape of an image, e.g. `lambda classes, shape: [(classes,)]` for one number per class.
+    None leaves the check to the method, and such a section cannot be summed securely.
+    """
 
     name: str
     weighting: Weighting | Literal["run"] | None = "examples"
-    # how it is averaged over clients; "run": as the run weighs `shared`; None: it must be seen one
-    # by one
-    holds: Literal["weights", "number"] | None = "weights"
-    # what arrives is checked against it: an array for each trainable shared weight, one number, or
-    # None: the method checks
-    sensitivity: float | None = None
-    # under differential privacy a client's section is scaled to this length; 0: it says nothing
-    # about the data; None: no bound
+    # How it is averaged over clients; "run" means as the run weighs `shared`. None: the server must
+    # see it client by client.
+    holds: Literal["weights", "number"] | Shapes | None = "weights"
+    wide: bool = False
+    # Whether its numbers may be larger than secure aggregation's `clip`, as counts are. A single
+    # number always may.
 
     @property
     def summable(self) -> bool:
-        """Only its sum matters, and so it survives secure aggregation."""
+        """Whether only its sum matters; then it survives secure aggregation."""
         return self.weighting is not None
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What becomes of the parts of the model: `features`, `classifier`, and those that a method
+    adds.
+
+    A client loads what the server sent of `loads`; every other part it keeps from its own last
+    round, in the beginning as the run's seed gives it.
+    """
+
+    sends: tuple[str, ...] = NETWORK  # what crosses the wire and is averaged
+    loads: tuple[str, ...] | None = None  # what a client takes over from the server; None: `sends`
+    trains: tuple[str, ...] = NETWORK  # what the optimiser of the training loop moves
+    adds: tuple[str, ...] = ()  # parts that the method's `build_parts` adds to the model
+    requires: tuple[str, ...] = ()  # parts that must be averaged, or the method has no meaning
+
+    @property
+    def chooses(self) -> bool:
+        """Whether this is anything but the whole network, trained and averaged."""
+        return (self.sends, self.trains, self.adds) != (NETWORK, NETWORK, ()) or (
+            self.loads is not None
+        )
+
+
 class Method(Params):
-    """A method's page: who wrote it, what it sends, what it needs. The fields of a subclass are its
-    parameters."""
+    """A method's declaration: who wrote it, what it sends, what it needs. The fields of a subclass
+    are its parameters."""
 
     title: ClassVar[str]
     authors: ClassVar[str]
     link: ClassVar[str]
 
-    shares: ClassVar[Shares] = "model"  # what FedAvg averages
+    parts: ClassVar[Parts] = Parts()
     replaces_data: ClassVar[bool] = False  # clients train on other data than their own
     server_rule: ClassVar[bool] = False  # changes how the average becomes the next model
+    reads_average: ClassVar[bool] = False  # learns from the plain average of a round
     repairs: ClassVar[bool] = False  # changes the global model once more after the server's update
-    needs_whole_model: ClassVar[bool] = (
-        False  # must see all weights on the server or on every client
-    )
-    single_label_because: ClassVar[str] = (
-        ""  # why it is not defined for multi-label tasks, as half a sentence; "": it is
-    )
+    weighting: ClassVar[Weighting | None] = None  # the only weighting with which it is sound
+    single_label_because: ClassVar[str] = ""
+    # Why it is not defined for multi-label tasks, as half a sentence; "" means that it is.
     up: ClassVar[tuple[Section, ...]] = ()  # what clients send beside `shared`
     down: ClassVar[tuple[Section, ...]] = ()  # what the server sends beside `shared`
-    figures: ClassVar[
-        tuple[str, ...]
-    ] = ()  # what its client half may report: "term.NAME" of its terms, and names of its own;
-    # in a secure sum, who has none counts as 0
-    summable_instead: ClassVar[str] = (
-        ""  # what to write where only sums may be seen and a section of `up` has to be seen alone
-    )
+    figures: ClassVar[tuple[str, ...]] = ()
+    # What its client half may report: "term.NAME" of its terms, and names of its own. In a secure
+    # sum, a client that has none counts as 0.
+    diagnostics: ClassVar[tuple[str, ...]] = ()  # what it reports under --diagnostics only
+    summable_instead: ClassVar[str] = ""
+    # What to write where only sums may be seen and the method has to see clients one by one.
+
+    @property
+    def needs_each_client(self) -> str:
+        """What the server must see of each client, e.g. "'pair'"; "" if sums are enough. It may
+        depend on the parameters."""
+        alone = [repr(section.name) for section in self.up if not section.summable]
+        return " and ".join(alone)
 
     def extra_outputs(self, classes: int) -> int:
         """How many outputs this method adds to the head of a model for `classes` classes."""
         return 0
+
+    def build_parts(self, shape: Shape, classes: int, feature_dim: int) -> dict[str, nn.Module]:
+        """The modules of `parts.adds` by name. Torch's generator is seeded with the run's seed
+        while this runs, so that both sides get the same weights."""
+        return {}
 
     def check(self, config: RunConfig) -> list[str]:
         """Why this method cannot run with these settings, as sentences; none if it can."""
@@ -77,45 +124,104 @@ class Method(Params):
         return []
 
 
+def parts_of(methods: Sequence[Method]) -> Parts:
+    """The parts of a run's model: as the one method says that chooses them, else the whole
+    network."""
+    return next((method.parts for method in methods if method.parts.chooses), Parts())
+
+
+def required_weighting(methods: Sequence[Method]) -> Weighting | None:
+    """The weighting that some method requires, if one does."""
+    return next((method.weighting for method in methods if method.weighting), None)
+
+
 def clashes(methods: Sequence[Method]) -> list[str]:
     """Why these methods may not stand in one line; empty if they may."""
-    problems: list[str] = []
+    return [
+        f"methods: {problem}"
+        for check in (_repeated, _rules, _order, _parts, _data, _weightings)
+        for problem in check(methods)
+    ]
+
+
+def _repeated(methods: Sequence[Method]) -> list[str]:
     names = [method.name for method in methods]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        problems.append(f"methods: {name!r} stands {names.count(name)} times; once is enough")
     sections = [section.name for method in methods for section in method.up]
-    for name in sorted({name for name in sections if sections.count(name) > 1}):
-        problems.append(f"methods: two of them send a section called {name!r}; keep one")
+    return [
+        f"{name!r} stands {names.count(name)} times; once is enough"
+        for name in sorted({name for name in names if names.count(name) > 1})
+    ] + [
+        f"two of them send a section called {name!r}; keep one"
+        for name in sorted({name for name in sections if sections.count(name) > 1})
+    ]
+
+
+def _rules(methods: Sequence[Method]) -> list[str]:
     rules = [method.name for method in methods if method.server_rule]
-    if len(rules) > 1:
-        problems.append(f"methods: {' and '.join(rules)} each change the server's update; keep one")
+    if len(rules) < 2:
+        return []
+    return [f"{' and '.join(rules)} each change the server's update; keep one"]
+
+
+def _order(methods: Sequence[Method]) -> list[str]:
+    """Whoever changes or reads the average must get it before it is repaired."""
+    problems = []
     for place, repair in enumerate(methods):
-        for rule in methods[place + 1 :] if repair.repairs else ():
-            if rule.server_rule:
+        for other in methods[place + 1 :] if repair.repairs else ():
+            what = "changes the server's update" if other.server_rule else "learns from the average"
+            if other.server_rule or other.reads_average:
                 problems.append(
-                    f"methods: {rule.name} changes the server's update, which {repair.name} repairs"
-                    f" afterwards; write {rule.name} left of {repair.name}"
-                )
-    parts = {method.name: method.shares for method in methods if method.shares != "model"}
-    if len(parts) > 1:
-        what = " and ".join(f"{name} ({share})" for name, share in parts.items())
-        problems.append(f"methods: {what} each decide what is shared; keep one")
-    for name, share in list(parts.items())[:1]:
-        for method in methods:
-            if method.needs_whole_model:
-                problems.append(
-                    f"methods: {method.name} needs the whole model, but {name} shares only:"
-                    f" {share}; drop one of them"
-                )
-            elif share == "nothing" and method.server_rule:
-                problems.append(
-                    f"methods: {method.name} changes the server's update, but {name} sends it"
-                    " nothing; drop one of them"
-                )
-            elif share == "nothing" and (method.up or method.down):
-                what = " and ".join(section.name for section in (*method.down, *method.up))
-                problems.append(
-                    f"methods: {method.name} exchanges {what}, but {name} exchanges nothing; drop"
-                    " one of them"
+                    f"{other.name} {what}, which {repair.name} repairs afterwards; write"
+                    f" {other.name} left of {repair.name}"
                 )
     return problems
+
+
+def _parts(methods: Sequence[Method]) -> list[str]:
+    choosing = [method for method in methods if method.parts.chooses]
+    problems = []
+    if len(choosing) > 1:
+        what = " and ".join(f"{method.name} ({describe(method.parts)})" for method in choosing)
+        problems.append(f"{what} each decide what is shared; keep one")
+    for chooser in choosing[:1]:
+        for method in methods:
+            if reason := _without(method, chooser.parts):
+                problems.append(f"{method.name} {reason.format(chooser.name)}; drop one of them")
+    return problems
+
+
+def _without(method: Method, parts: Parts) -> str:
+    """Why a method cannot live with what is shared; the name of who decided that is left open."""
+    requires = method.parts.requires
+    if not set(requires) <= set(parts.sends):
+        needed = "whole model" if requires == NETWORK else " and ".join(requires)
+        return f"needs the {needed}, but {{}} shares only: {describe(parts)}"
+    if parts.sends or method.parts == parts:
+        return ""
+    if method.server_rule:
+        return "changes the server's update, but {} sends it nothing"
+    if exchanged := [section.name for section in (*method.down, *method.up)]:
+        return f"exchanges {' and '.join(exchanged)}, but {{}} exchanges nothing"
+    return ""
+
+
+def _data(methods: Sequence[Method]) -> list[str]:
+    replacing = [method.name for method in methods if method.replaces_data]
+    if len(replacing) < 2:
+        return []
+    return [f"{' and '.join(replacing)} each replace the clients' data; keep one"]
+
+
+def _weightings(methods: Sequence[Method]) -> list[str]:
+    wanted = {method.weighting: method.name for method in methods if method.weighting}
+    if len(wanted) < 2:
+        return []
+    what = " and ".join(f"{name} ({weighting})" for weighting, name in wanted.items())
+    return [f"{what} each require a weighting of the clients; keep one"]
+
+
+def describe(parts: Parts) -> str:
+    """What is shared, in words."""
+    if parts.sends == NETWORK:
+        return "the whole model"
+    return " and ".join(parts.sends) or "nothing"

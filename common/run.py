@@ -1,21 +1,109 @@
-"""What follows from a configuration once the data are known, the same on both sides."""
+"""The facts of a run, which both sides derive alike from the configuration and the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
 
 from common.data.partitions import check
 from common.data.set import DataSet
+from common.device import memory_format
 from common.errors import ConfigurationError
 from common.learning.task import TASKS, Task
+from common.method import Parts, Section, Shape, parts_of
 from common.models import Model, build
-from common.seeds import derive
+from common.seeds import derive, seed_torch
 from common.settings.config import RunConfig
-from common.wire.sharing import shared_positions
-from common.wire.weights import names, parameter_mask
+from common.wire.manifest import Entry, Manifest
+from common.wire.payload import Arrays
+from common.wire.weights import to_arrays
 
 
-def blueprint(config: RunConfig, shape: tuple[int, int, int], classes: int) -> Model:
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Made once per process on either side, and handed to whatever needs a part of it."""
+
+    config: RunConfig
+    dataset: DataSet
+    task: Task
+    device: torch.device
+    manifest: Manifest  # of the whole model
+    initial: Arrays  # its weights as the seed gives them, in the order of the manifest
+
+    @property
+    def classes(self) -> int:
+        """How many the data have; a head may be wider."""
+        return len(self.dataset.classes)
+
+    @property
+    def shape(self) -> Shape:
+        """(channels, height, width) of an image."""
+        return self.dataset.shape
+
+    @property
+    def memory_format(self) -> torch.memory_format:
+        """How image tensors lie in memory."""
+        return memory_format(self.config)
+
+    @cached_property
+    def parts(self) -> Parts:
+        """What becomes of each part of the model."""
+        return parts_of(self.config.method_list)
+
+    @cached_property
+    def shared(self) -> Manifest:
+        """What crosses the wire and is averaged."""
+        return self.manifest.only(self.parts.sends)
+
+    @cached_property
+    def loaded(self) -> Manifest:
+        """What a client takes over from the server, of what is shared."""
+        return self.manifest.only(
+            self.parts.sends if self.parts.loads is None else self.parts.loads
+        )
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """What clients send beside `shared`."""
+        return tuple(section for method in self.config.method_list for section in method.up)
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of what an evaluation gives."""
+        widened = any(method.extra_outputs(self.classes) for method in self.config.method_list)
+        return (*self.task.metrics, "accuracy_real_classes") if widened else self.task.metrics
+
+    def entries_of(self, section: Section) -> tuple[Entry, ...] | None:
+        """What the arrays of a section must look like; None where only the method knows."""
+        if section.holds is None:
+            return None
+        if section.holds == "weights":
+            return self.shared.weights.entries
+        if section.holds == "number":
+            return (Entry(section.name, (1,), None),)
+        shapes = section.holds(self.classes, self.shape)
+        return tuple(Entry(f"{section.name}.{at}", shape, None) for at, shape in enumerate(shapes))
+
+
+def make_run(config: RunConfig, dataset: DataSet, device: torch.device) -> tuple[Run, Model]:
+    """The facts of a run, and its model with the weights that the seed gives, still on the CPU."""
+    model = blueprint(config, dataset.shape, len(dataset.classes))
+    task = task_of(config, dataset)
+    return Run(config, dataset, task, device, Manifest.of(model), to_arrays(model)), model
+
+
+def blueprint(config: RunConfig, shape: Shape, classes: int) -> Model:
     """The run's model with the weights that its seed gives, widened by what the methods add to the
-    head."""
+    head, and with the parts that they add."""
     extra = sum(method.extra_outputs(classes) for method in config.method_list)
-    return build(config.model_params, shape, classes, extra, derive(config.seed, "model"))
+    model = build(config.model_params, shape, classes, extra, derive(config.seed, "model"))
+    for method in config.method_list:
+        with seed_torch(derive(config.seed, "parts", method.name)):
+            for name, part in method.build_parts(shape, classes, model.feature_dim).items():
+                model.add_module(name, part)
+    return model
 
 
 def check_with_data(config: RunConfig, dataset: DataSet) -> Task:
@@ -38,20 +126,15 @@ def check_with_data(config: RunConfig, dataset: DataSet) -> Task:
 
 
 def check_model(config: RunConfig, dataset: DataSet) -> None:
-    """The model can be built, and what is shared of it is as privacy needs it."""
+    """The model can be built, and what is shared of it is as differential privacy needs it."""
     model = blueprint(config, dataset.shape, len(dataset.classes))
-    every, trainable = names(model), parameter_mask(model)
-    statistics = [
-        every[position]
-        for position in shared_positions(every, config.method_list)
-        if not trainable[position]
-    ]
-    if statistics and config.dp_params.active:
+    shared = Manifest.of(model).only(parts_of(config.method_list).sends)
+    if shared.statistics.names and config.dp_params.active:
         raise ConfigurationError(
             [
-                f"dp: model={config.model!r} would share {statistics[0]!r}, statistics of the"
-                " clients' data that no noise covers; choose a model without batch norm, such as"
-                ' simple-cnn, convnet, or resnet10(norm="group")'
+                f"dp: model={config.model!r} would share {shared.statistics.names[0]!r}, statistics"
+                " of the clients' data that no noise covers; choose a model without batch norm,"
+                ' such as simple-cnn, convnet, or resnet10(norm="group")'
             ]
         )
 

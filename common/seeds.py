@@ -2,6 +2,8 @@
 partition)."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -21,3 +23,11 @@ def torch_generator(seed: int, purpose: str, *position: int | str) -> torch.Gene
 def numpy_generator(seed: int, purpose: str, *position: int | str) -> np.random.Generator:
     """The same for numpy."""
     return np.random.default_rng(derive(seed, purpose, *position))
+
+
+@contextmanager
+def seed_torch(seed: int) -> Iterator[None]:
+    """Torch's own CPU generator, which initialises layers: seeded for a while, then as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

@@ -238,39 +238,31 @@ def generation_times(
 ) -> tuple[float, dict[int, float]]:
     """Processor seconds of a client's local training, and of its generation by the number of
     images."""
-    from client.build import dealt, model_of
+    from client.build import dealt
     from client.client import FederatedClient
     from client.methods.fedcog.generation import synthesise
     from client.train import train
     from common.data.view import view
     from common.methods.fedcog import FedCog
     from common.models.base import frozen
-    from common.run import task_of
+    from common.run import make_run
     from common.wire.payload import SHARED
 
     place = device.prepare(config, 1)
     data, parts = dealt(config)
-    model, initial = model_of(config, data.shape, len(data.classes))
+    run, model = make_run(config, data, place)
     seen = view(data, parts[0], 0, config.clients, 0.0, config.seed)
     with tempfile.TemporaryDirectory() as folder:
-        client = FederatedClient(
-            config,
-            seen,
-            device.place(model, place, config),
-            initial,
-            task_of(config, data),
-            place,
-            Path(folder),
-        )
+        client = FederatedClient(run, seen, device.place(model, place, config), Path(folder))
 
         def trained() -> float:
-            local = client.open({SHARED: list(initial)}, {"round": 1, "token": "bench"})
+            local = client.open({SHARED: list(run.initial)}, {"round": 1, "token": "bench"})
             started = time.process_time()
             train(local, [])
             return time.process_time() - started
 
         def generated(size: int) -> float:
-            local = client.open({SHARED: list(initial)}, {"round": 1, "token": "bench"})
+            local = client.open({SHARED: list(run.initial)}, {"round": 1, "token": "bench"})
             params = FedCog(samples=size, steps=steps)
             started = time.process_time()
             synthesise(params, local, frozen(model), frozen(model))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flwr.app import Message, MessageType
-from flwr.common import Parameters, Scalar, log, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.common import Parameters, log, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server.strategy import Strategy
 
@@ -16,15 +16,13 @@ from common.errors import FedmirageError
 from common.settings.config import RunConfig
 from common.wire.payload import Arrays, size
 from server.messages.exchange import exchange
-from server.messages.plain import FitOutcome, FitRound, RoundFailed, since
+from server.messages.plain import Fit, FitOutcome, RoundFailed, since
 from server.messages.sampling import Roster
 from server.record.checkpoint import FILE as CHECKPOINT
 from server.record.checkpoint import Checkpoint
+from server.record.line import make_round_line
 from server.record.results import Results
 from server.record.scores import Evaluator
-from server.strategy.average import TERM
-from server.strategy.budget import figures
-from server.strategy.drift import diagnose
 from server.strategy.wrapper import save_state
 
 
@@ -36,7 +34,7 @@ class Rounds:
     folder: Path
     strategy: Strategy
     roster: Roster
-    fit: FitRound
+    fit: Fit
     evaluator: Evaluator
     results: Results
     checkpoint: Checkpoint
@@ -66,30 +64,10 @@ class Rounds:
             if outcome.parameters is None
             else parameters_to_ndarrays(outcome.parameters)
         )
-        line: dict[str, Any] = {"kind": "round", "round": number, "accuracy": None, "loss": None}
         fitted = time.perf_counter()
-        if self.config.evaluates(number):
-            line |= self.evaluate(number, shared)
-        train = {
-            name.removeprefix(TERM): value
-            for name, value in outcome.metrics.items()
-            if name.startswith(TERM)
-        }
-        evaluation = {
-            name: value for name, value in outcome.metrics.items() if name.startswith("local_model")
-        }
-        line |= {"train": train, "clients": outcome.clients, "refused": outcome.refused}
-        if outcome.secagg is not None:
-            line["secagg"] = outcome.secagg
-        if methods := method_figures(outcome.metrics, self.config):
-            line["methods"] = methods
-        if self.config.dp_params.active:
-            line["dp"] = figures(outcome.metrics)
-        if self.config.diagnostics:
-            line["diagnostics"] = diagnose(outcome, self.checkpoint.progress)
-        validated = line.get("validation", {}).get("bytes_down", 0)
-        line |= {"bytes_up": outcome.bytes_up, "bytes_down": outcome.bytes_down + validated}
-        line["evaluation"] = {**evaluation, **line.get("evaluation", {})}
+        evaluated = self.evaluate(number, shared) if self.config.evaluates(number) else {}
+        progress = self.checkpoint.progress
+        line = make_round_line(number, outcome, evaluated, self.config, progress)
         now = time.perf_counter()
         line["seconds"] = {**outcome.seconds, "evaluate": now - fitted, "round": now - started}
         stop = self.progress(line, shared)
@@ -202,13 +180,3 @@ class Rounds:
             self.evaluator.save(shared, self.folder / "models" / f"round-{number:05d}.safetensors")
         self.evaluator.save(shared, self.folder / "model.safetensors")
         self.checkpoint.write(self.folder / CHECKPOINT)
-
-
-def method_figures(metrics: dict[str, Scalar], config: RunConfig) -> dict[str, Scalar]:
-    """What the methods of this run report about a round, each under its own name: "fedexp.step"."""
-    known = {method.name for method in config.method_list}
-    return {
-        name: value
-        for name, value in metrics.items()
-        if "." in name and name.split(".")[0] in known
-    }

@@ -4,6 +4,7 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Sequence
 from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
@@ -18,17 +19,15 @@ from common.data import load
 from common.errors import ConfigurationError, FedmirageError
 from common.methods import half
 from common.methods.fedavg import FedAvg
-from common.run import appearance, blueprint, check_with_data
+from common.run import Run, appearance, check_with_data, make_run
 from common.secagg.settings import SecAggOn
 from common.secagg.vector import SecureVector
 from common.settings.config import RunConfig
 from common.wire.payload import Arrays
-from common.wire.sharing import shared_positions
 from common.wire.weights import load as load_weights
-from common.wire.weights import names
 from server.messages.checks import ReplyCheck
 from server.messages.exchange import exchange
-from server.messages.plain import FitRound, PlainFit
+from server.messages.plain import Fit, PlainFit
 from server.messages.sampling import Roster, Send
 from server.record import checkpoint as checkpoints
 from server.record.checkpoint import Checkpoint
@@ -36,9 +35,10 @@ from server.record.results import Results
 from server.record.scores import Evaluator
 from server.rounds import Rounds
 from server.strategy.average import Average
-from server.strategy.dp import dp_average, dp_sections
+from server.strategy.context import ServerContext
+from server.strategy.dp import dp_average
 from server.strategy.drift import Drift
-from server.strategy.wrapper import ServerContext, StrategyWrapper, load_state
+from server.strategy.wrapper import StrategyWrapper, load_state
 
 
 def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
@@ -74,34 +74,24 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     threads = config.server_threads or device.cores()
     place = device.prepare(config, threads)
     dataset = load(config.dataset, config.data_dir or None, config.download)
-    task = check_with_data(config, dataset)
-    model = blueprint(config, dataset.shape, len(dataset.classes))
-    positions = shared_positions(names(model), config.method_list)
-    evaluator = Evaluator(config, dataset, model, task, place, positions)
-    state = starting_point(
-        config,
-        folder,
-        [evaluator.initial[position] for position in positions],
-        list(evaluator.shared_names),
-    )
-    strategy = make_strategy(config, state, evaluator, results)
+    check_with_data(config, dataset)
+    run, model = make_run(config, dataset, place)
+    evaluator = Evaluator(run, model)
+    state = starting_point(run, folder)
+    strategy = make_strategy(run, state, evaluator, results)
     load_state(strategy, state.strategy)
 
     if config.resume:
         results.forget_after(state.round)
     else:
         resolved = {
-            "device": str(place),
+            "device": str(run.device),
             "threads": config.threads,
             "server_threads": threads,
-            "task": task.name,
-        }
-        resolved |= {
-            "parameters": sum(array.size for array in evaluator.initial),
-            "classes": len(dataset.classes),
-        }
-        resolved |= {
-            "shape": list(dataset.shape),
+            "task": run.task.name,
+            "parameters": run.manifest.size,
+            "classes": run.classes,
+            "shape": list(run.shape),
             "fingerprint": dataset.fingerprint,
             "token": state.token,
             "start_round": state.round,
@@ -110,40 +100,28 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     send = partial(exchange, grid)
     roster = Roster(grid, config.clients, config.seed, send, appearance(dataset))
     if state.round == 0 and (first := strategy.initialize_parameters(roster)) is not None:
-        state.shared = parameters_to_ndarrays(
-            first
-        )  # where a new run begins is the strategy's to say, as in Flower
-    fit = make_fit(config, strategy, roster, send, evaluator, state)
+        # Where a new run begins is the strategy's to say, as in Flower.
+        state.shared = parameters_to_ndarrays(first)
+    fit = make_fit(run, strategy, roster, send, state)
     return Rounds(config, folder, strategy, roster, fit, evaluator, results, state)
 
 
-def make_fit(
-    config: RunConfig,
-    strategy: Strategy,
-    roster: Roster,
-    send: Send,
-    evaluator: Evaluator,
-    state: Checkpoint,
-) -> FitRound:
+def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Checkpoint) -> Fit:
     """How the clients' updates come together: each seen by the server, or only their sum."""
-    shared = (evaluator.shared_names, state.shared, evaluator.trainable)
+    config = run.config
     limits = (config.round_timeout, config.min_replies, state)
-    if isinstance(config.secagg_params, SecAggOn):
+    if isinstance(secagg := config.secagg_params, SecAggOn):
         from server.messages.secagg import SecureFit  # its cryptography takes time to load
 
-        vector = SecureVector(config, *shared, evaluator.task, len(evaluator.dataset.classes))
-        log(INFO, "%s", config.secagg_params.budget(config.drawn))
-        return SecureFit(
-            strategy, roster, send, *limits, config.secagg_params, vector, config.drawn
-        )
-    sections = [section for method in config.method_list for section in method.up]
-    return PlainFit(strategy, roster, send, *limits, ReplyCheck(*shared, sections))
+        log(INFO, "%s", secagg.budget(config.drawn))
+        vector = SecureVector(run)
+        return SecureFit(strategy, roster, send, *limits, secagg, vector, config.drawn)
+    return PlainFit(strategy, roster, send, *limits, ReplyCheck(run))
 
 
-def make_strategy(
-    config: RunConfig, state: Checkpoint, evaluator: Evaluator, results: Results
-) -> Strategy:
+def make_strategy(run: Run, state: Checkpoint, evaluator: Evaluator, results: Results) -> Strategy:
     """FedAvg, and round it the server halves of the methods line: left to right is inside out."""
+    config = run.config
 
     def message(round_number: int) -> dict[str, Scalar]:
         return {"round": round_number, "token": state.token, "parent": state.parent}
@@ -151,9 +129,7 @@ def make_strategy(
     strategy: Strategy = Average(
         state.shared, config.participation, config.weighs, evaluator, message, config.validation > 0
     )
-    shared = (evaluator.shared_names, evaluator.trainable)
-    writes = (results.path.parent, results.note)
-    context = ServerContext(config.clients, config.weighs, *shared, config, evaluator, *writes)
+    context = ServerContext(run, evaluator, results.path.parent, results.note)
     strategy = dp_average(strategy, context)
     if config.diagnostics:
         strategy = Drift(strategy, FedAvg(), context)
@@ -161,13 +137,12 @@ def make_strategy(
         kind = half("server", method, StrategyWrapper)
         if kind is not None:
             strategy = kind(strategy, method, context)
-    return dp_sections(strategy, context)
+    return strategy
 
 
-def starting_point(
-    config: RunConfig, folder: Path, initial: Arrays, shared_names: list[str]
-) -> Checkpoint:
+def starting_point(run: Run, folder: Path) -> Checkpoint:
     """Round 0 of a new run, the last round of one that is resumed, or a round of another run."""
+    config, initial = run.config, run.shared.pick(run.initial, run.manifest)
     if config.resume:
         state = checkpoints.read(folder / checkpoints.FILE)
         require_same_model(state.shared, initial, config.resume)
@@ -183,7 +158,9 @@ def starting_point(
         )
     start = int(number or parent.round)
     shared = (
-        parent.shared if start == parent.round else kept_model(Path(source), start, shared_names)
+        parent.shared
+        if start == parent.round
+        else kept_model(Path(source), start, run.shared.names)
     )
     require_same_model(shared, initial, config.warm_start)
     if start >= config.rounds:
@@ -197,7 +174,7 @@ def starting_point(
     return Checkpoint(start, shared, token, parent=f"{parent.token}@{start}", counted={})
 
 
-def kept_model(source: Path, number: int, shared_names: list[str]) -> Arrays:
+def kept_model(source: Path, number: int, shared_names: Sequence[str]) -> Arrays:
     """A round's global model that was kept by keep-models=all; where nothing is shared, nothing had
     to be."""
     if not shared_names:

@@ -4,7 +4,8 @@ common/methods/feddyn.py."""
 import torch
 from torch import Tensor
 
-from client.objective import LocalRound, Objective, Step
+from client.objective import Objective
+from client.round import LocalRound, Step
 from common.learning.losses import inner_product, squared_distance
 from common.methods.feddyn import MOVED, FedDyn
 from common.wire.payload import Sections

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from client.objective import LocalRound, Objective
+from client.objective import Objective
+from client.round import LocalRound
 from common.methods.fedexp import SQUARED_NORM, FedExP
 from common.wire.payload import Sections
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from client.objective import LocalRound, Objective
+from client.objective import Objective
+from client.round import LocalRound
 from common.learning.steps import effective_steps
 from common.methods.fednova import EFFECTIVE_STEPS, FedNova
 from common.wire.payload import Array, Sections

@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from client.objective import Objective, Step
+from client.objective import Objective
+from client.round import Step
 from common.learning.losses import squared_distance
 from common.methods.fedprox import FedProx
 

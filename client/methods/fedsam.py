@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.nn.utils import get_total_norm
 
-from client.objective import Objective, Step
+from client.objective import Objective
+from client.round import Step
 from common.methods.fedsam import FedSam
 
 TINY = 1e-12  # keeps a zero gradient from dividing by zero

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from client.objective import LocalRound, Objective, Step
+from client.objective import Objective
+from client.round import LocalRound, Step
 from common.learning.losses import contrast
 from common.memory import LOCAL_MODEL
 from common.methods.moon import Moon

@@ -4,7 +4,8 @@ common/methods/scaffold.py."""
 import torch
 from torch import Tensor
 
-from client.objective import LocalRound, Objective, Step
+from client.objective import Objective
+from client.round import LocalRound, Step
 from common.learning.losses import inner_product
 from common.learning.steps import effective_steps
 from common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold

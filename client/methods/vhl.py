@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from client.objective import LocalRound, Objective, Step
+from client.objective import Objective
+from client.round import LocalRound, Step
 from common.data.batches import Resident, batches, normalise
 from common.device import memory_format
 from common.errors import FedmirageError

@@ -10,17 +10,16 @@ noise of `noise` times `clip` covers it:
     local     every client adds it to its own update, and sends nothing else: protects it from the
               server too
 
-A section beside `shared` is treated alike, with the `sensitivity` of its page for `clip`. The
-budget (epsilon, delta) is counted in server/strategy/budget.py. It does not cover whether a client
-is there, answers and has data to train on, nor what the server of a central run writes down of its
-clients in results.jsonl. Noise is drawn in double precision and rounded with the weights to theirs;
-the budget is that of real numbers.
+Methods that send anything beside the update are refused: how far one client can move that is not
+bounded. The budget (epsilon, delta) is counted in server/strategy/budget.py. It does not cover
+whether a client is there, answers and has data to train on, nor what the server of a central run
+writes down of its clients in results.jsonl. Noise is drawn in double precision and rounded with the
+weights to theirs; the budget is that of real numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
@@ -29,11 +28,8 @@ from common.secagg.settings import SecAggOn
 from common.settings.language import Params
 
 if TYPE_CHECKING:
-    from common.method import Section
-    from common.methods import Method
     from common.settings.config import RunConfig
 
-CLIPPED = "dp.clipped"  # the figure by which a client says whether its update was longer than clip
 FARTHEST = 7  # deviations beyond which no noise is expected: once in 10^11 numbers
 
 
@@ -70,23 +66,23 @@ class DpOn(DpParams):
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     """delta of the budget; far below one over the number of clients."""
 
-    def multiplier(self, methods: Iterable[Method]) -> float:
-        """The noise, measured in what one client can change: exchanging its data moves each of k
-        vectors by twice its bound."""
-        return self.noise / (2 * math.sqrt(1 + len(noised_sections(methods))))
+    @property
+    def multiplier(self) -> float:
+        """The noise, measured in what one client can change: exchanging all its data moves the sum
+        of the updates by at most twice clip."""
+        return self.noise / 2
 
     def check(self, config: RunConfig) -> list[str]:
         """Whatever clients send must be bounded."""
         problems = []
         for method in config.method_list:
-            unbounded = [repr(section.name) for section in method.up if section.sensitivity is None]
-            if unbounded:
+            if unbounded := [repr(section.name) for section in method.up]:
                 problems.append(
                     f"dp: {method.name} sends {' and '.join(unbounded)} beside the model, and how"
                     f" far one client can move that is not bounded; drop {method.name} or dp, or"
                     " use methods that send the model only, e.g. fedprox or fedavgm"
                 )
-            if method.shares == "nothing":
+            if not method.parts.sends:
                 problems.append(
                     f"dp: with {method.name} clients send nothing that could be protected; drop one"
                     " of the two"
@@ -122,20 +118,13 @@ class CentralDp(DpOn):
     name: ClassVar[str] = "central"
 
     def check(self, config: RunConfig) -> list[str]:
-        """The server adds noise to means over clients who weigh alike, and to nothing else."""
-        problems = super().check(config)
-        for section in noised_sections(config.method_list):
-            if section.weighting not in ("uniform", "run"):
-                how = (
-                    "is seen client by client"
-                    if section.weighting is None
-                    else "weighs clients by their examples"
-                )
-                problems.append(
-                    f"dp: the section {section.name!r} {how}, which central noise does not cover;"
-                    " use local(...)"
-                )
-        return problems
+        """A method that reads single replies would learn from updates without noise."""
+        return super().check(config) + [
+            f"dp: {method.name} looks at each client's {seen}, which central noise does not cover;"
+            f" {method.summable_instead or 'drop one of the two, or use local(...)'}"
+            for method in config.method_list
+            if (seen := method.needs_each_client) and not method.up
+        ]
 
     def cautions(self, config: RunConfig) -> list[str]:
         """The server's own records are not covered, and the draw must stay its secret."""
@@ -184,8 +173,3 @@ class LocalDp(DpOn):
 
 
 DP: dict[str, type[DpParams]] = {kind.name: kind for kind in (DpOff, CentralDp, LocalDp)}
-
-
-def noised_sections(methods: Iterable[Method]) -> list[Section]:
-    """What is sent beside `shared` and depends on a client's data."""
-    return [section for method in methods for section in method.up if section.sensitivity]

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from common.method import Method
+from common.method import NETWORK, Method, Parts
 
 if TYPE_CHECKING:
     from common.settings.config import RunConfig
@@ -56,7 +56,7 @@ class DynaFed(Method):
     authors: ClassVar[str] = "Pi et al., CVPR 2023"
     link: ClassVar[str] = "https://arxiv.org/abs/2211.10878"
 
-    needs_whole_model: ClassVar[bool] = True  # training on X needs all weights
+    parts: ClassVar[Parts] = Parts(requires=NETWORK)  # training on X needs all weights
     single_label_because: ClassVar[str] = (
         "a synthetic image has one distribution over all classes for its label"
     )

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from common.method import Method
+from common.method import NETWORK, Method, Parts
 
 if TYPE_CHECKING:
     from common.settings.config import RunConfig
@@ -56,7 +56,9 @@ class FedCog(Method):
         "fedcog.partner_age",
     )
 
-    needs_whole_model: ClassVar[bool] = True  # the teacher must be the consensus of all clients
+    parts: ClassVar[Parts] = Parts(
+        requires=NETWORK
+    )  # the teacher must be the consensus of all clients
 
     start: Annotated[int, Field(ge=1)] = 51
     """S + 1: the first round with generation; a round after the last one gives FedAvg. Early global

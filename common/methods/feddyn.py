@@ -25,7 +25,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.method import Method, Section
+from common.method import NETWORK, Method, Parts, Section
 
 MOVED = "moved"  # the section up: w_i - w
 
@@ -43,7 +43,7 @@ class FedDyn(Method):
     )
 
     server_rule: ClassVar[bool] = True
-    needs_whole_model: ClassVar[bool] = True  # h covers every trainable weight
+    parts: ClassVar[Parts] = Parts(requires=NETWORK)  # h covers every trainable weight
     up: ClassVar[tuple[Section, ...]] = (Section(MOVED, "uniform"),)
 
     alpha: Annotated[float, Field(gt=0)] = 0.01

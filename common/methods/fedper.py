@@ -16,7 +16,7 @@ scored by name instead, as for `local`.
 
 from typing import ClassVar
 
-from common.method import Method, Shares
+from common.method import FEATURES, Method, Parts
 
 
 class FedPer(Method):
@@ -26,4 +26,4 @@ class FedPer(Method):
     title: ClassVar[str] = "Federated Learning with Personalization Layers"
     authors: ClassVar[str] = "Arivazhagan et al., 2019"
     link: ClassVar[str] = "https://arxiv.org/abs/1912.00818"
-    shares: ClassVar[Shares] = "extractor"
+    parts: ClassVar[Parts] = Parts(sends=(FEATURES,))

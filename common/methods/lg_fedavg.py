@@ -18,7 +18,7 @@ trained, as in FedMD-CG's tables.
 
 from typing import ClassVar
 
-from common.method import Method, Shares
+from common.method import CLASSIFIER, Method, Parts
 
 
 class LgFedAvg(Method):
@@ -30,4 +30,4 @@ class LgFedAvg(Method):
     )
     authors: ClassVar[str] = "Liang et al., 2020"
     link: ClassVar[str] = "https://arxiv.org/abs/2001.01523"
-    shares: ClassVar[Shares] = "classifier"
+    parts: ClassVar[Parts] = Parts(sends=(CLASSIFIER,))

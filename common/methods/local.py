@@ -16,7 +16,7 @@ average of all local models on the test set (its G.acc).
 
 from typing import ClassVar
 
-from common.method import Method, Shares
+from common.method import Method, Parts
 
 
 class Local(Method):
@@ -26,4 +26,4 @@ class Local(Method):
     title: ClassVar[str] = "Local training, without any exchange"
     authors: ClassVar[str] = "the usual lower bound"
     link: ClassVar[str] = ""
-    shares: ClassVar[Shares] = "nothing"
+    parts: ClassVar[Parts] = Parts(sends=())

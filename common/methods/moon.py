@@ -22,7 +22,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.method import Method
+from common.method import FEATURES, Method, Parts
 
 
 class Moon(Method):
@@ -34,9 +34,8 @@ class Moon(Method):
     link: ClassVar[str] = "https://arxiv.org/abs/2103.16257"
     figures: ClassVar[tuple[str, ...]] = ("term.contrast",)
 
-    needs_whole_model: ClassVar[bool] = (
-        True  # with an extractor of its own, a client's two references would be one
-    )
+    # With features of its own, a client's two references would be one.
+    parts: ClassVar[Parts] = Parts(requires=(FEATURES,))
 
     mu: Annotated[float, Field(ge=0)] = 0.01
     """mu: the weight of the contrast; FedCOG's 0.01 is for these features, the paper's 0.1 to 10

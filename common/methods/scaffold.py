@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from common.method import Method, Section
+from common.method import NETWORK, Method, Parts, Section
 
 if TYPE_CHECKING:
     from common.settings.config import RunConfig
@@ -43,7 +43,7 @@ class Scaffold(Method):
     link: ClassVar[str] = "https://arxiv.org/abs/1910.06378"
     figures: ClassVar[tuple[str, ...]] = ("term.control",)
 
-    needs_whole_model: ClassVar[bool] = True  # c covers every trainable weight
+    parts: ClassVar[Parts] = Parts(requires=NETWORK)  # c covers every trainable weight
     down: ClassVar[tuple[Section, ...]] = (Section(CONTROL),)
     up: ClassVar[tuple[Section, ...]] = (Section(CONTROL_DELTA, "uniform"),)
 

@@ -4,12 +4,11 @@ is touched."""
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from common.errors import ConfigurationError
 from common.models import small
 from common.models.base import Model, Shape
 from common.models.params import MODELS, ModelParams
+from common.seeds import seed_torch
 from common.settings.language import resolve_one
 
 
@@ -39,8 +38,7 @@ def build(
                 " at 0"
             ]
         )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seed_torch(seed):
         return _builder(params)(params, shape, classes + extra_outputs)
 
 

@@ -152,14 +152,13 @@ class KeyPlan:
 
 def why_not(method: Method) -> str | None:
     """Why a method cannot run under secure aggregation, and what to do instead; None if it can."""
-    alone = [repr(section.name) for section in method.up if not section.summable]
     shapeless = [
         repr(section.name) for section in method.up if section.summable and section.holds is None
     ]
     instead = method.summable_instead or "drop one of the two"
-    if alone:
+    if alone := method.needs_each_client:
         return (
-            f"{method.name} needs each client's {' and '.join(alone)} one by one, and the server"
+            f"{method.name} needs each client's {alone} one by one, and the server"
             f" sees only sums; {instead}"
         )
     if shapeless:

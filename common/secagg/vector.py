@@ -1,33 +1,35 @@
-"""One client's message as one vector of numbers that may be added up, and what the sum of such
-vectors says.
+"""One client's message as one vector of numbers that may be added up, and what the sum says.
 
-    client   v_i = [ 1, n_i/bound | for every section p_i (what it sends), for `shared` p_i (w_i -
-             w) | figures ] p_i = n_i/bound where a section is weighted by examples, 1 where all
-             clients count alike, 0 if it did not train a figure that a client lacks, or that is not
-             finite, counts as 0: who has one would otherwise be seen
-    server   sum_i v_i; a section's mean is its sum over the sum of the p_i, and `shared` is w plus
-             that
+A client sends
 
-Weights are inside the vector, so that nothing but the sum is seen, and clients of 10 and of 60,000
-examples are both exact. Numbers lie on the grid of secure aggregation (secagg.step), within +-clip,
-so that one seed gives the same bits again. Those that may be large (figures, counts, running
+    v_i = [ 1, n_i / max_examples | p_i (w_i - w) | for every other section p_i s_i | figures ]
+
+where p_i is n_i / max_examples for a section that is weighted by examples, 1 where all clients
+count alike, and 0 for a client that did not train. A missing figure, or one that is not finite, is
+sent as 0; otherwise the sum would reveal which clients reported it. The server learns sum_i v_i:
+the mean of a section is its sum over the sum of the p_i, and `shared` is w plus that mean.
+
+Weights are inside the vector, so that the server sees nothing but the sum, and clients of 10 and of
+60,000 examples are both exact. Numbers lie on the steps of secure aggregation, within +-clip, so
+that one seed gives the same bits again. Those that may be large (figures, counts, running
 statistics) take two places: whole units, and the rest magnified.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from common.dp.settings import CLIPPED, LocalDp
 from common.errors import FedmirageError, WireError
-from common.learning.task import Task
 from common.method import Weighting
+from common.run import Run
 from common.secagg.settings import SecAggOn
-from common.settings.config import RunConfig
+from common.wire.figures import check_declared, declared_figures, weighting_of
+from common.wire.manifest import Entry
 from common.wire.payload import SHARED, Array, Arrays, Sections
 
 Vector = npt.NDArray[np.float64]
@@ -37,20 +39,23 @@ COUNTS = 2  # the first two wide numbers: 1 if the client trained, and n_i/bound
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One array of a message."""
+class Slot:
+    """Where one array of a message goes."""
 
     section: str
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[np.generic]
+    entry: Entry
     weighting: Weighting
-    wide: bool  # whether its numbers may be larger than clip
+    wide: bool  # whether its numbers may be larger than clip, and take two places each
 
     @property
     def size(self) -> int:
         """Numbers in it."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return self.entry.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What its mean is given back as."""
+        return self.entry.dtype or np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -67,45 +72,25 @@ class SecureVector:
     """The order of the vector, which both sides derive from the run's configuration and the shared
     weights."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        names: Sequence[str],
-        shared: Arrays,
-        trainable: Sequence[bool],
-        task: Task,
-        classes: int,
-    ) -> None:
+    def __init__(self, run: Run) -> None:
+        config = run.config
         assert isinstance(config.secagg_params, SecAggOn)
         self.secagg = config.secagg_params
-        self.figures = figure_names(config, task, classes)
-        weights = list(zip(names, shared, trainable, strict=True))
-        self.entries = [
-            Entry(SHARED, name, array.shape, array.dtype, config.weighs, not trained)
-            for name, array, trained in weights
+        self.figures = declared_figures(run)
+        self.slots = [
+            Slot(SHARED, entry, config.weighs, wide=not entry.trainable) for entry in run.shared
         ]
-        for section in (section for method in config.method_list for section in method.up):
+        for section in run.sections:
             weighting = config.weighs if section.weighting == "run" else section.weighting
+            entries = run.entries_of(section)
             assert weighting is not None  # refused together with secagg before the start
-            if section.holds == "number":
-                self.entries.append(
-                    Entry(
-                        section.name, section.name, (1,), np.dtype(np.float64), weighting, wide=True
-                    )
-                )
-            else:
-                self.entries += [
-                    Entry(section.name, name, array.shape, array.dtype, weighting, wide=False)
-                    for name, array, trained in weights
-                    if trained
-                ]
-
-        self.wide = (
-            COUNTS + len(self.figures) + sum(entry.size for entry in self.entries if entry.wide)
-        )  # of two places each
-        self.size = 2 * self.wide + sum(
-            entry.size for entry in self.entries if not entry.wide
-        )  # of the vector
+            assert entries is not None
+            wide = section.wide or section.holds == "number"
+            self.slots += [Slot(section.name, entry, weighting, wide) for entry in entries]
+        wide_numbers = sum(slot.size for slot in self.slots if slot.wide)
+        self.wide = COUNTS + len(self.figures) + wide_numbers  # numbers of two places each
+        # Of the whole vector:
+        self.size = 2 * self.wide + sum(slot.size for slot in self.slots if not slot.wide)
 
     # On the client
 
@@ -124,36 +109,32 @@ class SecureVector:
         before = iter(reference)
         narrow: Arrays = []
         wide: Arrays = [np.array([trained, share])]
-        for entry in self.entries:
-            array = next(sent[entry.section]).astype(np.float64)
-            if entry.section == SHARED:
+        for slot in self.slots:
+            array = next(sent[slot.section]).astype(np.float64)
+            if slot.section == SHARED:
                 array -= next(before)
-            array *= weights[entry.weighting]
+            array *= weights[slot.weighting]
             if not np.isfinite(array).all():
                 raise FedmirageError(
-                    f"its {entry.name!r} ({entry.section}) is not finite; lower lr"
+                    f"its {slot.entry.name!r} ({slot.section}) is not finite; lower lr"
                 )
-            if np.abs(array).max(initial=0) > (2**WIDE_BITS if entry.wide else self.secagg.clip):
+            if np.abs(array).max(initial=0) > (2**WIDE_BITS if slot.wide else self.secagg.clip):
                 limit = (
                     f"2^{WIDE_BITS}); lower lr"
-                    if entry.wide
+                    if slot.wide
                     else f"clip={self.secagg.clip:g}); raise clip, or lower lr"
                 )
                 raise FedmirageError(
-                    f"its {entry.name!r} ({entry.section}) leaves the range that secagg can mask"
-                    f" ({limit}"
+                    f"its {slot.entry.name!r} ({slot.section}) leaves the range that secagg can"
+                    f" mask ({limit}"
                 )
-            (wide if entry.wide else narrow).append(array.ravel())
+            (wide if slot.wide else narrow).append(array.ravel())
         wide.append(self._figures(figures, weights))
         return np.concatenate([*self._split(np.concatenate(wide)), *map(self._on_grid, narrow)])
 
     def _figures(self, figures: Mapping[str, float], weights: Mapping[Weighting, float]) -> Vector:
         """Every figure under one weight for all clients."""
-        if undeclared := sorted(figures.keys() - set(self.figures)):
-            raise FedmirageError(
-                f"the figure {undeclared[0]!r} is not on the page of any method of this run; add it"
-                " to `figures`"
-            )
+        check_declared(figures, self.figures)
         values = np.nan_to_num(
             np.array([figures.get(name, 0.0) for name in self.figures]), posinf=0, neginf=0
         )
@@ -175,17 +156,17 @@ class SecureVector:
         totals: dict[Weighting, float] = {"examples": share, "uniform": float(clients)}
         before, sections = (
             iter(reference),
-            {entry.section: Arrays() for entry in self.entries} | {SHARED: Arrays()},
+            {slot.section: Arrays() for slot in self.slots} | {SHARED: Arrays()},
         )
         places = {True: COUNTS, False: 0}
-        for entry in self.entries:
-            start = places[entry.wide]
-            places[entry.wide] += entry.size
-            mean = (wide if entry.wide else narrow)[start : places[entry.wide]].reshape(
-                entry.shape
-            ) / totals[entry.weighting]
-            sections[entry.section].append(
-                (mean + next(before) if entry.section == SHARED else mean).astype(entry.dtype)
+        for slot in self.slots:
+            start = places[slot.wide]
+            places[slot.wide] += slot.size
+            mean = (wide if slot.wide else narrow)[start : places[slot.wide]].reshape(
+                slot.entry.shape
+            ) / totals[slot.weighting]
+            sections[slot.section].append(
+                (mean + next(before) if slot.section == SHARED else mean).astype(slot.dtype)
             )
         figures = {
             name: value / totals[weighting_of(name)]
@@ -218,28 +199,3 @@ class SecureVector:
             np.rint(whole / self.secagg.step) * self.unit + rest * (self.unit / self.secagg.clip),
             dtype=np.float64,
         )
-
-
-def figure_names(config: RunConfig, task: Task, classes: int) -> tuple[str, ...]:
-    """All that the clients of a run may report, in a fixed order."""
-    if isinstance(config.dp_params, LocalDp):
-        return ()
-    names = [
-        "term.task",
-        "steps",
-        "samples",
-        "seconds",
-        *([CLIPPED] if config.dp_params.active else []),
-    ]
-    if config.scores_local_models:
-        widened = any(method.extra_outputs(classes) for method in config.method_list)
-        metrics = (*task.metrics, "accuracy_real_classes") if widened else task.metrics
-        names += [f"local_model.on_test_shard.by_examples.{name}" for name in metrics]
-    return tuple(
-        dict.fromkeys([*names, *(name for method in config.method_list for name in method.figures)])
-    )
-
-
-def weighting_of(figure: str) -> Weighting:
-    """How a figure is averaged, as without secure aggregation."""
-    return "uniform" if figure == CLIPPED else "examples"

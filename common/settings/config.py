@@ -18,7 +18,7 @@ from common.data.catalogue.params import DATASETS, DatasetParams
 from common.data.partitions.params import PARTITIONS, PartitionParams
 from common.dp.settings import DP, DpParams
 from common.errors import ConfigurationError
-from common.method import Weighting
+from common.method import NETWORK, Weighting, parts_of
 from common.methods import METHODS, Method, clashes
 from common.models.params import MODELS, ModelParams
 from common.secagg.settings import SECAGG, SecAggParams
@@ -195,7 +195,7 @@ class RunConfig(BaseModel):
     def shares_all(self) -> bool:
         """Whether the clients share the whole model; if not, there is no global one to be
         scored."""
-        return all(method.shares == "model" for method in self.method_list)
+        return parts_of(self.method_list).sends == NETWORK
 
     @property
     def scores_local_models(self) -> bool:

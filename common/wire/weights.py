@@ -1,61 +1,37 @@
-"""The one place that turns a module into arrays and back, strictly.
+"""The one place that turns a module into arrays and back, strictly, and writes them to files.
 
-What travels and is saved: every floating parameter and every floating buffer, in the order of the
-state dict. Integer buffers (BatchNorm counts its batches) stay where they are: they are never sent,
-never averaged, never saved.
+Which of a module's tensors travel, and in which order, is the manifest's business.
 """
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from common.errors import DataError, WireError
-
-Array = npt.NDArray[Any]
-
-
-def names(module: nn.Module) -> list[str]:
-    """Names of the entries, in the order in which all functions here give and take them."""
-    return [name for name, _ in _entries(module)]
-
-
-def parameter_mask(module: nn.Module) -> list[bool]:
-    """True for a trainable parameter, False for a floating buffer such as BatchNorm's running
-    mean."""
-    parameters = dict(module.named_parameters(remove_duplicate=False))
-    return [name in parameters for name in names(module)]
+from common.wire.manifest import Manifest, floating
+from common.wire.payload import Array
 
 
 def to_arrays(module: nn.Module) -> list[Array]:
     """Copies of all entries, contiguous whatever the module's memory format; further training does
     not change them."""
-    return arrays_of([tensor for _, tensor in _entries(module)])
+    return arrays_of([tensor for _, tensor in floating(module)])
 
 
 @torch.no_grad()
 def from_arrays(module: nn.Module, arrays: Sequence[Array]) -> None:
     """Copy arrays into the module's own tensors, or raise a WireError and leave the module as it
     was."""
-    entries = _entries(module)
-    if len(arrays) != len(entries):
-        raise WireError(
-            f"weights: {len(arrays)} arrays arrived, but the model has {len(entries)} entries; both"
-            " sides need the same model"
-        )
-    for (name, tensor), array in zip(entries, arrays, strict=True):
-        _check(name, tensor, array)
-    for (_, tensor), array in zip(entries, arrays, strict=True):
-        tensor.copy_(
-            torch.tensor(array)
-        )  # a copy first: arrays from the wire or a file may be read-only
+    Manifest.of(module).check(arrays)
+    for (_, tensor), array in zip(floating(module), arrays, strict=True):
+        # A copy first, because arrays from the wire or a file may be read-only.
+        tensor.copy_(torch.tensor(array))
 
 
 def tensors_like(arrays: Sequence[Array], like: Sequence[Tensor]) -> list[Tensor]:
@@ -79,9 +55,7 @@ def save(
     """Write a module, or arrays by name, as a safetensors file that is either whole or not
     there."""
     named = (
-        dict(zip(names(content), to_arrays(content), strict=True))
-        if isinstance(content, nn.Module)
-        else content
+        Manifest.of(content).name(to_arrays(content)) if isinstance(content, nn.Module) else content
     )
     target = Path(path)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
@@ -116,7 +90,7 @@ def load(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
 def load_into(module: nn.Module, path: str | Path) -> dict[str, str]:
     """Load a file that `save` wrote for such a module, by name; returns its metadata."""
     named, metadata = load(path)
-    expected = names(module)
+    expected = Manifest.of(module).names
     if missing := [name for name in expected if name not in named]:
         raise WireError(
             f"weights: {str(path)!r} lacks the entry {missing[0]!r} (and {len(missing) - 1} more);"
@@ -129,34 +103,3 @@ def load_into(module: nn.Module, path: str | Path) -> dict[str, str]:
         )
     from_arrays(module, [named[name] for name in expected])
     return metadata
-
-
-def _entries(module: nn.Module) -> list[tuple[str, Tensor]]:
-    return [
-        (name, tensor) for name, tensor in module.state_dict().items() if tensor.is_floating_point()
-    ]
-
-
-def _check(name: str, tensor: Tensor, array: Array) -> None:
-    if not isinstance(array, np.ndarray):
-        raise WireError(
-            f"weights: entry {name!r} is a {type(array).__name__}, not a numpy array; send numpy"
-            " arrays"
-        )
-    if array.shape != tuple(tensor.shape):
-        raise WireError(
-            f"weights: entry {name!r} has shape {array.shape}, but the model's has"
-            f" {tuple(tensor.shape)}"
-        )
-    dtype = torch.empty(0, dtype=tensor.dtype).numpy().dtype
-    if array.dtype != dtype:
-        raise WireError(
-            f"weights: entry {name!r} is {array.dtype}, but the model's is {dtype}; cast it before"
-            " sending"
-        )
-    if not np.isfinite(array).all():
-        wrong = array.size - int(np.count_nonzero(np.isfinite(array)))
-        raise WireError(
-            f"weights: entry {name!r} holds {wrong} values that are not finite; lower lr, or look"
-            " at the client's data"
-        )

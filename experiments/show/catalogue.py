@@ -7,6 +7,7 @@ from typing import get_args
 from rich.console import Console
 from rich.table import Table
 
+from common.method import describe as describe_parts
 from common.methods import METHODS, Method
 from common.models import MODELS, build
 from common.secagg.settings import why_not
@@ -54,7 +55,7 @@ def variants(kind: type[Method]) -> dict[str, Method]:
 
 def sends(method: Method) -> tuple[str, str]:
     """What clients send beside `shared`, and whether a sum of it is enough."""
-    if method.shares == "nothing":
+    if not method.parts.sends:
         return "nothing is sent at all", "yes"
     up = ", ".join(f"{section.name}" for section in method.up) or "nothing"
     reason = why_not(method)
@@ -67,7 +68,7 @@ def show_methods(console: Console) -> None:
     for method in METHODS.values():
         allowed = [sends(made_up)[1] for made_up in variants(method).values()]
         shown = "yes" if set(allowed) == {"yes"} else "some variants" if "yes" in allowed else "no"
-        made.add_row(method.name, method.authors, method.shares, shown, keys(method))
+        made.add_row(method.name, method.authors, describe_parts(method.parts), shown, keys(method))
     console.print(made)
     console.print(
         "fedmirage methods NAME explains one; several are joined by commas, left to right is inside"

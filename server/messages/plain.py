@@ -2,10 +2,11 @@
 Flower's own workflow lacks."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from logging import WARNING
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from flwr.app import Message, MessageType
 from flwr.common import EvaluateIns, FitIns, FitRes, Parameters, Scalar, log
@@ -14,12 +15,13 @@ from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
 from common.errors import FedmirageError
+from common.wire.figures import TERM
 from common.wire.payload import size
 from server.messages.checks import ReplyCheck
 from server.messages.exchange import Replies
 from server.messages.sampling import PartitionProxy, Roster, Send
 from server.record.checkpoint import Checkpoint
-from server.strategy.average import TERM, in_partition_order
+from server.strategy.average import in_partition_order
 
 Asked = list[tuple[PartitionProxy, FitIns]]
 
@@ -42,15 +44,10 @@ class FitOutcome:
     secagg: dict[str, int] | None = None  # what a secure sum tells of all its clients together
 
 
-class FitRound(Protocol):
-    """One try at one round; raises RoundFailed if it may be tried again."""
-
-    def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome: ...
-
-
 @dataclass
-class Fit:
-    """What a plain and a secure round have in common."""
+class Fit(ABC):
+    """One round of training, plain or secure; calling it is one try, which raises RoundFailed if
+    it may be made again."""
 
     strategy: Strategy
     roster: Roster
@@ -58,6 +55,10 @@ class Fit:
     timeout: float
     min_replies: int
     state: Checkpoint  # knows whose replies have counted, and when
+
+    @abstractmethod
+    def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
+        """Ask, wait, check, aggregate."""
 
     def ask(self, round_number: int, parameters: Parameters) -> Asked:
         """Who is drawn, and what each of them gets."""

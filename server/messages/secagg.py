@@ -36,11 +36,12 @@ from flwr.server.workflow.secure_aggregation.secaggplus_workflow import Workflow
 from common.secagg.masks import install, mask
 from common.secagg.settings import MODULUS_BITS, SecAggOn
 from common.secagg.vector import SecureMeans, SecureVector, Vector
+from common.wire.figures import ANSWERED, PARTICIPANTS
 from common.wire.payload import LAYOUT, pack
 from server.messages.courier import Courier
 from server.messages.plain import Asked, Fit, FitOutcome, RoundFailed, sentences, warn
 from server.messages.sampling import PartitionProxy
-from server.strategy.average import ANSWERED, PARTICIPANTS, Results
+from server.strategy.average import Results
 
 install(import_module(SecAggPlusWorkflow.__module__), mask)
 

@@ -7,8 +7,8 @@ from flwr.server.strategy import Strategy
 
 from common.methods.fedavgm import FedAvgM
 from common.wire.payload import Arrays
+from server.strategy.context import ServerContext, StandAlone
 from server.strategy.rule import ServerRule, plus
-from server.strategy.wrapper import ServerContext
 
 
 @dataclass
@@ -27,7 +27,7 @@ class FedAvgMServer(ServerRule[FedAvgM]):
     state: FedAvgMState
 
     def __init__(
-        self, inner: Strategy, params: FedAvgM, context: ServerContext | None = None
+        self, inner: Strategy, params: FedAvgM, context: ServerContext | StandAlone | None = None
     ) -> None:
         super().__init__(inner, params, context)
         self.state = FedAvgMState()

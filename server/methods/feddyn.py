@@ -11,8 +11,9 @@ from flwr.server.strategy import Strategy
 from common.methods.feddyn import MOVED, FedDyn
 from common.wire.payload import Arrays
 from server.strategy.average import Failures, Results, participants
+from server.strategy.context import ServerContext, StandAlone
 from server.strategy.rule import ServerRule
-from server.strategy.wrapper import Instructions, ServerContext, mean_section
+from server.strategy.wrapper import Instructions, mean_section
 
 
 @dataclass
@@ -30,7 +31,7 @@ class FedDynServer(ServerRule[FedDyn]):
     state: FedDynState
 
     def __init__(
-        self, inner: Strategy, params: FedDyn, context: ServerContext | None = None
+        self, inner: Strategy, params: FedDyn, context: ServerContext | StandAlone | None = None
     ) -> None:
         super().__init__(inner, params, context)
         self.state = FedDynState()

@@ -21,7 +21,7 @@ class FedExPServer(ServerRule[FedExP]):
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """Average the norms with the weights of the models, then step."""
-        rest, norms = mean_section(results, SQUARED_NORM, self.weighting)
+        rest, norms = mean_section(results, SQUARED_NORM, self.context.weighting)
         self.squared_norm = float(norms[0][0]) if norms else 0.0
         aggregated, metrics = super().aggregate_fit(server_round, rest, failures)
         return aggregated, (

@@ -23,7 +23,7 @@ class FedNovaServer(ServerRule[FedNova]):
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """w + (sum_i p_i a_i) sum_i p_i d_i."""
-        rest, mean = mean_section(results, EFFECTIVE_STEPS, self.weighting)
+        rest, mean = mean_section(results, EFFECTIVE_STEPS, self.context.weighting)
         effective = float(mean[0][0]) if mean else 0.0  # tau_eff in the paper
         models = [(proxy, self.restored(result, effective)) for proxy, result in rest]
         aggregated, metrics = self.inner.aggregate_fit(server_round, models, failures)
@@ -32,8 +32,8 @@ class FedNovaServer(ServerRule[FedNova]):
     def restored(self, result: FitRes, effective: float) -> FitRes:
         """A reply with w + effective d_i in place of d_i."""
         arrays, parameters, layout = take(result.parameters, str(result.metrics[LAYOUT]), SHARED)
-        for position, trainable in enumerate(self.trainable(len(arrays))):
-            if trainable:
+        for position, entry in enumerate(self.context.describe(arrays)):
+            if entry.trainable:
                 arrays[position] = self.broadcast[position] + effective * arrays[position]
         parameters, layout = put(parameters, layout, SHARED, arrays)
         return replace(result, parameters=parameters, metrics={**result.metrics, LAYOUT: layout})

@@ -10,9 +10,9 @@ from flwr.server.strategy import Strategy
 from common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
 from common.wire.payload import Arrays
 from server.strategy.average import Failures, Results, participants
+from server.strategy.context import ServerContext, StandAlone
 from server.strategy.wrapper import (
     Instructions,
-    ServerContext,
     StrategyWrapper,
     attach,
     mean_section,
@@ -35,7 +35,7 @@ class ScaffoldServer(StrategyWrapper[Scaffold]):
     state: ScaffoldState
 
     def __init__(
-        self, inner: Strategy, params: Scaffold, context: ServerContext | None = None
+        self, inner: Strategy, params: Scaffold, context: ServerContext | StandAlone | None = None
     ) -> None:
         super().__init__(inner, params, context)
         self.state = ScaffoldState()
@@ -48,11 +48,9 @@ class ScaffoldServer(StrategyWrapper[Scaffold]):
         self.clients = client_manager.num_available()
         if not self.state.control:
             model = parameters_to_ndarrays(parameters)
-            trainable = self.context.trainable if self.context else [True] * len(model)
+            manifest = self.context.describe(model)
             self.state.control = [
-                np.zeros_like(array)
-                for array, trained in zip(model, trainable, strict=True)
-                if trained
+                np.zeros_like(array) for array in manifest.weights.pick(model, manifest)
             ]
         return attach(
             self.inner.configure_fit(server_round, parameters, client_manager),

@@ -10,55 +10,46 @@ from flwr.common import Scalar
 
 from common.data.batches import Resident
 from common.data.set import DataSet
-from common.device import memory_format, place
-from common.learning.task import Task, evaluate
+from common.device import place
+from common.learning.task import evaluate
 from common.memory import local_models
 from common.models import Model
-from common.settings.config import RunConfig
+from common.run import Run
 from common.wire.payload import Arrays
-from common.wire.weights import from_arrays, names, parameter_mask, save, to_arrays
+from common.wire.weights import from_arrays, save
 from server.strategy.average import shares_of, weighted_mean
 
 
 @dataclass
 class Evaluator:
-    """Knows the model and the test set; `positions` are the weights that the clients share."""
+    """Knows the run, the server's own copy of the model, and the test set."""
 
-    config: RunConfig
-    dataset: DataSet
+    run: Run
     model: Model
-    task: Task
-    device: torch.device
-    positions: list[int]
-    initial: Arrays = field(init=False)
     test: Resident = field(init=False)
 
     def __post_init__(self) -> None:
-        self.initial = to_arrays(self.model)
-        place(self.model, self.device, self.config)
-        everything = np.arange(len(self.dataset.test))
-        self.test = Resident.load(
-            self.dataset.test, everything, self.device, memory_format(self.config)
-        )
+        place(self.model, self.run.device, self.run.config)
+        split = self.run.dataset.test
+        everything = np.arange(len(split))
+        self.test = Resident.load(split, everything, self.run.device, self.run.memory_format)
 
     @property
-    def shared_names(self) -> tuple[str, ...]:
-        """Of the weights that the clients share."""
-        every = names(self.model)
-        return tuple(every[position] for position in self.positions)
+    def dataset(self) -> DataSet:
+        """The data of the run."""
+        return self.run.dataset
 
     @property
-    def trainable(self) -> tuple[bool, ...]:
-        """Of the weights that the clients share: False for BatchNorm's running statistics."""
-        mask = parameter_mask(self.model)
-        return tuple(mask[position] for position in self.positions)
+    def device(self) -> torch.device:
+        """Where the server computes."""
+        return self.run.device
 
     def __call__(
         self, round_number: int, shared: Arrays, config: dict[str, Scalar]
     ) -> tuple[float, dict[str, Scalar]] | None:
         """Flower's `evaluate_fn`: the global model on the whole test set; one that is only shared
         in part has no score."""
-        if len(self.positions) < len(self.initial):
+        if self.run.shared != self.run.manifest:
             return None
         scores = self.score(shared)
         return scores.pop("loss"), dict(scores)
@@ -66,16 +57,16 @@ class Evaluator:
     def score(self, arrays: Arrays) -> dict[str, float]:
         """Named metrics of a whole model on the test set."""
         from_arrays(self.model, arrays)
-        data, layout = self.dataset, memory_format(self.config)
+        data = self.run.dataset
         return evaluate(
             self.model,
             self.test.images,
             self.test.labels,
             data.mean,
             data.std,
-            self.task,
-            memory_format=layout,
-            device=self.device,
+            self.run.task,
+            memory_format=self.run.memory_format,
+            device=self.run.device,
             real_classes=len(data.classes),
         )
 
@@ -86,9 +77,8 @@ class Evaluator:
         weights = shares_of([examples for examples, _ in found], "examples")
         if weights is None:
             return {}
-        mean = weighted_mean(
-            (arrays for _, arrays in found), weights, [array.dtype for array in self.initial]
-        )
+        types = [array.dtype for array in self.run.initial]
+        mean = weighted_mean((arrays for _, arrays in found), weights, types)
         return {
             f"average_of_local_models.on_test.by_examples.{name}": value
             for name, value in self.score(mean).items()
@@ -97,13 +87,5 @@ class Evaluator:
     def save(self, shared: Arrays, path: Path) -> None:
         """Weights by name; where only a part is shared, that part; where nothing is, no file (an
         empty one could not be read)."""
-        if not self.positions:
-            return
-        every = names(self.model)
-        save(
-            {
-                every[position]: array
-                for position, array in zip(self.positions, shared, strict=True)
-            },
-            path,
-        )
+        if len(self.run.shared):
+            save(self.run.shared.name(shared), path)

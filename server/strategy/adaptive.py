@@ -11,8 +11,8 @@ from common.methods.fedadagrad import FedAdagrad
 from common.methods.fedadam import FedAdam
 from common.methods.fedyogi import FedYogi
 from common.wire.payload import Array, Arrays
+from server.strategy.context import ServerContext, StandAlone
 from server.strategy.rule import ServerRule
-from server.strategy.wrapper import ServerContext
 
 A = TypeVar("A", bound=FedAdagrad | FedAdam | FedYogi)
 
@@ -30,7 +30,9 @@ class AdaptiveRule(ServerRule[A]):
 
     state: AdaptiveState
 
-    def __init__(self, inner: Strategy, params: A, context: ServerContext | None = None) -> None:
+    def __init__(
+        self, inner: Strategy, params: A, context: ServerContext | StandAlone | None = None
+    ) -> None:
         super().__init__(inner, params, context)
         self.state = AdaptiveState()
 

@@ -12,16 +12,12 @@ from flwr.server.strategy import FedAvg
 
 from common.errors import WireError
 from common.method import Weighting
+from common.wire.figures import ANSWERED, PARTICIPANTS
 from common.wire.payload import LAYOUT, SHARED, Arrays, decode, slices
 
 Results = list[tuple[ClientProxy, FitRes]]
 Failures = list[tuple[ClientProxy, FitRes] | BaseException]
 Evaluate = Callable[[int, Arrays, dict[str, Scalar]], tuple[float, dict[str, Scalar]] | None]
-TERM = "term."  # the prefix of a training term in FitRes.metrics
-PARTICIPANTS = (  # in the metrics of a secure sum's one reply: how many clients trained
-    "participants"
-)
-ANSWERED = "answered"  # and the partitions that it stands for: "0 2 3"
 
 
 class Average(FedAvg):

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from flwr.common import Scalar
 
-from common.dp.settings import CLIPPED
+from common.wire.figures import CLIPPED
 
 EPSILON, DELTA = "dp.epsilon", "dp.delta"
 Draw = tuple[int, int]  # how many were drawn, out of how many

@@ -1,12 +1,11 @@
 """Differential privacy on the server: noise on the average (central), and the budget (central and
 local)."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from logging import INFO
 from statistics import fmean
 
 from flwr.common import (
-    FitRes,
     Parameters,
     Scalar,
     log,
@@ -17,28 +16,21 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 
 from common.dp.noise import gaussian
-from common.dp.settings import CLIPPED, CentralDp, LocalDp, noised_sections
-from common.wire.payload import LAYOUT, Array, put, take
-from server.strategy.average import Failures, Results, in_partition_order, participants
+from common.dp.settings import CentralDp, LocalDp
+from common.wire.figures import CLIPPED
+from common.wire.payload import Array
+from server.strategy.average import Failures, Results, participants
 from server.strategy.budget import DELTA, EPSILON, Draw, epsilon, figures, spent
-from server.strategy.wrapper import Instructions, ServerContext, StrategyWrapper
+from server.strategy.context import ServerContext, StandAlone
+from server.strategy.wrapper import Instructions, StrategyWrapper
 
 
 def dp_average(average: Strategy, context: ServerContext) -> Strategy:
     """The average as the run's `dp` lets it out; nothing further out sees any other."""
-    privacy = context.config.dp_params
-    if isinstance(privacy, CentralDp):
-        return CentralNoise(average, privacy, context)
-    return LocalBudget(average, privacy, context) if isinstance(privacy, LocalDp) else average
-
-
-def dp_sections(strategy: Strategy, context: ServerContext) -> Strategy:
-    """The whole strategy; where methods get sections beside `shared`, noise is on them before they
-    see any."""
-    privacy = context.config.dp_params
-    if isinstance(privacy, CentralDp) and noised_sections(context.config.method_list):
-        return SectionNoise(strategy, privacy, context)
-    return strategy
+    dp = context.config.dp_params
+    if isinstance(dp, CentralDp):
+        return CentralNoise(average, dp, context)
+    return LocalBudget(average, dp, context) if isinstance(dp, LocalDp) else average
 
 
 @dataclass
@@ -57,7 +49,7 @@ class CentralNoise(StrategyWrapper[CentralDp]):
     state: Releases
 
     def __init__(
-        self, inner: Strategy, params: CentralDp, context: ServerContext | None = None
+        self, inner: Strategy, params: CentralDp, context: ServerContext | StandAlone | None = None
     ) -> None:
         super().__init__(inner, params, context)
         self.state = Releases()
@@ -91,12 +83,11 @@ class CentralNoise(StrategyWrapper[CentralDp]):
         share: dict[str, Scalar] = (
             {CLIPPED: fmean(clipped)} if clipped else {}
         )  # of clients; other figures weigh by examples
-        multiplier = self.params.multiplier(self.context.config.method_list if self.context else ())
         releases = {draw_of(key): count for key, count in self.state.counts.items()}
         return aggregated, {
             **metrics,
             **share,
-            **budget(server_round, multiplier, releases, self.params.delta),
+            **budget(server_round, self.params.multiplier, releases, self.params.delta),
         }
 
 
@@ -119,7 +110,7 @@ class LocalBudget(StrategyWrapper[LocalDp]):
     state: Asked
 
     def __init__(
-        self, inner: Strategy, params: LocalDp, context: ServerContext | None = None
+        self, inner: Strategy, params: LocalDp, context: ServerContext | StandAlone | None = None
     ) -> None:
         super().__init__(inner, params, context)
         self.state = Asked()
@@ -142,45 +133,11 @@ class LocalBudget(StrategyWrapper[LocalDp]):
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """The average as it is, and the budget."""
         aggregated, metrics = super().aggregate_fit(server_round, results, failures)
-        multiplier = self.params.multiplier(self.context.config.method_list if self.context else ())
         releases = {(1, 1): max(self.state.counts.values(), default=0)}
         return aggregated, {
             **metrics,
-            **budget(server_round, multiplier, releases, self.params.delta),
+            **budget(server_round, self.params.multiplier, releases, self.params.delta),
         }
-
-
-class SectionNoise(StrategyWrapper[CentralDp]):
-    """N(0, (noise sensitivity / m)^2) on the mean of every section; outermost, so that every method
-    gets it with its noise.
-
-    Means are taken further in, over m clients who weigh alike: noise for their sum is put on one of
-    the replies.
-    """
-
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """The first client that trained carries the noise."""
-        ordered = in_partition_order(results)
-        first = next(
-            (place for place, (_, result) in enumerate(ordered) if result.num_examples), None
-        )
-        if first is not None:
-            proxy, result = ordered[first]
-            ordered[first] = (proxy, self.covered(result, participants([ordered[first]])))
-        return super().aggregate_fit(server_round, ordered, failures)
-
-    def covered(self, result: FitRes, stands_for: int) -> FitRes:
-        """A reply with noise on its sections; a secure sum's one reply is a mean already."""
-        parameters, layout = result.parameters, str(result.metrics[LAYOUT])
-        for section in noised_sections(self.context.config.method_list if self.context else ()):
-            deviation = self.params.noise * (section.sensitivity or 0.0) / stands_for
-            arrays, parameters, layout = take(parameters, layout, section.name)
-            parameters, layout = put(
-                parameters, layout, section.name, [noised(array, deviation) for array in arrays]
-            )
-        return replace(result, parameters=parameters, metrics={**result.metrics, LAYOUT: layout})
 
 
 def noised(array: Array, deviation: float) -> Array:

@@ -9,7 +9,6 @@ import numpy as np
 from flwr.common import Parameters, Scalar, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server.client_manager import ClientManager
 
-from common.method import Weighting
 from common.wire.payload import Array, Arrays
 from server.strategy.average import Failures, Results
 from server.strategy.wrapper import Instructions, M, StrategyWrapper
@@ -36,9 +35,8 @@ class ServerRule(StrategyWrapper[M]):
         if aggregated is None:
             return None, metrics
         arrays = parameters_to_ndarrays(aggregated)
-        moved = [
-            position for position, trainable in enumerate(self.trainable(len(arrays))) if trainable
-        ]
+        manifest = self.context.describe(arrays)
+        moved = [position for position, entry in enumerate(manifest) if entry.trainable]
         stepped = self.step(
             [self.broadcast[position] for position in moved],
             [arrays[position] for position in moved],
@@ -51,15 +49,6 @@ class ServerRule(StrategyWrapper[M]):
         """The next weights, given the broadcast ones and the clients' average; trainable weights
         only."""
         raise NotImplementedError
-
-    def trainable(self, count: int) -> tuple[bool, ...]:
-        """Which of the shared arrays a rule may move; all of them in somebody else's Flower app."""
-        return self.context.trainable if self.context else (True,) * count
-
-    @property
-    def weighting(self) -> Weighting:
-        """How the run weighs a client."""
-        return self.context.weighting if self.context else "examples"
 
 
 def plus(average: Array, extra: Array) -> Array:

@@ -1,69 +1,49 @@
 """A strategy round a strategy: what a method's server half is.
 
 A wrapper forwards Flower's six calls; a method overrides what it changes, calls `self.inner`, and
-adds its own few lines. The inner strategy may be any Flower strategy, so that
-`DynaFedServer(FedAvg(...))` works in somebody else's Flower app.
+adds its own few lines. The inner strategy may be any strategy of `flwr.server.strategy`, the family
+that works with FitIns and FitRes, so that `DynaFedServer(FedAvg(...))` works in somebody else's
+Flower app. Strategies of the newer `flwr.serverapp.strategy`, which work with messages, are
+refused: they have other methods, and secure aggregation does not know them.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
-from logging import INFO
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from flwr.common import EvaluateIns, EvaluateRes, FitIns, Parameters, Scalar, log
+from flwr.common import EvaluateIns, EvaluateRes, FitIns, Parameters, Scalar
 from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
+from common.errors import FedmirageError
 from common.method import Weighting
-from common.settings.config import RunConfig
 from common.settings.language import Params
 from common.wire.payload import LAYOUT, SHARED, Arrays, put, take
-from server.record.scores import Evaluator
 from server.strategy.average import Failures, Results, in_partition_order, shares_of, weighted_mean
+from server.strategy.context import ServerContext, StandAlone
 
 M = TypeVar("M", bound=Params)
 Instructions = list[tuple[ClientProxy, FitIns]]
 
 
-def log_note(round_number: int, text: str) -> None:
-    """Where nobody watches results.jsonl, Flower's log says it."""
-    log(INFO, "round %s: %s", round_number, text)
-
-
-@dataclass(frozen=True)
-class ServerContext:
-    """What a server half may know of the run that it is part of."""
-
-    clients: int  # all of them, not only those of a round
-    weighting: Weighting  # how `shared` is averaged
-    names: tuple[str, ...]  # of the arrays in `shared`
-    trainable: tuple[
-        bool, ...
-        # of the arrays in `shared`: False for BatchNorm's running statistics, which are only ever
-        # averaged
-    ]
-    config: RunConfig
-    evaluator: Evaluator
-    folder: Path | None = None  # where the run writes
-    note: Callable[[int, str], None] = (
-        log_note  # (round, sentence) for whoever watches a server half that takes long
-    )
-
-
 class StrategyWrapper(Strategy, Generic[M]):
     """Forwards everything to the inner strategy. `state` is what outlives a round, and what a
-    checkpoint saves.
-
-    `context` is None in somebody else's Flower app: then every array is trainable and clients weigh
-    by examples.
-    """
+    checkpoint saves."""
 
     state: Any = None  # a dataclass of arrays, lists of arrays and scalars, with a line per field
 
-    def __init__(self, inner: Strategy, params: M, context: ServerContext | None = None) -> None:
-        self.inner, self.params, self.context = inner, params, context
+    def __init__(
+        self, inner: Strategy, params: M, context: ServerContext | StandAlone | None = None
+    ) -> None:
+        if not isinstance(inner, Strategy):
+            raise FedmirageError(
+                f"{type(self).__name__} wraps a strategy of flwr.server.strategy, not a"
+                f" {type(inner).__module__}.{type(inner).__name__}; use e.g."
+                " flwr.server.strategy.FedAvg"
+            )
+        self.inner, self.params = inner, params
+        self.context = context or StandAlone()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
@@ -116,6 +96,17 @@ def attach(instructions: Instructions, name: str, arrays: Arrays) -> Instruction
         parameters, layout = put(ins.parameters, layout, name, arrays)
         attached.append((proxy, FitIns(parameters, {**ins.config, LAYOUT: layout})))
     return attached
+
+
+def read_models(results: Results) -> list[tuple[ClientProxy, int, Arrays]]:
+    """(client, examples, weights) of every single model of a round, in partition order; the replies
+    stay as they are. Only for methods that declare `needs_each_client`."""
+    found = []
+    for proxy, result in in_partition_order(results):
+        layout = str(result.metrics.get(LAYOUT, f"{SHARED}:{len(result.parameters.tensors)}"))
+        arrays, _, _ = take(result.parameters, layout, SHARED)
+        found.append((proxy, result.num_examples, arrays))
+    return found
 
 
 def detach(results: Results, name: str) -> tuple[Results, list[tuple[ClientProxy, int, Arrays]]]:

@@ -109,10 +109,10 @@ def test_every_unsound_pair_is_refused_with_the_reason(pair: tuple[str, str]) ->
         ("fednova, fedexp", "fednova and fedexp each change the server's update"),
         (
             "fedper, lg-fedavg",
-            r"fedper \(extractor\) and lg-fedavg \(classifier\) each decide what is shared",
+            r"fedper \(features\) and lg-fedavg \(classifier\) each decide what is shared",
         ),
-        ("fedper, scaffold", "scaffold needs the whole model, but fedper shares only: extractor"),
-        ("moon, lg-fedavg", "moon needs the whole model, but lg-fedavg shares only: classifier"),
+        ("fedper, scaffold", "scaffold needs the whole model, but fedper shares only: features"),
+        ("moon, lg-fedavg", "moon needs the features, but lg-fedavg shares only: classifier"),
         ("local, feddyn", "feddyn needs the whole model, but local shares only: nothing"),
         ("scaffold, scaffold", "'scaffold' stands 2 times"),
     ],

@@ -13,7 +13,8 @@ from common.data.batches import normalise
 from common.data.view import view
 from common.errors import ConfigurationError
 from common.settings.config import RunConfig, configure
-from common.wire.weights import from_arrays, parameter_mask
+from common.wire.manifest import Manifest
+from common.wire.weights import from_arrays
 from tests.support.inprocess import run_in_process
 from tests.support.rules import initial, last_local_models
 from tests.support.runs import (
@@ -35,6 +36,10 @@ def flat(model: list[np.ndarray], keep: list[bool]) -> np.ndarray:
     ).astype(np.float64)
 
 
+def trainable(module: torch.nn.Module) -> list[bool]:
+    return [entry.trainable for entry in Manifest.of(module)]
+
+
 def model(config: RunConfig) -> torch.nn.Module:
     dataset = load(config.dataset)
     return model_of(config, dataset.shape, len(dataset.classes))[0]
@@ -48,7 +53,7 @@ def test_drift_is_the_mean_distance_to_the_average(tmp_path: Path, weighting: st
     models, shares = last_local_models(tmp_path)
     if weighting == "uniform":
         shares = [1 / len(models)] * len(models)
-    keep = parameter_mask(model(config))
+    keep = trainable(model(config))
     assert not all(keep)
     average = flat(weights(tmp_path), keep)
     expected = sum(
@@ -74,7 +79,7 @@ def test_drift_with_fednova_is_that_of_the_normalised_models(tmp_path: Path) -> 
     config = run_in_process(tmp_path, **settings, local_epochs=2)
     models, shares = last_local_models(tmp_path)
     steps = [client["steps"] for client in lines(tmp_path)[0]["clients"]]
-    keep = parameter_mask(model(config))
+    keep = trainable(model(config))
     start, average = flat(initial(config), keep), flat(weights(tmp_path), keep)
     effective = sum(p * t for p, t in zip(shares, steps, strict=True))
     normalised = [

@@ -352,7 +352,7 @@ def test_fewer_neighbours_than_clients(tmp_path: Path) -> None:
 
     run_in_process(tmp_path / "secure", some, **settings, secagg="on(shares=0.1)")
     run_in_process(tmp_path / "plain", some, **settings)
-    assert configure({"secagg": "on(shares=0.1)"}).secagg_params.plan(14).shares == 9  # type: ignore[attr-defined]
+    assert configure({"secagg": "on(shares=0.1)"}).secagg_params.key_plan(14).shares == 9  # type: ignore[attr-defined]
     assert lines(tmp_path / "secure")[0]["secure"]["clients"] == 12
     assert close(shared(tmp_path / "secure"), shared(tmp_path / "plain"), 2e-6)
 

@@ -12,13 +12,13 @@ from client.methods.fedcog.generation import Virtual, synthesise
 from client.objective import LocalRound
 from common.data.batches import Resident
 from common.data.view import count_classes
-from common.learning.task import TASKS
 from common.memory import LOCAL_MODEL, Memory
 from common.methods.fedcog import FedCog
 from common.models import Model, build
 from common.models.base import frozen
 from common.settings.config import configure
 from common.wire.weights import to_arrays
+from tests.support.facts import make_facts
 
 BATCH_NORM = "convnet(width=4, depth=1, norm='batch')"
 FAST: dict[str, Any] = {"samples": 12, "steps": 4, "lr": 0.1}
@@ -52,15 +52,11 @@ def local_round(
     return LocalRound(
         number=number,
         partition=partition,
-        config=config,
+        run=make_facts(config, network, classes=classes, task=task),
         model=network,
-        reference={name: value.detach().clone() for name, value in network.named_parameters()},
         data=LocalData(Resident(images, targets), (0.5,), (0.5,), counts),
         received={},
         memory=Memory(folder, number),
-        task=TASKS[task],
-        classes=classes,
-        device=torch.device("cpu"),
         lr=0.1,
     )
 

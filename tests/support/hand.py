@@ -25,6 +25,7 @@ from common.wire.payload import LAYOUT, SHARED, pack, unpack
 from common.wire.weights import from_arrays, to_arrays
 from server.strategy.average import Average
 from server.strategy.wrapper import StrategyWrapper
+from tests.support.facts import make_facts
 from tests.support.strategies import Client
 
 Batch = tuple[
@@ -78,19 +79,14 @@ def open_round(
     model: Model, batches: Sequence[Batch], config: RunConfig, memory: Memory, received: Any = None
 ) -> LocalRound:
     """A client's round on any model that takes the batches as they are."""
-    reference = {name: value.detach().clone() for name, value in model.named_parameters()}
     return LocalRound(
         number=memory.round,
         partition=0,
-        config=config,
+        run=make_facts(config, model, classes=1, task=Squares()),  # type: ignore[arg-type]
         model=model,
-        reference=reference,
         data=Batches(batches),  # type: ignore[arg-type]
         received=received or {},
         memory=memory,
-        task=Squares(),  # type: ignore[arg-type]
-        classes=1,
-        device=torch.device("cpu"),
         lr=config.learning_rate(memory.round),
     )
 
@@ -102,7 +98,7 @@ def visit(local: LocalRound) -> tuple[dict[str, float], dict[str, list[np.ndarra
     objectives = [kind(method) for method, kind in halves if kind is not None]
     for objective in objectives:
         objective.begin(local)
-    local.steps, terms = train(local, objectives)
+    terms = train(local, objectives)
     local.model.eval()
     sections: dict[str, list[np.ndarray]] = {}
     for objective in objectives:

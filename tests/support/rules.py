@@ -19,10 +19,11 @@ from common.data import load
 from common.memory import local_models
 from common.methods import half
 from common.settings.config import RunConfig, configure
-from common.wire.weights import names, parameter_mask
 from server.record.checkpoint import read as read_checkpoint
 from server.strategy.average import Average, shares_of, weighted_mean
-from server.strategy.wrapper import ServerContext, StrategyWrapper
+from server.strategy.context import ServerContext
+from server.strategy.wrapper import StrategyWrapper
+from tests.support.facts import entries, make_facts
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, weights
 from tests.support.strategies import Client, Manager
@@ -38,12 +39,13 @@ def rule(
     (method,) = config.method_list
     kind = half("server", method, StrategyWrapper)
     assert kind is not None
-    context = ServerContext(2, config.weighting, (), trainable, config, None) if trainable else None  # type: ignore[arg-type]
-    return kind(
-        Average([np.zeros(shape, np.float32) for shape in shapes], weighting=config.weighting),
-        method,
-        context,
-    )
+    arrays = [np.zeros(shape, np.float32) for shape in shapes]
+    context = None
+    if trainable:
+        names = (f"features.{at}" for at in range(len(arrays)))
+        run = make_facts(config, manifest=entries(*zip(names, arrays, trainable, strict=True)))
+        context = ServerContext(run, None)  # type: ignore[arg-type]
+    return kind(Average(arrays, weighting=config.weighting), method, context)
 
 
 def reply(*arrays: list[float], examples: int = 1, **sections: float) -> FitRes:
@@ -72,20 +74,20 @@ def one_round(strategy: Any, broadcast: list[list[float]], *replies: FitRes) -> 
 def initial(config: RunConfig) -> list[np.ndarray]:
     """The weights that a run begins with."""
     dataset = load(config.dataset, config.data_dir or None)
-    return model_of(config, dataset.shape, len(dataset.classes))[1]
+    return model_of(config, dataset.shape, len(dataset.classes))[2]
 
 
 def buffers(config: RunConfig) -> list[int]:
     """Positions of BatchNorm's running statistics among the weights."""
     dataset = load(config.dataset, config.data_dir or None)
-    model, _ = model_of(config, dataset.shape, len(dataset.classes))
-    return [position for position, trainable in enumerate(parameter_mask(model)) if not trainable]
+    _, manifest, _ = model_of(config, dataset.shape, len(dataset.classes))
+    return [position for position, entry in enumerate(manifest) if not entry.trainable]
 
 
 def named(config: RunConfig) -> list[str]:
     """Names of all weights."""
     dataset = load(config.dataset, config.data_dir or None)
-    return names(model_of(config, dataset.shape, len(dataset.classes))[0])
+    return list(model_of(config, dataset.shape, len(dataset.classes))[1].names)
 
 
 def last_local_models(folder: Path) -> tuple[list[list[np.ndarray]], list[float]]:

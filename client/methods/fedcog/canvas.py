@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from client.objective import LocalRound
+from client.round import LocalRound
 from common.device import memory_format
 from common.methods.fedcog import FedCog
 from common.models.generators import ImageGenerator

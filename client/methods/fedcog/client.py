@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from client.methods.fedcog.generation import Virtual, synthesise
 from client.methods.fedcog.labels import balancing_weights
-from client.objective import LocalRound, Objective, Step
+from client.objective import Objective
+from client.round import LocalRound, Step
 from common.data.batches import Resident, batches
 from common.learning.losses import bernoulli, distillation
 from common.learning.task import MultiLabel

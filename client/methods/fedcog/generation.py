@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from client.methods.fedcog.canvas import draw_canvases
 from client.methods.fedcog.labels import allocate, complement
 from client.methods.fedcog.pictures import Frames, draw_pictures
-from client.objective import LocalRound
+from client.round import LocalRound
 from common.learning.augment import AUGMENTATIONS, augment
 from common.learning.losses import (
     bernoulli,

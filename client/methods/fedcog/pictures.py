@@ -4,7 +4,7 @@ FedCOG's figure 5."""
 import torch
 from torch import Tensor
 
-from client.objective import LocalRound
+from client.round import LocalRound
 from common.methods.fedcog import FedCog
 from common.sheet import grid
 
@@ -53,7 +53,7 @@ def draw_pictures(
 
 def title(local: LocalRound, label: int) -> str:
     """A label's name, where there is one."""
-    return local.class_names[label] if local.class_names else str(label)
+    return local.run.dataset.classes[label]
 
 
 def class_numbers(labels: Tensor) -> list[int]:

@@ -36,7 +36,8 @@ from common.models import Model, build
 from common.run import blueprint, task_of
 from common.seeds import derive, torch_generator
 from common.settings.config import RunConfig, configure, defaults
-from common.wire.weights import from_arrays, load, names
+from common.wire.manifest import Manifest
+from common.wire.weights import from_arrays, load
 from server.methods.dynafed.synthesis import Learned, Student, inner_step, plans
 from server.record.results import FILE, read
 from server.strategy.average import shares_of, weighted_mean
@@ -280,7 +281,7 @@ def stages(
         load(made.folder / "models" / f"round-{one:05d}.safetensors")[0]
         for one in (number - 1, number)
     )
-    entries = names(model)
+    entries = Manifest.of(model).names
     own = {
         client["partition"]: (
             Memory(memory / f"client-{client['partition']:05d}", number + 1).get(LOCAL_MODEL)

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from flwr.common import log
 
-from common.wire.weights import Array, arrays_of, save
+from common.wire.payload import Array
+from common.wire.weights import arrays_of, save
 from server.methods.dynafed.synthesis import Synthesis
 from server.methods.dynafed.trajectory import Segments
 

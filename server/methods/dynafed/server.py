@@ -19,19 +19,17 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 from torch import Tensor, nn
 
-from common.errors import FedmirageError
 from common.methods.dynafed import DynaFed
-from common.models import build
-from common.run import blueprint
-from common.seeds import derive, torch_generator
+from common.seeds import torch_generator
 from common.wire.payload import Array, Arrays
-from common.wire.weights import arrays_of, to_arrays
+from common.wire.weights import arrays_of
 from server.methods.dynafed.log import SynthesisLog
 from server.methods.dynafed.repair import refine
 from server.methods.dynafed.synthesis import Learned, Student, Synthesis, synthesise
 from server.methods.dynafed.trajectory import MatchedWeights, Segments, of_parent, unchanged
 from server.strategy.average import Failures, Results, participants
-from server.strategy.wrapper import Instructions, ServerContext, StrategyWrapper, log_note
+from server.strategy.context import ServerContext, StandAlone
+from server.strategy.wrapper import Instructions, StrategyWrapper
 
 COLLECTING, REPAIRING, GIVEN_UP = "collecting", "repairing", "given up"
 
@@ -62,42 +60,20 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         self,
         inner: Strategy,
         params: DynaFed | None = None,
-        context: ServerContext | None = None,
+        context: ServerContext | StandAlone | None = None,
         *,
         model: nn.Module | None = None,
         shape: Sequence[int] | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(inner, params or DynaFed(), context)
+        surroundings = context or StandAlone(network=model, shape=tuple(shape or ()), seed=seed)
+        super().__init__(inner, params or DynaFed(), surroundings)
         self.state, self.matched = DynaFedState(), None
         self.repaired_from: Parameters | None = None  # this round's average, if it was repaired
-        if context is not None:
-            evaluator, config = context.evaluator, context.config
-            self.model: nn.Module = deepcopy(evaluator.model)
-            self.device, self.seed = evaluator.device, config.seed
-            self.shape: Sequence[int] = evaluator.dataset.shape
-            self.classes = len(evaluator.dataset.classes)
-            narrow: nn.Module = build(
-                config.model_params,
-                evaluator.dataset.shape,
-                self.classes,
-                0,
-                derive(self.seed, "model"),
-            )
-            self.student = Student(narrow.to(self.device), self.classes)
-        elif model is None or shape is None:
-            raise FedmirageError(
-                "DynaFedServer(inner, ...) trains a network itself: give it model=net and"
-                " shape=(channels, height, width)"
-            )
-        else:
-            self.model, self.shape, self.seed = deepcopy(model), shape, seed
-            self.device = next(model.parameters()).device
-            with torch.no_grad():
-                self.classes = (
-                    deepcopy(model).eval()(torch.zeros(1, *shape, device=self.device)).shape[1]
-                )
-            self.student = Student(model, self.classes)
+        self.model = deepcopy(surroundings.model)
+        self.device, self.seed = surroundings.device, surroundings.config.seed
+        self.shape, self.classes = surroundings.shape, surroundings.classes
+        self.student = Student(surroundings.build_narrow_model(), self.classes)
 
     matched: MatchedWeights | None  # found when the first model is seen
 
@@ -113,20 +89,12 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
     def begin(self, arrays: Arrays) -> None:
         """Start the path here, or where the run that this one begins from started it."""
         path: list[Arrays] = []
-        if self.context is not None and self.context.config.warm_start:
-            kept, self.state.seen = of_parent(
-                self.context.config, self.params, self.initial_of, self.context.names
-            )
+        if isinstance(self.context, ServerContext) and self.context.config.warm_start:
+            kept, self.state.seen = of_parent(self.params, self.context.run)
             path = [self.checkpoint(model) for model in kept]
         if not path and self.params.initial:
             path = [self.checkpoint(arrays)]
         self.state.trajectories, self.state.begun = [path], True
-
-    def initial_of(self, seed: int) -> Arrays:
-        """The model that a run with another seed began with."""
-        assert self.context is not None
-        config, shape = self.context.config, self.context.evaluator.dataset.shape
-        return to_arrays(blueprint(config.model_copy(update={"seed": seed}), shape, self.classes))
 
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
@@ -233,11 +201,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
                 f"dynafed shrinks segment={self.params.segment} to {segments.length}: the path is"
                 " short",
             )
-        folder = (
-            self.context.folder
-            if self.context is not None and self.context.config.save_images
-            else None
-        )
+        folder = self.context.folder if self.context.config.save_images else None
         log = SynthesisLog(server_round, self.params.iterations, self.note, folder)
         synthesis = self.synthesise(server_round, segments, log)
         self.state.made, self.state.seen = server_round, 0
@@ -306,4 +270,4 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
 
     def note(self, server_round: int, text: str) -> None:
         """Say something to whoever watches."""
-        (self.context.note if self.context is not None else log_note)(server_round, text)
+        self.context.note(server_round, text)

@@ -5,7 +5,7 @@ A checkpoint is a copy of the trainable weights, cut to the shapes of a network 
 vector each.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from common.errors import FedmirageError
 from common.methods.dynafed import DynaFed
-from common.settings.config import RunConfig
+from common.run import Run, blueprint
+from common.wire.manifest import Manifest
 from common.wire.payload import Arrays
-from common.wire.weights import load
-from common.wire.weights import names as names_of
+from common.wire.weights import load, to_arrays
 from server.record.results import FILE, read
 
 SMALLEST = 1e-12  # a squared movement below this is none: the ratio would be 0 / 0
@@ -42,7 +42,11 @@ class MatchedWeights:
         state = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
         shapes = {name: tuple(parameter.shape) for name, parameter in student.named_parameters()}
         arrived = [array.shape for array in arrays]
-        for names in (names_of(model), list(state), [name for name, _ in model.named_parameters()]):
+        for names in (
+            Manifest.of(model).names,
+            list(state),
+            [name for name, _ in model.named_parameters()],
+        ):
             if arrived == [state[name] for name in names]:
                 places = {name: position for position, name in enumerate(names)}
                 return cls(
@@ -127,24 +131,23 @@ def integer(count: int, generator: torch.Generator) -> int:
     return int(torch.randint(count, (), generator=generator))
 
 
-def of_parent(
-    config: RunConfig,
-    params: DynaFed,
-    initial_of: Callable[[int], Arrays],
-    names: Sequence[str],
-) -> tuple[list[Arrays], int]:
+def of_parent(params: DynaFed, run: Run) -> tuple[list[Arrays], int]:
     """The path that a warm start's parent left (keep-models='all'): its initial model and first
     averages, and how many those are.
 
     An average of too few clients is passed over; one that was repaired ends the path, as does a
     model that was not kept. A parent that began warm itself has no initial model to offer.
     """
-    source, _, number = config.warm_start.partition("@")
+    source, _, number = run.config.warm_start.partition("@")
     lines = read(Path(source) / FILE)
     settings = next((line for line in lines if line["kind"] == "config"), {})
     if settings.get("warm-start") or "seed" not in settings:
         return [], 0
-    path, averages = [initial_of(settings["seed"])] if params.initial else [], 0
+    path: list[Arrays] = []
+    if params.initial:
+        began = run.config.model_copy(update={"seed": settings["seed"]})
+        path.append(to_arrays(blueprint(began, run.shape, run.classes)))
+    averages = 0
     for line in (line for line in lines if line["kind"] == "round"):
         file = Path(source) / "models" / f"round-{line['round']:05d}.safetensors"
         last = averages == params.length or (number and line["round"] > int(number))
@@ -152,7 +155,7 @@ def of_parent(
             break
         if participants_of(line) >= params.min_participants:
             named, _ = load(file)
-            path.append([named[name] for name in names])
+            path.append([named[name] for name in run.shared.names])
             averages += 1
     return (path, averages) if averages else ([], 0)
 

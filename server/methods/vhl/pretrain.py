@@ -7,16 +7,17 @@ import torch.nn.functional as F
 from common.data.batches import Resident, batches, normalise
 from common.device import memory_format, place
 from common.learning.augment import AUGMENTATIONS, augment, mean_bytes
+from common.method import FEATURES
 from common.methods.vhl import Vhl
 from common.methods.vhl.sets import normalisation
 from common.models import build
 from common.seeds import derive, torch_generator
+from common.wire.manifest import Manifest
 from common.wire.payload import Arrays
-from common.wire.weights import from_arrays, names, to_arrays
-from server.strategy.wrapper import ServerContext
+from common.wire.weights import from_arrays, to_arrays
+from server.strategy.context import ServerContext
 
 ENOUGH = 0.99  # training accuracy of a pass after which no other is made
-BODY = "features."
 
 
 def pretrain(
@@ -37,8 +38,8 @@ def pretrain(
         0,
         derive(config.seed, "model"),
     )
-    named = dict(zip(context.names, first, strict=True))
-    kept = [name if name.startswith(BODY) else "" for name in names(model)]
+    named = context.run.shared.name(first)
+    kept = [entry.name if entry.part == FEATURES else "" for entry in Manifest.of(model)]
     from_arrays(
         model, [named.get(name, array) for name, array in zip(kept, to_arrays(model), strict=True)]
     )

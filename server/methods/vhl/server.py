@@ -23,7 +23,8 @@ from common.wire.payload import Arrays
 from common.wire.weights import from_arrays
 from server.methods.vhl.pretrain import pretrain
 from server.strategy.average import Failures, Results, answered
-from server.strategy.wrapper import Instructions, ServerContext, StrategyWrapper, attach
+from server.strategy.context import ServerContext, StandAlone
+from server.strategy.wrapper import Instructions, StrategyWrapper, attach
 
 ROWS, ACROSS = 20, 10  # classes and images of each in a picture
 BATCH = 500  # virtual samples at a time in evaluation
@@ -56,7 +57,7 @@ class VhlServer(StrategyWrapper[Vhl]):
         self,
         inner: Strategy,
         params: Vhl | None = None,
-        context: ServerContext | None = None,
+        context: ServerContext | StandAlone | None = None,
         *,
         virtual: Arrays | None = None,
     ) -> None:
@@ -66,7 +67,7 @@ class VhlServer(StrategyWrapper[Vhl]):
         self.failed: set[int] = (
             set()
         )  # partitions that were asked and did not answer: no seed for them, but the set
-        if context is not None:
+        if isinstance(context, ServerContext):
             known = (LAST, *context.evaluator.model.stages)
             if self.params.feature not in known:
                 raise ConfigurationError(
@@ -80,7 +81,7 @@ class VhlServer(StrategyWrapper[Vhl]):
     def virtual(self) -> Arrays:
         """The set, made when it is first asked for."""
         if not self.state.virtual:
-            if self.context is None:
+            if not isinstance(self.context, ServerContext):
                 raise FedmirageError(
                     "VhlServer(inner, ...) does not know the run's data: give it virtual=[images,"
                     " labels]"
@@ -102,7 +103,11 @@ class VhlServer(StrategyWrapper[Vhl]):
     def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
         """For "vftl", a body that has learned the set; the head stays as the seed gives it."""
         first = super().initialize_parameters(client_manager)
-        if self.params.variant != "vftl" or self.context is None or first is None:
+        if (
+            self.params.variant != "vftl"
+            or not isinstance(self.context, ServerContext)
+            or first is None
+        ):
             return first
         arrays, self.state.pretrained_accuracy = pretrain(
             self.params, self.context, parameters_to_ndarrays(first), self.virtual
@@ -137,7 +142,11 @@ class VhlServer(StrategyWrapper[Vhl]):
     def package(self, partition: int) -> Arrays:
         """What a client that lacks the set gets; one that could not make it from its seed gets it
         whole."""
-        if self.params.send == "seed" and self.context is not None and partition not in self.failed:
+        if (
+            self.params.send == "seed"
+            and isinstance(self.context, ServerContext)
+            and partition not in self.failed
+        ):
             return [np.array([seed_of(self.context.config)], np.int64)]
         return self.virtual
 
@@ -160,7 +169,11 @@ class VhlServer(StrategyWrapper[Vhl]):
         """Beside the test set's, the accuracy on the virtual set; with --diagnostics how far apart
         their features are."""
         scored = super().evaluate(server_round, parameters)
-        if scored is None or self.context is None or self.params.variant not in ("vhl", "naive"):
+        if (
+            scored is None
+            or not isinstance(self.context, ServerContext)
+            or self.params.variant not in ("vhl", "naive")
+        ):
             return scored
         loss, metrics = scored
         from_arrays(self.context.evaluator.model, parameters_to_ndarrays(parameters))
@@ -173,7 +186,7 @@ class VhlServer(StrategyWrapper[Vhl]):
     def virtual_accuracy(self) -> float:
         """How many virtual samples the evaluator's model takes for what they are, over all
         outputs."""
-        assert self.context is not None
+        assert isinstance(self.context, ServerContext)
         evaluator = self.context.evaluator
         model, classes = evaluator.model.eval(), len(evaluator.dataset.classes)
         images, labels = self.resident()
@@ -188,7 +201,7 @@ class VhlServer(StrategyWrapper[Vhl]):
     def feature_distance(self) -> float:
         """Between the global model's features of test samples and of virtual ones, given the
         label."""
-        assert self.context is not None
+        assert isinstance(self.context, ServerContext)
         evaluator, layer = self.context.evaluator, self.params.feature
         model, data = evaluator.model.eval(), evaluator.dataset
         images, labels = self.resident()
@@ -206,7 +219,7 @@ class VhlServer(StrategyWrapper[Vhl]):
 
     def resident(self) -> tuple[Tensor, Tensor]:
         """The set on the evaluator's device."""
-        assert self.context is not None
+        assert isinstance(self.context, ServerContext)
         images, labels = (
             torch.tensor(array, device=self.context.evaluator.device) for array in self.virtual
         )
@@ -216,7 +229,7 @@ class VhlServer(StrategyWrapper[Vhl]):
 
     def normalised(self, images: Tensor) -> Tensor:
         """Virtual images as a network sees them in evaluation."""
-        assert self.context is not None
+        assert isinstance(self.context, ServerContext)
         data = self.context.evaluator.dataset
         return normalise(
             images,

@@ -11,13 +11,13 @@ from scipy import stats
 from client.dp import bounded, protect
 from common.data import load
 from common.dp.noise import gaussian
-from common.dp.settings import CLIPPED, CentralDp, DpOn, LocalDp
+from common.dp.settings import CentralDp, DpOn, LocalDp
 from common.errors import ConfigurationError
 from common.memory import Memory
-from common.method import Section
-from common.methods.fedexp import SQUARED_NORM, FedExP
+from common.methods.fedprox import FedProx
 from common.run import check_with_data
 from common.settings.config import configure
+from common.wire.figures import CLIPPED
 from common.wire.payload import SHARED
 from tests.support.hand import linear_model, open_round
 
@@ -131,18 +131,13 @@ def test_statistics_of_batch_norm_are_refused_where_they_are_shared() -> None:
     check_with_data(configure({"dp": CENTRAL, "model": "lenet-bn", "methods": "lg-fedavg"}), digits)
 
 
-def test_a_section_is_let_through_once_its_page_bounds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And it costs: two bounded vectors of length 1 are one of length sqrt(2)."""
-    for sensitivity, share in ((0.5, 2**0.5), (0.0, 1.0)):
-        monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, "run", "number", sensitivity),))
-        config = configure({"dp": CENTRAL, "methods": "fedexp"})
-        privacy = config.dp_params
-        assert isinstance(privacy, CentralDp)
-        assert privacy.multiplier(config.method_list) == pytest.approx(1 / (2 * share))
-    for weighting, words in ((None, "client by client"), ("examples", "by their examples")):
-        monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, weighting, "number", 0.5),))
-        assert words in problems(dp=CENTRAL, methods="fedexp")
-        configure({"dp": LOCAL, "methods": "fedexp"})
+def test_a_method_that_reads_single_replies_is_refused_under_central_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would learn from updates without noise; under local noise each reply is covered."""
+    monkeypatch.setattr(FedProx, "needs_each_client", "model")
+    assert "fedprox looks at each client's model" in problems(dp=CENTRAL, methods="fedprox(mu=1)")
+    configure({"dp": LOCAL, "methods": "fedprox(mu=1)"})
 
 
 # The client's half
@@ -226,21 +221,6 @@ def test_local_tells_nothing_but_the_update(tmp_path: Path) -> None:
         )
         assert (number, metrics) == (told, {})
         assert not np.allclose(sent[SHARED][0], [[2.2, 2.6]], atol=1e-6)
-
-
-def test_bounded_sections_are_clipped_and_noised_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, "run", "number", 0.5),))
-    for dp, deviation in (("central(clip=2, noise=4)", 0.0), ("local(clip=2, noise=4)", 2.0)):
-        local, sections = round_of(tmp_path, dp, (1, 1), (4, 5), "fedexp")
-        sections[SQUARED_NORM] = [np.array([25.0])]
-        found = [
-            protect(local.config.dp_params, local, sections, 1, {})[0][SQUARED_NORM][0][0]
-            for _ in range(4000)
-        ]
-        assert np.mean(found) == pytest.approx(0.5, abs=6 * deviation / 4000**0.5 + 1e-12)
-        assert np.std(found) == pytest.approx(deviation, rel=0.1)
 
 
 # The noise

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import FedmirageError, WireError
-from common.learning.task import SingleLabel
 from common.secagg.masks import quantize
 from common.secagg.vector import SecureVector
 from common.settings.config import configure
+from tests.support.facts import entries, make_facts
 
 NAMES = ["features.weight", "features.running_var", "classifier.bias"]
 REFERENCE = [
@@ -23,7 +23,8 @@ TRAINABLE = [True, False, True]
 
 def secure_vector(methods: str = "fedavg", secagg: str = "on", **more: object) -> SecureVector:
     config = configure({"methods": methods, "secagg": secagg, **more})
-    return SecureVector(config, NAMES, REFERENCE, TRAINABLE, SingleLabel(), classes=2)
+    manifest = entries(*zip(NAMES, REFERENCE, TRAINABLE, strict=True))
+    return SecureVector(make_facts(config, manifest=manifest))
 
 
 def moved(rng: np.random.Generator) -> list[np.ndarray]:

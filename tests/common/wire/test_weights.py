@@ -13,6 +13,7 @@ from torch import nn
 from common.errors import DataError, WireError
 from common.models import build
 from common.wire import weights
+from common.wire.manifest import Manifest
 
 
 @pytest.fixture
@@ -27,9 +28,11 @@ def model() -> nn.Module:
 
 
 def test_entries_are_floating_parameters_and_buffers_in_order(model: nn.Module) -> None:
-    names = weights.names(model)
-    assert names == [name for name in model.state_dict() if "num_batches_tracked" not in name]
-    mask = dict(zip(names, weights.parameter_mask(model), strict=True))
+    manifest = Manifest.of(model)
+    assert list(manifest.names) == [
+        name for name in model.state_dict() if "num_batches_tracked" not in name
+    ]
+    mask = {entry.name: entry.trainable for entry in manifest}
     assert sum(mask.values()) == len(list(model.parameters()))
     assert mask["features.stage1.norm.weight"] is True
     assert mask["features.stage1.norm.running_var"] is False
@@ -154,7 +157,7 @@ def test_a_missing_a_broken_and_a_foreign_file_are_refused(
     broken.write_bytes(b"12345")
     with pytest.raises(DataError, match="not a readable safetensors file"):
         weights.load(broken)
-    named = dict(zip(weights.names(model), weights.to_arrays(model), strict=True))
+    named = Manifest.of(model).name(weights.to_arrays(model))
     weights.save({name: array for name, array in named.items() if "output" not in name}, broken)
     with pytest.raises(
         WireError, match=r"lacks the entry 'classifier.output.weight' \(and 1 more\)"

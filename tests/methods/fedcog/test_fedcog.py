@@ -292,7 +292,7 @@ def test_a_start_that_is_too_early_or_too_late_is_said() -> None:
         ),
         ("fedcog(lambda_bn=1)", {"model": "convnet(norm='group')"}, "has none"),
         ("fedcog(start=9, stop=8)", {}, "stop=8 lies before start=9"),
-        ("fedcog, fedper", {}, "fedcog needs the whole model, but fedper shares only: extractor"),
+        ("fedcog, fedper", {}, "fedcog needs the whole model, but fedper shares only: features"),
         ("fedcog(samples=-1)", {}, "samples"),
     ],
 )

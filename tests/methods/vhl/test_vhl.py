@@ -25,6 +25,7 @@ from common.models.base import Model
 from common.settings.config import configure
 from common.wire.weights import from_arrays, to_arrays
 from server.record.checkpoint import read
+from tests.support.facts import make_facts
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.runs import assert_same_bits, lines, weights
 from tests.support.vhl import BASE
@@ -101,22 +102,18 @@ def one_round(
     )
     received = {VIRTUAL: [digest(virtual), *virtual]}
     local = LocalRound(
-        1,
-        0,
-        config,
-        model,
-        {},
-        data,
-        received,
-        Memory(folder, 1),
-        TASKS["single-label"],
-        2,
-        torch.device("cpu"),
-        config.lr,
+        number=1,
+        partition=0,
+        run=make_facts(config, model),
+        model=model,
+        data=data,
+        received=received,
+        memory=Memory(folder, 1),
+        lr=config.lr,
     )
     half = VhlClient(config.method_list[0])  # type: ignore[arg-type]
     half.begin(local)
-    local.steps, terms = train(local, [half])
+    terms = train(local, [half])
     half.end(local)
     return terms, half, local
 

@@ -1,23 +1,42 @@
 """Replies that must not be used, each with its sentence."""
 
 import io
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters
 
-from common.method import Section
+from common.method import Method, Section
+from common.settings.config import configure
 from server.messages.checks import ReplyCheck
+from tests.support.facts import entries, make_facts
 
 REFERENCE = [np.zeros((2, 3), np.float32), np.zeros(3, np.float32)]
 NAMES = ["features.weight", "classifier.bias"]
-CHECK = ReplyCheck(NAMES, REFERENCE, [True, True])
-BESIDE = ReplyCheck(
-    NAMES,
-    REFERENCE,
-    [True, False],
-    [Section("control"), Section("norm", holds="number"), Section("odd", holds=None)],
+SECTIONS = (
+    Section("control"),
+    Section("norm", holds="number"),
+    Section("counts", holds=lambda classes, shape: [(classes,)]),
+    Section("odd", holds=None),
 )
+
+
+class Sender(Method):
+    name: ClassVar[str] = "sender"
+    up: ClassVar[tuple[Section, ...]] = SECTIONS
+
+
+def check(methods: Sequence[Method], trainable: Sequence[bool]) -> ReplyCheck:
+    config = configure({})
+    config.__dict__["method_list"] = tuple(methods)
+    manifest = entries(*zip(NAMES, REFERENCE, trainable, strict=True))
+    return ReplyCheck(make_facts(config, manifest=manifest, classes=2))
+
+
+CHECK = check([], [True, True])
+BESIDE = check([Sender()], [True, False])
 
 
 def answer(

@@ -21,17 +21,14 @@ from common.dp.settings import CentralDp, LocalDp
 from common.errors import ConfigurationError
 from common.method import Section
 from common.methods.fedexp import SQUARED_NORM, FedExP
-from common.settings.config import configure
 from experiments.show.progress import scores, summary_table
 from server.strategy.average import Average, participants
 from server.strategy.budget import epsilon
-from server.strategy.dp import CentralNoise, LocalBudget, dp_sections
+from server.strategy.dp import CentralNoise, LocalBudget
 from server.strategy.wrapper import (
-    ServerContext,
     StrategyWrapper,
     chain,
     load_state,
-    mean_section,
     save_state,
 )
 from tests.support.inprocess import run_in_process
@@ -179,39 +176,6 @@ def test_local_counts_every_time_that_a_client_was_asked() -> None:
     ask(other, 3, 2)
     ask(other, 3, 2)
     assert other.state.counts == {"0": 2 + 2 + 1, "1": 1 + 2 + 1}
-
-
-def test_sections_get_their_noise_before_a_method_sees_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Sensitivity 0.5, noise 4, two who trained: a deviation of 4 * 0.5 / 2 = 1 on the mean; a sum
-    of ten: 0.2."""
-    monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, "run", "number", 0.5),))
-
-    class Mean(StrategyWrapper[FedExP]):
-        def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
-            _, (array,) = mean_section(results, SQUARED_NORM, "uniform")
-            return None, {"mean": float(array[0])}
-
-    def answer(value: float, examples: int, **metrics: float) -> FitRes:
-        parameters = ndarrays_to_parameters([np.zeros(1, np.float32), np.array([value])])
-        return FitRes(
-            Status(Code.OK, ""),
-            parameters,
-            examples,
-            {"layout": f"shared:1 {SQUARED_NORM}:1", **metrics},
-        )
-
-    config = configure({"methods": "fedexp", "dp": "central(clip=1, noise=4)"})
-    context = ServerContext(2, config.weighs, (), (), config, None)  # type: ignore[arg-type]
-    strategy = dp_sections(Mean(Average([np.zeros(1, np.float32)]), FedExP()), context)
-    for replies, deviation in (
-        ([answer(0.5, 0), answer(0.1, 3), answer(0.3, 900)], 1.0),
-        ([answer(0.2, 5, participants=10)], 0.2),
-    ):
-        found = [aggregate(strategy, *replies)[1]["mean"] for _ in range(4000)]  # type: ignore[arg-type]
-        assert np.mean(found) == pytest.approx(0.2, abs=6 * deviation / 4000**0.5)
-        assert np.std(found) == pytest.approx(deviation, rel=0.1)
 
 
 # Whole runs

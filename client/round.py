@@ -1,0 +1,126 @@
+"""A round on a client, and one step of its training: all that a method may know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from common.learning.task import Task
+from common.memory import Memory
+from common.models import Model
+from common.models.base import LAST
+from common.run import Run
+from common.seeds import torch_generator
+from common.settings.config import RunConfig
+from common.wire.payload import Arrays, Sections
+
+if TYPE_CHECKING:
+    from client.data import LocalData
+
+
+@dataclass
+class LocalRound:
+    """All that a method may know of the round on this client."""
+
+    number: int  # counted from 1
+    partition: int
+    run: Run
+    model: Model  # starts as the received weights, and is trained in place
+    data: LocalData
+    received: Sections  # what came beside `shared`
+    memory: Memory
+    lr: float
+    broadcast: Arrays = field(default_factory=list)  # `shared` as it came
+    images: Path | None = None  # where pictures of virtual data go, if they are wanted
+    steps: int = 0  # made in this round, once training is over
+    samples: int = 0  # of its data that those steps looked at, repeats counted
+    report: dict[str, float] = field(default_factory=dict)  # named figures for results.jsonl
+    reference: dict[str, Tensor] = field(init=False)
+    # name -> weight as the round began, for the parameters that are trained; never changed
+
+    def __post_init__(self) -> None:
+        trained = self.trained_parameters().items()
+        self.reference = {name: value.detach().clone() for name, value in trained}
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings of the run."""
+        return self.run.config
+
+    @property
+    def task(self) -> Task:
+        """What the run learns."""
+        return self.run.task
+
+    @property
+    def classes(self) -> int:
+        """Of the data; the head may be wider."""
+        return self.run.classes
+
+    @property
+    def device(self) -> torch.device:
+        """Where this client computes."""
+        return self.run.device
+
+    def generator(self, purpose: str) -> torch.Generator:
+        """Randomness for one purpose: depends on seed, purpose, round and partition, and on nothing
+        that ran before."""
+        return torch_generator(self.config.seed, purpose, self.number, self.partition)
+
+    def trained_parameters(self) -> dict[str, Tensor]:
+        """The parameters that the optimiser of the training loop moves, by name."""
+        return {
+            name: parameter
+            for name, parameter in self.model.named_parameters()
+            if parameter.requires_grad and name.partition(".")[0] in self.run.parts.trains
+        }
+
+    def trainable(self) -> list[Tensor]:
+        """The same without their names."""
+        return list(self.trained_parameters().values())
+
+    def shared_reference(self) -> dict[str, Tensor]:
+        """Of `reference`, the weights that cross the wire: all of them unless a method shares a
+        part."""
+        shared = set(self.run.shared.names)
+        return {name: value for name, value in self.reference.items() if name in shared}
+
+
+class Step:
+    """One batch: what goes in, and, once `forward` has run, features and logits of the real part
+    and of every extra part."""
+
+    def __init__(self, local: LocalRound, number: int, images: Tensor, labels: Tensor) -> None:
+        self.local, self.number = local, number
+        self.images, self.labels = images, labels
+        self.extra_images: dict[str, Tensor] = {}
+        self.stages: set[str] = set()  # of the model, whose maps somebody looks at
+        self.loss: Tensor  # of the last evaluation, without its graph
+        self.features: Tensor
+        self.logits: Tensor
+        self.extra_features: dict[str, Tensor] = {}
+        self.extra_logits: dict[str, Tensor] = {}
+        self.maps: dict[str, Tensor] = {}  # stage -> map of the real batch
+        self.extra_maps: dict[
+            str, dict[str, Tensor]
+        ] = {}  # stage -> method -> map of its extra images
+
+    def forward(self) -> None:
+        """One pass of the real batch and all extra images together, so that BatchNorm sees one
+        batch."""
+        model = self.local.model
+        parts = [self.images, *self.extra_images.values()]
+        images = torch.cat(parts) if len(parts) > 1 else self.images
+        maps = model.feature_maps(images) if self.stages else {LAST: model.features(images)}
+        features, sizes = maps[LAST], [len(part) for part in parts]
+        self.features, *extra = features.split(sizes)
+        self.logits, *extra_logits = model.classifier(features).split(sizes)
+        self.extra_features = dict(zip(self.extra_images, extra, strict=True))
+        self.extra_logits = dict(zip(self.extra_images, extra_logits, strict=True))
+        for stage in self.stages:
+            self.maps[stage], *extra = maps[stage].split(sizes)
+            self.extra_maps[stage] = dict(zip(self.extra_images, extra, strict=True))

@@ -1,0 +1,98 @@
+"""The line of results.jsonl that tells of one round, made in one place.
+
+    accuracy, loss    of the global model on the test set; null in rounds without evaluation
+    train             mean of every term of the local objective
+    clients, refused  what each client reported, and who was left out and why
+    secagg            under secure aggregation: what the sum tells of all clients together
+    methods           figures of the methods, each under its own name: "fedexp.step"
+    dp                what has been spent of the privacy budget
+    evaluation        further scores, and those of the local models
+    diagnostics       with --diagnostics:
+        drift                                     mean distance of the local models to their
+                                                  average, weighed as the average is
+        local_model.on_test.NAME.accuracy         local models, right after training, on the test
+                                                  set
+        local_model.on_own_labels.NAME.accuracy   the same, test samples weighted by the client's
+                                                  own label distribution
+        samples                                   training samples processed so far, repeats
+                                                  counted
+
+NAME says how clients weigh in the mean: by_examples, or by_clients (all alike, as tables of
+personalised methods have it). The two accuracies are there in rounds in which models meet the test
+set (eval-every).
+"""
+
+import statistics
+from typing import Any
+
+from flwr.common import Scalar
+
+from common.settings.config import RunConfig
+from common.wire.figures import DIAGNOSTICS, DRIFT, LOCAL_MODEL, TERM
+from server.messages.plain import FitOutcome
+from server.strategy.budget import figures as budget_figures
+
+
+def make_round_line(
+    number: int,
+    outcome: FitOutcome,
+    evaluated: dict[str, Any],
+    config: RunConfig,
+    progress: dict[str, Any],
+) -> dict[str, Any]:
+    """All but the times of a round. `evaluated` is what an evaluation gave, or empty; the running
+    number of samples is kept in `progress`, and so in the checkpoint."""
+    metrics = outcome.metrics
+    line: dict[str, Any] = {"kind": "round", "round": number, "accuracy": None, "loss": None}
+    line |= evaluated
+    line |= {"train": with_prefix(metrics, TERM)}
+    line |= {"clients": outcome.clients, "refused": outcome.refused}
+    if outcome.secagg is not None:
+        line["secagg"] = outcome.secagg
+    if methods := method_figures(metrics, config):
+        line["methods"] = methods
+    if config.dp_params.active:
+        line["dp"] = budget_figures(metrics)
+    if config.diagnostics:
+        line["diagnostics"] = diagnose(outcome, progress)
+    validated = line.get("validation", {}).get("bytes_down", 0)
+    line |= {"bytes_up": outcome.bytes_up, "bytes_down": outcome.bytes_down + validated}
+    local = {name: value for name, value in metrics.items() if name.startswith("local_model")}
+    line["evaluation"] = {**local, **line.get("evaluation", {})}
+    return line
+
+
+def with_prefix(metrics: dict[str, Scalar], prefix: str) -> dict[str, Scalar]:
+    """The metrics that begin with a prefix, without it."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in metrics.items()
+        if name.startswith(prefix)
+    }
+
+
+def method_figures(metrics: dict[str, Scalar], config: RunConfig) -> dict[str, Scalar]:
+    """What the methods of this run report about a round."""
+    known = {method.name for method in config.method_list}
+    return {
+        name: value
+        for name, value in metrics.items()
+        if "." in name and name.split(".")[0] in known
+    }
+
+
+def diagnose(outcome: FitOutcome, progress: dict[str, Any]) -> dict[str, float]:
+    """The diagnostics of one round."""
+    processed = sum(int(client.get("samples", 0)) for client in outcome.clients)
+    progress["samples"] = progress.get("samples", 0) + processed
+    found = {"drift": float(outcome.metrics[DRIFT])} if DRIFT in outcome.metrics else {}
+    trained = [client for client in outcome.clients if client["examples"]]
+    names = {name for client in trained for name in client if name.startswith(LOCAL_MODEL)}
+    for name in sorted(names):
+        scores = [(client["examples"], client[name]) for client in trained if name in client]
+        on, metric = name.removeprefix(DIAGNOSTICS).rsplit(".", 1)
+        total = sum(examples for examples, _ in scores)
+        weighted = sum(examples * score for examples, score in scores)
+        found[f"{on}.by_examples.{metric}"] = weighted / total
+        found[f"{on}.by_clients.{metric}"] = statistics.fmean(score for _, score in scores)
+    return {**found, "samples": progress["samples"]}
