@@ -1,5 +1,5 @@
-"""One page per method. `METHODS` is what `ls` shows: adding a page adds a method, without an edit
-here."""
+"""One declaration per method. `METHODS` is what `ls` shows: adding a declaration adds a method,
+without an edit here."""
 
 import importlib
 import importlib.util
@@ -10,17 +10,18 @@ from typing import TypeVar
 
 from common.method import Method, clashes
 
-__all__ = ["METHODS", "Method", "clashes", "half"]
+__all__ = ["METHODS", "Method", "clashes", "find_methods", "half"]
 
 T = TypeVar("T")
 
 
-def _pages() -> dict[str, type[Method]]:
+def find_methods() -> dict[str, type[Method]]:
+    """The declarations of this package by the names of their methods."""
     modules = sorted(info.name for info in pkgutil.iter_modules(__path__))
-    pages = (
+    found = (
         defined_in(importlib.import_module(f"{__name__}.{module}"), Method) for module in modules
     )
-    return {page.name: page for page in pages}
+    return {method.name: method for method in found}
 
 
 def defined_in(module: ModuleType, base: type[T]) -> type[T]:
@@ -47,4 +48,4 @@ def half(side: str, method: Method, base: type[T]) -> type[T] | None:
     return defined_in(importlib.import_module(module), base)
 
 
-METHODS = _pages()
+METHODS = find_methods()

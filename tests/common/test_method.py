@@ -1,0 +1,74 @@
+"""Which methods may stand beside each other follows from what they declare."""
+
+from typing import ClassVar
+
+from common.method import CLASSIFIER, FEATURES, Method, Parts, Section, clashes
+from common.methods.dynafed import DynaFed
+from common.methods.fedavgm import FedAvgM
+from common.methods.fedper import FedPer
+from common.methods.scaffold import Scaffold
+
+
+class Reader(Method):
+    name: ClassVar[str] = "reader"
+    reads_average: ClassVar[bool] = True
+
+
+class Replacer(Method):
+    name: ClassVar[str] = "replacer"
+    replaces_data: ClassVar[bool] = True
+    weighting: ClassVar[str] = "uniform"  # type: ignore[assignment]
+
+
+class OtherReplacer(Method):
+    name: ClassVar[str] = "other"
+    replaces_data: ClassVar[bool] = True
+    weighting: ClassVar[str] = "examples"  # type: ignore[assignment]
+
+
+class HeadOnly(Method):
+    name: ClassVar[str] = "head-only"
+    parts: ClassVar[Parts] = Parts(sends=(CLASSIFIER,), trains=(CLASSIFIER,))
+
+
+def test_who_reads_the_average_stands_left_of_who_repairs_it() -> None:
+    assert clashes([Reader(), DynaFed()]) == []
+    assert clashes([DynaFed(), Reader()]) == [
+        "methods: reader learns from the average, which dynafed repairs afterwards; write reader"
+        " left of dynafed"
+    ]
+    assert clashes([FedAvgM(), Reader(), DynaFed()]) == []
+
+
+def test_two_that_replace_data_or_ask_for_unlike_weights_clash() -> None:
+    assert clashes([Replacer(), OtherReplacer()]) == [
+        "methods: replacer and other each replace the clients' data; keep one",
+        "methods: replacer (uniform) and other (examples) each require a weighting of the clients;"
+        " keep one",
+    ]
+
+
+def test_parts_decide_what_goes_together() -> None:
+    assert clashes([HeadOnly(), FedPer()]) == [
+        "methods: head-only (classifier) and fedper (features) each decide what is shared; keep one"
+    ]
+    assert clashes([Scaffold(), HeadOnly()]) == [
+        "methods: scaffold needs the whole model, but head-only shares only: classifier; drop one"
+        " of them"
+    ]
+
+
+def test_what_is_seen_client_by_client() -> None:
+    class Alone(Method):
+        name: ClassVar[str] = "alone"
+        up: ClassVar[tuple[Section, ...]] = (Section("pair", None), Section("sum"))
+
+    assert Alone().needs_each_client == "'pair'"
+    assert Scaffold().needs_each_client == ""
+
+
+def test_the_whole_network_is_no_choice() -> None:
+    assert not Parts().chooses
+    assert not Parts(requires=(FEATURES,)).chooses
+    assert Parts(loads=(FEATURES,)).chooses
+    assert Parts(trains=(CLASSIFIER,)).chooses

@@ -1,0 +1,26 @@
+"""Stand-in: clients train on a few images that stand in for their own.
+
+One round
+    server -> client   the model
+    client             replaces its data by the mean image of every class that it has
+    client -> server   its model
+    server             averages, all clients alike, and keeps how far the average moved
+"""
+
+from typing import ClassVar
+
+from common.method import Method, Weighting
+
+
+class StandIn(Method):
+    """A method that no paper has."""
+
+    name: ClassVar[str] = "stand-in"
+    title: ClassVar[str] = "A stand-in"
+    authors: ClassVar[str] = "nobody"
+    link: ClassVar[str] = ""
+    figures: ClassVar[tuple[str, ...]] = ("stand-in.before", "stand-in.after")
+
+    replaces_data: ClassVar[bool] = True
+    reads_average: ClassVar[bool] = True
+    weighting: ClassVar[Weighting | None] = "uniform"
