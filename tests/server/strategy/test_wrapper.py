@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+import pytest
 from flwr.common import FitIns, Parameters, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server.strategy import FedAvg
 
+from common.errors import FedmirageError
 from common.methods import Method
 from server.strategy.average import Average
 from server.strategy.wrapper import StrategyWrapper, attach, chain, detach, load_state, save_state
@@ -97,3 +99,18 @@ def test_state_is_saved_by_name_and_comes_back() -> None:
     assert other.state.rounds == 3
     load_state(other, {})  # a warm start: nothing saved, nothing changed
     assert other.state.rounds == 3
+
+
+def test_strategies_of_flower_s_message_family_are_refused() -> None:
+    """They have other methods: `flwr.serverapp.strategy` works with messages, not with FitIns."""
+    from flwr.serverapp.strategy import FedAvg as MessageFedAvg
+
+    with pytest.raises(FedmirageError, match=r"wraps a strategy of flwr\.server\.strategy"):
+        Wrapped(MessageFedAvg(), Momentum())  # type: ignore[arg-type]
+
+
+def test_in_somebody_else_s_app_every_array_is_trained_and_weighs_by_examples() -> None:
+    context = Wrapped(FedAvg(), Momentum()).context
+    arrays = [np.zeros(2), np.zeros(3)]
+    assert [entry.trainable for entry in context.describe(arrays)] == [True, True]
+    assert (context.weighting, context.folder, context.config.seed) == ("examples", None, 0)
