@@ -28,6 +28,7 @@ class VhlClient(Objective[Vhl]):
 
     data: Resident | None = None  # x~ as bytes, y~
     means: Tensor | None = None  # (classes, width): in the place of images for "vfa"
+    images: Tensor  # x~ of this step, as the network sees them
     labels: Tensor  # y~ of this step
     anchors: Tensor  # this step's virtual features for "vfa"
     epoch: int  # steps in a pass over the client's own data
@@ -62,15 +63,17 @@ class VhlClient(Objective[Vhl]):
             if len(index) == size:
                 yield index.to(local.device)
 
-    def extra_images(self, step: Step) -> Tensor | None:
-        """The virtual batch of this step, which goes through the network together with the real
-        one."""
+    def before_step(self, step: Step) -> None:
+        """Draw the virtual batch of this step, or the virtual features of "vfa"."""
         if self.means is not None:
             self.draw_features(step)
-        if self.data is None:
-            return None
-        images, self.labels = self.data.take(next(self.order))
-        return self.prepare(images, step.local)
+        if self.data is not None:
+            images, self.labels = self.data.take(next(self.order))
+            self.images = self.prepare(images, step.local)
+
+    def extra_images(self, step: Step) -> Tensor | None:
+        """The virtual batch goes through the network together with the real one."""
+        return None if self.data is None else self.images
 
     def prepare(self, images: Tensor, local: LocalRound, augmented: bool = True) -> Tensor:
         """Bytes to what the network sees."""
