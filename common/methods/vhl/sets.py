@@ -79,10 +79,14 @@ def digest(arrays: Arrays) -> Array:
 
 
 def to_bytes(images: Tensor, shape: Shape) -> Array:
-    """Pixels of any value in the size and with the channels of the run, cut off at 0 and 1; grey is
-    the mean of the colours."""
+    """Pixels of any value in the size and with the channels of the run; grey is the mean of the
+    colours.
+
+    Every colour is cut off at 0 and 1 before grey is made of them. Otherwise those far below 0
+    outweigh the others, and much of a class is black.
+    """
     channels, height, width = shape
-    pixels = images
+    pixels = images.clamp(0, 1)
     if channels != pixels.shape[1]:
         pixels = (
             pixels.mean(dim=1, keepdim=True)
