@@ -95,23 +95,29 @@ class VhlClient(Objective[Vhl]):
         ).to(means.device)
 
     def terms(self, step: Step) -> dict[str, Tensor]:
-        """The three terms beside the task's own; labels are shifted in the cross-entropy alone."""
+        """The three terms beside the task's own; labels are shifted in the cross-entropy alone, and
+        both contrasts end with the alignment's epochs."""
         if self.data is None and self.means is None:
             return {}
         params, found = self.params, {}
         real, virtual = self.features(step)
         if self.data is not None:
-            logits, shifted = step.extra_logits[params.name], self.labels + step.local.classes
-            self.right = self.right + (logits.detach().argmax(1) == shifted).sum()
-            self.seen += len(shifted)
-            if params.a:
-                found["virtual"] = params.a * step.local.task.loss(logits, shifted)
-        if params.lam and step.number // self.epoch < params.align_epochs:
+            logits = step.extra_logits[params.name]
+            wanted = params.output_of(self.labels, step.local.classes)
+            self.right = self.right + (logits.detach().argmax(1) == wanted).sum()
+            self.seen += len(wanted)
+            if params.virtual_weight:
+                found["virtual"] = params.virtual_weight * step.local.task.loss(logits, wanted)
+        if step.number // self.epoch >= params.align_epochs:
+            return found
+        if params.alignment_weight:
             rows = torch.cat((real, virtual.detach()))  # (real + virtual, width)
             labels = torch.cat((step.labels, self.labels))
-            found["alignment"] = params.lam * supervised_contrast(rows, labels, params.temperature)
-        if params.b:
-            found["virtual_contrast"] = params.b * supervised_contrast(
+            found["alignment"] = params.alignment_weight * supervised_contrast(
+                rows, labels, params.temperature
+            )
+        if params.contrast_weight:
+            found["virtual_contrast"] = params.contrast_weight * supervised_contrast(
                 virtual, self.labels, params.temperature
             )
         return found
@@ -136,8 +142,8 @@ class VhlClient(Objective[Vhl]):
             self.skipped += 1
             for parameter in step.local.trainable():
                 parameter.grad = None
-        elif self.params.clip:
-            torch.nn.utils.clip_grad_norm_(step.local.trainable(), self.params.clip)
+        elif limit := self.params.max_gradient_norm:
+            torch.nn.utils.clip_grad_norm_(step.local.trainable(), limit)
 
     def end(self, local: LocalRound) -> dict[str, Arrays]:
         """Nothing is sent beside the model; figures for results.jsonl."""

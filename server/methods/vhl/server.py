@@ -195,7 +195,8 @@ class VhlServer(StrategyWrapper[Vhl]):
             for some, wanted in zip(
                 torch.split(images, BATCH), torch.split(labels, BATCH), strict=True
             ):
-                right += int((model(self.normalised(some)).argmax(1) == wanted + classes).sum())
+                found = model(self.normalised(some)).argmax(1)
+                right += int((found == self.params.output_of(wanted, classes)).sum())
         return right / len(labels)
 
     def feature_distance(self) -> float:
