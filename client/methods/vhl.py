@@ -2,19 +2,18 @@
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from client.handout import receive
 from client.objective import Objective
 from client.round import LocalRound, Step
 from common.data.batches import Resident, batches, normalise
 from common.device import memory_format
-from common.errors import FedmirageError
 from common.learning.augment import AUGMENTATIONS, augment, mean_bytes
 from common.learning.losses import label_distance, supervised_contrast
 from common.methods.vhl import REMEMBERED, VIRTUAL, Vhl
-from common.methods.vhl.sets import digest, normalisation, virtual_images, virtual_means
+from common.methods.vhl.sets import normalisation, virtual_images, virtual_means
 from common.models.base import LAST
 from common.wire.payload import Arrays
 
@@ -40,7 +39,13 @@ class VhlClient(Objective[Vhl]):
         """Find the set: as it came, as it is remembered, or as its seed gives it."""
         if not self.params.sends:
             return
-        arrays = held(self.params, local)
+        arrays = receive(
+            local.received[VIRTUAL],
+            local.memory,
+            REMEMBERED,
+            "the virtual set",
+            lambda seed: make_set(self.params, local, int(seed[0])),
+        )
         self.epoch = -(-len(local.data) // local.config.batch_size)
         self.stages = () if self.params.feature == LAST else (self.params.feature,)
         self.varied, self.drawn = local.generator("vhl.augment"), local.generator("vhl.features")
@@ -182,34 +187,7 @@ class VhlClient(Objective[Vhl]):
         return self.prepare(images, local, augmented=False)
 
 
-def held(params: Vhl, local: LocalRound) -> Arrays:
-    """The set whose SHA-256 the server names, remembered from now on; a set that cannot be had is a
-    sentence to the server."""
-    wanted, *came = local.received[VIRTUAL]
-    remembered = local.memory.get(REMEMBERED)
-    if remembered is not None and np.array_equal(digest(remembered), wanted):
-        return remembered
-    if not came:
-        raise FedmirageError(
-            "this node does not hold the virtual set any more; it gets it when it is next asked"
-        )
-    arrays = made(params, local, int(came[0][0])) if is_seed(came) else came
-    if not np.array_equal(digest(arrays), wanted):
-        raise FedmirageError(
-            "the virtual set that this node has is not the server's: its SHA-256 differs; with"
-            " send='seed' another processor or version of torch does that, and the images are sent"
-            " the next time"
-        )
-    local.memory.put(REMEMBERED, arrays)
-    return arrays
-
-
-def is_seed(came: Arrays) -> bool:
-    """A seed is one whole number."""
-    return len(came) == 1 and came[0].dtype == np.int64
-
-
-def made(params: Vhl, local: LocalRound, seed: int) -> Arrays:
+def make_set(params: Vhl, local: LocalRound, seed: int) -> Arrays:
     """The set from its seed, as the server makes it."""
     channels, height, width = local.data.resident.images.shape[1:]
     if params.variant != "vfa":

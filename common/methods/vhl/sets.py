@@ -1,7 +1,5 @@
-"""The virtual set of a run: made from a seed, the same wherever it is made, known by its
-SHA-256."""
+"""The virtual set of a run: made from a seed, and the same wherever it is made."""
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -67,15 +65,6 @@ def normalisation(
     if params.normalise == "real":
         return mean, std
     return (OWN[0],) * len(mean), (OWN[1],) * len(std)
-
-
-def digest(arrays: Arrays) -> Array:
-    """SHA-256 over types, shapes and contents, as 32 bytes."""
-    found = hashlib.sha256()
-    for array in arrays:
-        found.update(f"{array.dtype.str}{array.shape}".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return np.frombuffer(found.digest(), dtype=np.uint8)
 
 
 def to_bytes(images: Tensor, shape: Shape) -> Array:

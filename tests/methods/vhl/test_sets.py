@@ -11,10 +11,11 @@ import torch
 from common.errors import ConfigurationError
 from common.learning.losses import label_distance, supervised_contrast
 from common.methods.vhl import Vhl
-from common.methods.vhl.sets import digest, seed_of, virtual_images
+from common.methods.vhl.sets import seed_of, virtual_images
 from common.methods.vhl.stylegan import StyleGan, blur, latent_std, noise_means, upsampled
 from common.seeds import torch_generator
 from common.settings.config import RunConfig, configure
+from common.wire.handout import digest
 
 GENERATORS = ["stylegan", "gaussian", "simple_cnn"]
 
@@ -160,13 +161,6 @@ def test_another_data_set_lends_its_images() -> None:
         ConfigurationError, match="12 virtual classes with one label a sample are needed"
     ):
         virtual_images(params, config, (3, 16, 16), 12, seed=0)
-
-
-def test_a_digest_knows_types_and_shapes() -> None:
-    zeros = np.zeros((2, 3), np.uint8)
-    different = [[zeros], [zeros.reshape(3, 2)], [zeros.view(np.int8)], [zeros, zeros], [zeros + 1]]
-    assert len({digest(arrays).tobytes() for arrays in different}) == 5
-    assert digest([zeros]).shape == (32,)
 
 
 def test_scaling_inputs_and_outputs_is_a_kernel_for_every_sample() -> None:

@@ -19,15 +19,15 @@ from common.errors import ConfigurationError
 from common.learning.task import TASKS
 from common.memory import Memory
 from common.methods.vhl import VIRTUAL, Vhl
-from common.methods.vhl.sets import digest
 from common.models import build
 from common.models.base import Model
 from common.settings.config import configure
+from common.wire.handout import digest
 from common.wire.weights import from_arrays, to_arrays
 from server.record.checkpoint import read
 from tests.support.facts import make_facts
 from tests.support.inprocess import node_id, run_in_process
-from tests.support.runs import assert_same_bits, lines, weights
+from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lines, weights
 from tests.support.vhl import BASE
 
 TINY = "vhl(generator='gaussian', per_class=2, batch=4)"
@@ -289,6 +289,28 @@ def test_the_set_is_sent_once(tmp_path: Path) -> None:
     assert second["bytes_down"] == third["bytes_down"]
     assert second["bytes_up"] == first["bytes_up"]
     assert "virtual_accuracy" in first["evaluation"]
+
+
+def test_the_set_is_sent_once_under_secure_aggregation(tmp_path: Path) -> None:
+    """The strategy sees one reply, which stands for all who answered."""
+    secure = {**BASE, "clients": 3, "rounds": 3, "secagg": "on"}
+    run_in_process(tmp_path, **secure, methods=TINY)
+    first, second, third = (line["bytes_down"] for line in lines(tmp_path))
+    images = 3 * 10 * 2 * 8 * 8
+    assert first - second > images
+    assert abs(second - third) < images / 10  # keys and shares are not always of one length
+
+
+def test_a_resumed_run_does_not_send_the_set_again(tmp_path: Path) -> None:
+    settings = {**BASE, "rounds": 4, "methods": TINY}
+    run_in_process(tmp_path / "whole", **settings)
+    with pytest.raises(KilledError):
+        run_in_process(tmp_path / "cut", kill_in_round(3), **settings)
+    run_in_process(tmp_path / "cut", **settings, resume=str(tmp_path / "cut"))
+    whole, cut = (
+        [line["bytes_down"] for line in lines(tmp_path / name)] for name in ("whole", "cut")
+    )
+    assert whole == cut
 
 
 def test_who_lost_the_set_gets_it_again(tmp_path: Path) -> None:
