@@ -214,6 +214,16 @@ class Vhl(Method):
         """Which outputs of a model for C real classes stand for these virtual labels."""
         return labels if self.outputs == "shared" else labels + classes
 
+    def cautions(self, config: RunConfig) -> list[str]:
+        """What is pre-trained is the first model of a run, and a warm start has one already."""
+        if self.variant == "vftl" and config.warm_start:
+            return [
+                "methods: vhl(variant='vftl') pre-trains the model that a run begins with, but"
+                f" warm-start={config.warm_start!r} brings one: all of this run is without it; drop"
+                " one of them"
+            ]
+        return super().cautions(config)
+
     def check(self, config: RunConfig) -> list[str]:
         """Virtual features without images have one mean for every class."""
         if self.variant == "vfa" and self.virtual_classes is not None:
