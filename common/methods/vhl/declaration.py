@@ -73,6 +73,7 @@ class Vhl(Method):
         "vhl.skipped_steps",
         "vhl.virtual_train_accuracy",
     )
+    diagnostics: ClassVar[tuple[str, ...]] = ("vhl.feature_distance",)
 
     single_label_because: ClassVar[str] = (
         "a virtual sample is paired with the real ones of its one class"
