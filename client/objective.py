@@ -28,6 +28,10 @@ class Objective(Generic[M]):
     def begin(self, local: LocalRound) -> None:
         """Before the first batch: synthesise, restore, replace the data."""
 
+    def before_step(self, step: Step) -> None:
+        """Draw what this batch needs, before its forward pass; `terms` may be computed more than
+        once per batch, and must not draw anything itself."""
+
     def extra_images(self, step: Step) -> Tensor | None:
         """Images that must share one forward pass with the real batch."""
         return None
@@ -41,8 +45,8 @@ class Objective(Generic[M]):
         gradients once."""
         compute()
 
-    def at(self, step: Step) -> None:
-        """Between two batches, after the optimiser's step."""
+    def after_step(self, step: Step) -> None:
+        """After the optimiser's step on this batch."""
 
     def end(self, local: LocalRound) -> Sections:
         """After the last batch: remember, and hand over what is sent beside `shared`."""

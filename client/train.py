@@ -53,6 +53,8 @@ def train_phase(local: LocalRound, phase: Phase) -> Trained:
     for images, labels in phase.batches:
         step = Step(local, steps, images, labels)
         for objective in phase.objectives:
+            objective.before_step(step)
+        for objective in phase.objectives:
             step.stages.update(objective.stages)
             extra = objective.extra_images(step)
             if extra is not None:
@@ -65,7 +67,7 @@ def train_phase(local: LocalRound, phase: Phase) -> Trained:
         steps += 1
         samples += len(labels)
         for objective in phase.objectives:
-            objective.at(step)
+            objective.after_step(step)
     return Trained(steps, samples, means.values())
 
 

@@ -119,9 +119,27 @@ class Method(Params):
         """Why this method cannot run with these settings, as sentences; none if it can."""
         return []
 
+    def acts_from(self, config: RunConfig) -> int:
+        """The first round in which a run with this method can differ from FedAvg; a method that
+        first has to collect or remember something says so here."""
+        return first_round(config)
+
     def cautions(self, config: RunConfig) -> list[str]:
         """What is odd about these settings though it can run, as sentences."""
-        return []
+        acts_from = self.acts_from(config)
+        if acts_from <= config.rounds:
+            return []
+        return [
+            f"methods: {self.name} acts from round {acts_from} on, but rounds={config.rounds}: all"
+            f" of this run is without it; write rounds={acts_from} or more"
+        ]
+
+
+def first_round(config: RunConfig) -> int:
+    """The number of a run's first round. After warm_start="DIR" only the checkpoint knows it, and
+    it counts as 1."""
+    _, _, number = config.warm_start.partition("@")
+    return int(number) + 1 if number.isdecimal() else 1
 
 
 def parts_of(methods: Sequence[Method]) -> Parts:

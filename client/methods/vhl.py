@@ -2,19 +2,18 @@
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from client.handout import receive
 from client.objective import Objective
 from client.round import LocalRound, Step
 from common.data.batches import Resident, batches, normalise
 from common.device import memory_format
-from common.errors import FedmirageError
 from common.learning.augment import AUGMENTATIONS, augment, mean_bytes
 from common.learning.losses import label_distance, supervised_contrast
 from common.methods.vhl import REMEMBERED, VIRTUAL, Vhl
-from common.methods.vhl.sets import digest, normalisation, virtual_images, virtual_means
+from common.methods.vhl.sets import normalisation, virtual_images, virtual_means
 from common.models.base import LAST
 from common.wire.payload import Arrays
 
@@ -28,6 +27,7 @@ class VhlClient(Objective[Vhl]):
 
     data: Resident | None = None  # x~ as bytes, y~
     means: Tensor | None = None  # (classes, width): in the place of images for "vfa"
+    images: Tensor  # x~ of this step, as the network sees them
     labels: Tensor  # y~ of this step
     anchors: Tensor  # this step's virtual features for "vfa"
     epoch: int  # steps in a pass over the client's own data
@@ -39,7 +39,13 @@ class VhlClient(Objective[Vhl]):
         """Find the set: as it came, as it is remembered, or as its seed gives it."""
         if not self.params.sends:
             return
-        arrays = held(self.params, local)
+        arrays = receive(
+            local.received[VIRTUAL],
+            local.memory,
+            REMEMBERED,
+            "the virtual set",
+            lambda seed: make_set(self.params, local, int(seed[0])),
+        )
         self.epoch = -(-len(local.data) // local.config.batch_size)
         self.stages = () if self.params.feature == LAST else (self.params.feature,)
         self.varied, self.drawn = local.generator("vhl.augment"), local.generator("vhl.features")
@@ -62,15 +68,17 @@ class VhlClient(Objective[Vhl]):
             if len(index) == size:
                 yield index.to(local.device)
 
-    def extra_images(self, step: Step) -> Tensor | None:
-        """The virtual batch of this step, which goes through the network together with the real
-        one."""
+    def before_step(self, step: Step) -> None:
+        """Draw the virtual batch of this step, or the virtual features of "vfa"."""
         if self.means is not None:
             self.draw_features(step)
-        if self.data is None:
-            return None
-        images, self.labels = self.data.take(next(self.order))
-        return self.prepare(images, step.local)
+        if self.data is not None:
+            images, self.labels = self.data.take(next(self.order))
+            self.images = self.prepare(images, step.local)
+
+    def extra_images(self, step: Step) -> Tensor | None:
+        """The virtual batch goes through the network together with the real one."""
+        return None if self.data is None else self.images
 
     def prepare(self, images: Tensor, local: LocalRound, augmented: bool = True) -> Tensor:
         """Bytes to what the network sees."""
@@ -92,23 +100,29 @@ class VhlClient(Objective[Vhl]):
         ).to(means.device)
 
     def terms(self, step: Step) -> dict[str, Tensor]:
-        """The three terms beside the task's own; labels are shifted in the cross-entropy alone."""
+        """The three terms beside the task's own; labels are shifted in the cross-entropy alone, and
+        both contrasts end with the alignment's epochs."""
         if self.data is None and self.means is None:
             return {}
         params, found = self.params, {}
         real, virtual = self.features(step)
         if self.data is not None:
-            logits, shifted = step.extra_logits[params.name], self.labels + step.local.classes
-            self.right = self.right + (logits.detach().argmax(1) == shifted).sum()
-            self.seen += len(shifted)
-            if params.a:
-                found["virtual"] = params.a * step.local.task.loss(logits, shifted)
-        if params.lam and step.number // self.epoch < params.align_epochs:
+            logits = step.extra_logits[params.name]
+            wanted = params.output_of(self.labels, step.local.classes)
+            self.right = self.right + (logits.detach().argmax(1) == wanted).sum()
+            self.seen += len(wanted)
+            if params.virtual_weight:
+                found["virtual"] = params.virtual_weight * step.local.task.loss(logits, wanted)
+        if step.number // self.epoch >= params.align_epochs:
+            return found
+        if params.alignment_weight:
             rows = torch.cat((real, virtual.detach()))  # (real + virtual, width)
             labels = torch.cat((step.labels, self.labels))
-            found["alignment"] = params.lam * supervised_contrast(rows, labels, params.temperature)
-        if params.b:
-            found["virtual_contrast"] = params.b * supervised_contrast(
+            found["alignment"] = params.alignment_weight * supervised_contrast(
+                rows, labels, params.temperature
+            )
+        if params.contrast_weight:
+            found["virtual_contrast"] = params.contrast_weight * supervised_contrast(
                 virtual, self.labels, params.temperature
             )
         return found
@@ -133,8 +147,8 @@ class VhlClient(Objective[Vhl]):
             self.skipped += 1
             for parameter in step.local.trainable():
                 parameter.grad = None
-        elif self.params.clip:
-            torch.nn.utils.clip_grad_norm_(step.local.trainable(), self.params.clip)
+        elif limit := self.params.max_gradient_norm:
+            torch.nn.utils.clip_grad_norm_(step.local.trainable(), limit)
 
     def end(self, local: LocalRound) -> dict[str, Arrays]:
         """Nothing is sent beside the model; figures for results.jsonl."""
@@ -173,34 +187,7 @@ class VhlClient(Objective[Vhl]):
         return self.prepare(images, local, augmented=False)
 
 
-def held(params: Vhl, local: LocalRound) -> Arrays:
-    """The set whose SHA-256 the server names, remembered from now on; a set that cannot be had is a
-    sentence to the server."""
-    wanted, *came = local.received[VIRTUAL]
-    remembered = local.memory.get(REMEMBERED)
-    if remembered is not None and np.array_equal(digest(remembered), wanted):
-        return remembered
-    if not came:
-        raise FedmirageError(
-            "this node does not hold the virtual set any more; it gets it when it is next asked"
-        )
-    arrays = made(params, local, int(came[0][0])) if is_seed(came) else came
-    if not np.array_equal(digest(arrays), wanted):
-        raise FedmirageError(
-            "the virtual set that this node has is not the server's: its SHA-256 differs; with"
-            " send='seed' another processor or version of torch does that, and the images are sent"
-            " the next time"
-        )
-    local.memory.put(REMEMBERED, arrays)
-    return arrays
-
-
-def is_seed(came: Arrays) -> bool:
-    """A seed is one whole number."""
-    return len(came) == 1 and came[0].dtype == np.int64
-
-
-def made(params: Vhl, local: LocalRound, seed: int) -> Arrays:
+def make_set(params: Vhl, local: LocalRound, seed: int) -> Arrays:
     """The set from its seed, as the server makes it."""
     channels, height, width = local.data.resident.images.shape[1:]
     if params.variant != "vfa":

@@ -3,8 +3,10 @@ generator.
 
 Zhao et al.: Differentiable Augmentation for Data-Efficient GAN Training, NeurIPS 2020; with the six
 operations and the strengths that dataset condensation uses. Mode "single": a call draws one
-operation for the whole batch, then its parameters per sample. All is drawn on the CPU before
-anything is computed, so that every device sees the same numbers and a step can be computed twice.
+operation for the whole batch, then its parameters per sample. Siamese augmentation (Zhao and Bilen,
+ICML 2021) compares two batches that were transformed alike: `draw_once` draws the parameters once,
+and `apply` uses them for every image of any batch. All is drawn on the CPU before anything is
+computed, so that every device sees the same numbers and a step can be computed twice.
 """
 
 import math
@@ -22,11 +24,11 @@ SCALE, ROTATE = 1.2, 15.0  # a factor, degrees
 
 @dataclass(frozen=True)
 class Draw:
-    """One operation, and its parameters: three uniform numbers a sample, of which each operation
+    """One operation, and its parameters: three uniform numbers per sample, of which each operation
     uses what it needs."""
 
     operation: str
-    uniform: Tensor  # (3, batch) from 0 to 1
+    uniform: Tensor  # (3, batch) from 0 to 1, or (3, 1): the same for every image of any batch
 
 
 def diff_augment(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -40,9 +42,16 @@ def draw(batch: int, generator: torch.Generator) -> Draw:
     return Draw(operation, torch.rand(3, batch, generator=generator))
 
 
+def draw_once(generator: torch.Generator) -> Draw:
+    """One of the six, with parameters that every image shares, however many batches it is applied
+    to."""
+    return draw(1, generator)
+
+
 def apply(images: Tensor, drawn: Draw) -> Tensor:
     """The drawn operation; differentiable in the images."""
-    return OPERATIONS[drawn.operation](images, drawn.uniform.to(images))
+    uniform = drawn.uniform.to(images).expand(-1, len(images))
+    return OPERATIONS[drawn.operation](images, uniform)
 
 
 def color(images: Tensor, uniform: Tensor) -> Tensor:

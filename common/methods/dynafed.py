@@ -28,11 +28,12 @@ with each client.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from common.method import NETWORK, Method, Parts
+from common.method import NETWORK, Method, Parts, first_round
 
 if TYPE_CHECKING:
     from common.settings.config import RunConfig
@@ -141,6 +142,16 @@ class DynaFed(Method):
             if isinstance(values, dict)
             else values
         )
+
+    def acts_from(self, config: RunConfig) -> int:
+        """The round that completes the path, or the one after it; a path has at least two
+        checkpoints. A warm start goes on with its parent's path where the parent kept its
+        models."""
+        first, averages = first_round(config), max(self.length, 1 if self.initial else 2)
+        kept = Path(config.warm_start.partition("@")[0]) / "models"
+        inherits = bool(config.warm_start) and kept.is_dir()
+        complete = max(first, averages) if inherits else first - 1 + averages
+        return complete + (not self.same_round)
 
     def check(self, config: RunConfig) -> list[str]:
         """A run whose rounds are always too small would never begin."""

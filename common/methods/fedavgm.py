@@ -11,11 +11,16 @@ One round
                        zero)
 """
 
-from typing import Annotated, ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from common.method import Method
+from common.method import Method, first_round
+
+if TYPE_CHECKING:
+    from common.settings.config import RunConfig
 
 
 class FedAvgM(Method):
@@ -37,3 +42,7 @@ class FedAvgM(Method):
     """The server's learning rate."""
     nesterov: bool = False
     """Look ahead as Nesterov does: w <- w + lr (momentum v + D) with the new v."""
+
+    def acts_from(self, config: RunConfig) -> int:
+        """The first round of a run has no velocity yet, unless Nesterov's step looks ahead."""
+        return first_round(config) + (self.lr == 1 and not self.nesterov)

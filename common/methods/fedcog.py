@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from common.method import NETWORK, Method, Parts
+from common.method import NETWORK, Method, Parts, first_round
 
 if TYPE_CHECKING:
     from common.settings.config import RunConfig
@@ -123,6 +123,10 @@ class FedCog(Method):
         """Whether a round, counted from 1, is one of FedCOG's."""
         return self.start <= round_number and (self.stop is None or round_number <= self.stop)
 
+    def acts_from(self, config: RunConfig) -> int:
+        """Before `start`, rounds are FedAvg's."""
+        return max(self.start, first_round(config))
+
     def check(self, config: RunConfig) -> list[str]:
         """The BatchNorm term needs BatchNorm."""
         if self.lambda_bn and getattr(config.model_params, "norm", "none") != "batch":
@@ -134,11 +138,14 @@ class FedCog(Method):
         return []
 
     def cautions(self, config: RunConfig) -> list[str]:
-        """A start that is too early to help, or too late to happen."""
-        if self.start > config.rounds:
+        """A start that is too early to help or too late to happen, or a stop before the run."""
+        if late := super().cautions(config):
+            return late
+        if self.stop is not None and self.stop < first_round(config):
             return [
-                f"methods: fedcog starts in round {self.start}, but rounds={config.rounds}: all of"
-                " this run is without it"
+                f"methods: fedcog(stop={self.stop}), but warm-start={config.warm_start!r} goes on"
+                f" with round {first_round(config)}: all of this run is without it; write a later"
+                " stop, or None"
             ]
         if self.start <= EARLY and self.source != "none":
             return [

@@ -18,11 +18,16 @@ Differs from the paper: z are the penultimate features, without its two-layer pr
 FedCOG's comparison, because a head would change the model that all methods are compared on.
 """
 
-from typing import Annotated, ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from common.method import FEATURES, Method, Parts
+from common.method import FEATURES, Method, Parts, first_round
+
+if TYPE_CHECKING:
+    from common.settings.config import RunConfig
 
 
 class Moon(Method):
@@ -42,3 +47,8 @@ class Moon(Method):
     for its head. 0 gives FedAvg."""
     temperature: Annotated[float, Field(gt=0)] = 0.5
     """tau: divides the cosines; the smaller, the harder the contrast."""
+
+    def acts_from(self, config: RunConfig) -> int:
+        """On a client's first visit both references are the received model, and the contrast has no
+        gradient; a warm start inherits the clients' last models."""
+        return first_round(config) + (not config.warm_start)

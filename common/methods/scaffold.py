@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from common.method import NETWORK, Method, Parts, Section
+from common.method import NETWORK, Method, Parts, Section, first_round
 
 if TYPE_CHECKING:
     from common.settings.config import RunConfig
@@ -46,6 +46,11 @@ class Scaffold(Method):
     parts: ClassVar[Parts] = Parts(requires=NETWORK)  # c covers every trainable weight
     down: ClassVar[tuple[Section, ...]] = (Section(CONTROL),)
     up: ClassVar[tuple[Section, ...]] = (Section(CONTROL_DELTA, "uniform"),)
+
+    def acts_from(self, config: RunConfig) -> int:
+        """The first round of a run, a warm one too, gathers the control variates; the second is the
+        first that uses them."""
+        return first_round(config) + 1
 
     def check(self, config: RunConfig) -> list[str]:
         """(w - w_i) / (a eta) is a mean of gradients for SGD only."""

@@ -52,7 +52,7 @@ class RunConfig(BaseModel):
 
     methods: str
     """What runs: names joined by commas, left to right is inside out, e.g. "scaffold,
-    vhl(lam=0.5)". See `fedmirage methods`."""
+    vhl(alignment_weight=0.5)". See `fedmirage methods`."""
     dataset: str
     """The data, e.g. "digits" or "fashion-mnist(size=32)"; several names make a set of domains. See
     `fedmirage datasets`."""

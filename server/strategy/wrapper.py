@@ -31,7 +31,7 @@ class StrategyWrapper(Strategy, Generic[M]):
     """Forwards everything to the inner strategy. `state` is what outlives a round, and what a
     checkpoint saves."""
 
-    state: Any = None  # a dataclass of arrays, lists of arrays and scalars, with a line per field
+    state: Any = None  # a dataclass of arrays, lists of arrays, scalars and the states of its parts
 
     def __init__(
         self, inner: Strategy, params: M, context: ServerContext | StandAlone | None = None
@@ -148,18 +148,28 @@ def chain(strategy: Strategy) -> Iterator[Strategy]:
 def save_state(strategy: Strategy) -> dict[str, Any]:
     """{"method.field": value} of everything that the methods keep between rounds."""
     return {
-        f"{half.params.name}.{field.name}": getattr(half.state, field.name)
+        key: getattr(owner, name)
         for half in chain(strategy)
-        if isinstance(half, StrategyWrapper) and is_dataclass(half.state)
-        for field in fields(half.state)
+        if isinstance(half, StrategyWrapper)
+        for key, owner, name in state_fields(half.params.name, half.state)
     }
 
 
 def load_state(strategy: Strategy, saved: dict[str, Any]) -> None:
     """Put saved state back; a method that is not in it starts afresh."""
     for half in chain(strategy):
-        if isinstance(half, StrategyWrapper) and is_dataclass(half.state):
-            for field in fields(half.state):
-                key = f"{half.params.name}.{field.name}"
+        if isinstance(half, StrategyWrapper):
+            for key, owner, name in state_fields(half.params.name, half.state):
                 if key in saved:
-                    setattr(half.state, field.name, saved[key])
+                    setattr(owner, name, saved[key])
+
+
+def state_fields(prefix: str, state: Any) -> Iterator[tuple[str, Any, str]]:
+    """("method.field", owner, field) of a state and of the states inside it, each of which belongs
+    to a part that the method uses ("vhl.handout.holders")."""
+    for field in fields(state) if is_dataclass(state) else ():
+        key, value = f"{prefix}.{field.name}", getattr(state, field.name)
+        if is_dataclass(value):
+            yield from state_fields(key, value)
+        else:
+            yield key, state, field.name

@@ -16,6 +16,14 @@ class Client:
         self.cid = str(partition)
 
 
+class NodeClient(Client):
+    """A proxy that knows which node serves the partition."""
+
+    def __init__(self, partition: int, node: int) -> None:
+        super().__init__(partition)
+        self.node_id = node
+
+
 def reply(values: list[float], examples: int, layout: str = "shared:1", **metrics: float) -> FitRes:
     parameters = ndarrays_to_parameters([np.array(values, np.float32)])
     return FitRes(Status(Code.OK, ""), parameters, examples, {"layout": layout, **metrics})

@@ -70,7 +70,7 @@ class FedCogClient(Objective[FedCog]):
             "distillation": self.weight * distillation(student, teacher, self.params.temperature)
         }
 
-    def at(self, step: Step) -> None:
+    def after_step(self, step: Step) -> None:
         """The next batch; half-way, where asked for, new images against the half-trained model."""
         if self.virtual is None:
             return

@@ -8,20 +8,22 @@ One round
     server -> client   the global model, whose head has C + C_v outputs; once, the virtual set x~,
                        y~ that the server made
     client             one pass of a real and a virtual batch together: features z, z~, logits r(z),
-                       r(z~); steps along CE(r(z), y) + a CE(r(z~), y~ + C) + lam S([z; z~ held
-                       fixed], [y; y~]) + b S(z~, y~)  (eq. 4)
+                       r(z~); steps along CE(r(z), y) + a CE(r(z~), y~ + C) + lambda S([z; z~ held
+                       fixed], [y; y~]) + b S(z~, y~)  (eq. 4, with virtual_weight for a,
+                       alignment_weight for lambda and contrast_weight for b)
     client -> server   its model, and the number of its real samples
     server             averages
 
 S is the supervised contrastive loss. Virtual class c has nothing to do with real class c: they are
-paired by their number alone.
+paired by their number alone. With outputs="shared" a pair has one output: the head has C outputs,
+and y~ is not shifted by C.
 Sections: `virtual` goes down: always the set's SHA-256; the set itself (or, with send="seed", a
 seed) to clients that are not known to hold it. Who answers holds it; who was silent, failed, or
 came back as another node gets it again. Remembered: the set ("vhl.virtual"). Beside VHL, what other
 methods generate is of the real classes only.
 Results: `accuracy` is over all outputs, `accuracy_real_classes` over the first C;
-`virtual_accuracy` is the global model's on the virtual set. A step whose loss is not finite is left
-out and counted.
+`virtual_accuracy` is the global model's on the virtual set, over all outputs. A step whose loss is
+not finite is left out and counted.
 Differs from the paper: 8-bit images without JPEG, because a set that is sent or made anew must be
 the same everywhere.
 Differs from the code: the learning rate decays by round and not by a client's own visits,
@@ -39,15 +41,24 @@ from common.errors import ConfigurationError
 from common.method import Method, Section
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from common.settings.config import RunConfig
 
+# the weights that a variant does without
+OFF = {
+    "naive": ("alignment_weight", "contrast_weight"),
+    "vfa": ("virtual_weight", "contrast_weight"),
+    "vftl": ("virtual_weight", "alignment_weight", "contrast_weight"),
+}
 # the section down: digest; then, where the client does not hold it, the set or its seed
 VIRTUAL = "virtual"
 REMEMBERED = "vhl.virtual"  # the set in a client's memory
 
 
 class Vhl(Method):
-    """a = lam = b = 0 gives FedAvg with the wider head: no virtual image is looked at then."""
+    """With all three weights 0 it is FedAvg with the wider head (with outputs="shared" simply
+    FedAvg): no virtual image is looked at then."""
 
     name: ClassVar[str] = "vhl"
     title: ClassVar[str] = (
@@ -62,38 +73,49 @@ class Vhl(Method):
         "vhl.skipped_steps",
         "vhl.virtual_train_accuracy",
     )
+    diagnostics: ClassVar[tuple[str, ...]] = ("vhl.feature_distance",)
 
     single_label_because: ClassVar[str] = (
         "a virtual sample is paired with the real ones of its one class"
     )
     down: ClassVar[tuple[Section, ...]] = (Section(VIRTUAL),)
+    renamed: ClassVar[dict[str, str]] = {
+        "lam": "alignment_weight",
+        "a": "virtual_weight",
+        "b": "contrast_weight",
+        "clip": "max_gradient_norm",
+    }
 
     variant: Literal["vhl", "naive", "vfa", "vftl"] = "vhl"
-    """The method, or a control of section 5.4: "naive" has no contrast (lam = b = 0); "vfa" aligns
-    with fixed random features instead of images, and leaves the head as it is; "vftl" pre-trains
-    the body on the set at the server, then runs without it."""
-    a: Annotated[float, Field(ge=0)] = 1.0
+    """The method, or a control of section 5.4: "naive" has no contrast (alignment_weight and
+    contrast_weight are 0); "vfa" aligns with fixed random features instead of images, and leaves
+    the head as it is; "vftl" pre-trains the body on the set at the server, then runs without
+    it."""
+    outputs: Literal["own", "shared"] = "own"
+    """Virtual classes have outputs of their own, as in the paper, or share those of the real
+    classes with the same number, an option of the code."""
+    virtual_weight: Annotated[float, Field(ge=0)] = 1.0
     """The weight of the virtual samples' cross-entropy; 0 leaves their outputs untrained."""
-    lam: Annotated[float, Field(ge=0)] = 1.0
+    alignment_weight: Annotated[float, Field(ge=0)] = 1.0
     """lambda: the weight of the alignment of real with virtual features; 0 is naive VHL. Above 2 it
-    may be unstable (clip)."""
-    b: Annotated[float, Field(ge=0)] = 0.1
+    may be unstable (max_gradient_norm)."""
+    contrast_weight: Annotated[float, Field(ge=0)] = 0.1
     """The weight of the contrast among virtual features, which only the code has; 0 is the paper's
     text."""
     temperature: Annotated[float, Field(gt=0)] = 0.07
     """T: divides the cosines of the contrast; the smaller, the more the nearest rows count."""
     align_epochs: Annotated[int, Field(ge=0)] = 5
-    """Real features are aligned in the first so many passes over a client's data in a round; 5 is
-    the code's."""
+    """In a round, a client aligns features (and contrasts virtual ones) during so many passes over
+    its data, and then no more; 5 is the code's."""
     feature: Annotated[str, Field(pattern="^(last|stage[1-9])$")] = "last"
     """Which features are aligned: "last" before the classifier, or the flattened map after a stage
     of the model ("stage1")."""
     batch: Annotated[int, Field(ge=1)] | None = None
     """B_v: virtual samples in a step; None takes as many as a real batch has (batch-size), as in
     the paper."""
-    clip: Annotated[float, Field(ge=0)] = 0.0
-    """The largest norm that a step's gradients may have, for large lam; 0 clips nothing, as in the
-    paper."""
+    max_gradient_norm: Annotated[float, Field(ge=0)] = 0.0
+    """The largest norm that a step's gradients may have, for a large alignment_weight; 0 sets no
+    limit, as in the paper."""
     generator: Literal["stylegan", "gaussian", "simple_cnn", "dataset"] = "stylegan"
     """What the set is made of: an untrained StyleGAN-v2, upsampled Gaussian noise, one untrained
     network a class, real data."""
@@ -104,7 +126,7 @@ class Vhl(Method):
     """Images of every virtual class; the paper does not say how many."""
     virtual_classes: Annotated[int, Field(ge=2)] | None = None
     """C_v; None is C, one partner for every class. Of more, the first C are partners; fewer are
-    refused unless lam is 0."""
+    refused unless alignment_weight is 0. With outputs="shared" it must be C."""
     width: Annotated[int, Field(ge=1, le=1024)] = 64
     """Channels of the generating networks; StyleGAN-v2 has 512, which gives images that are as
     separable."""
@@ -131,16 +153,11 @@ class Vhl(Method):
     @classmethod
     def _of_variant(cls, given: dict[str, Any]) -> dict[str, Any]:
         """A variant sets the weights that make it what it is."""
-        off = {"naive": ("lam", "b"), "vfa": ("a", "b"), "vftl": ("a", "lam", "b")}.get(
-            given.get("variant", "vhl"), ()
-        )
-        return {**dict.fromkeys(off, 0.0), **given}
+        return {**dict.fromkeys(OFF.get(given.get("variant", "vhl"), ()), 0.0), **given}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        off = {"naive": ("lam", "b"), "vfa": ("a", "b"), "vftl": ("a", "lam", "b")}.get(
-            self.variant, ()
-        )
+        off = OFF.get(self.variant, ())
         if weighed := [name for name in off if getattr(self, name)]:
             raise ValueError(
                 f"variant={self.variant!r} has no {' and no '.join(weighed)}; leave them out, or"
@@ -150,33 +167,63 @@ class Vhl(Method):
             raise ValueError(
                 "generator='dataset' and dataset='...' belong together; write both or neither"
             )
+        if self.outputs == "shared" and self.variant in ("vfa", "vftl"):
+            raise ValueError(
+                f"variant={self.variant!r} classifies no virtual samples with the run's model;"
+                " leave outputs='shared' out"
+            )
         return self
 
     @property
     def trains_on_images(self) -> bool:
         """Whether clients see virtual images at all."""
-        return self.variant in ("vhl", "naive") and max(self.a, self.lam, self.b) > 0
+        weights = (self.virtual_weight, self.alignment_weight, self.contrast_weight)
+        return self.variant in ("vhl", "naive") and max(weights) > 0
 
     @property
     def sends(self) -> bool:
         """Whether clients need the set (or the means of virtual features)."""
-        return self.trains_on_images or (self.variant == "vfa" and self.lam > 0)
+        return self.trains_on_images or (self.variant == "vfa" and self.alignment_weight > 0)
 
     def count(self, classes: int) -> int:
         """C_v for C real classes."""
         return self.virtual_classes or classes
 
     def extra_outputs(self, classes: int) -> int:
-        """The virtual classes have outputs of their own; refuses too few of them."""
-        if self.count(classes) < classes and self.lam > 0:
+        """The virtual classes have outputs of their own, unless they share the real ones'; refuses
+        too few of them, and those that would have no output to share."""
+        if self.outputs == "shared" and self.count(classes) != classes:
+            raise ConfigurationError(
+                [
+                    f"methods: vhl(outputs='shared', virtual_classes={self.virtual_classes}), but"
+                    f" the data have {classes} classes, and each output is shared by one real and"
+                    " one virtual class; leave virtual_classes out, or write outputs='own'"
+                ]
+            )
+        if self.count(classes) < classes and self.alignment_weight > 0:
             raise ConfigurationError(
                 [
                     f"methods: vhl(virtual_classes={self.virtual_classes}), but the data have"
                     f" {classes} classes, and each needs a partner; leave virtual_classes out, or"
-                    " write lam=0"
+                    " write alignment_weight=0"
                 ]
             )
-        return self.count(classes) if self.variant in ("vhl", "naive") else 0
+        own = self.outputs == "own" and self.variant in ("vhl", "naive")
+        return self.count(classes) if own else 0
+
+    def output_of(self, labels: Tensor, classes: int) -> Tensor:
+        """Which outputs of a model for C real classes stand for these virtual labels."""
+        return labels if self.outputs == "shared" else labels + classes
+
+    def cautions(self, config: RunConfig) -> list[str]:
+        """What is pre-trained is the first model of a run, and a warm start has one already."""
+        if self.variant == "vftl" and config.warm_start:
+            return [
+                "methods: vhl(variant='vftl') pre-trains the model that a run begins with, but"
+                f" warm-start={config.warm_start!r} brings one: all of this run is without it; drop"
+                " one of them"
+            ]
+        return super().cautions(config)
 
     def check(self, config: RunConfig) -> list[str]:
         """Virtual features without images have one mean for every class."""

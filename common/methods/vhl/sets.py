@@ -1,7 +1,5 @@
-"""The virtual set of a run: made from a seed, the same wherever it is made, known by its
-SHA-256."""
+"""The virtual set of a run: made from a seed, and the same wherever it is made."""
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -69,20 +67,15 @@ def normalisation(
     return (OWN[0],) * len(mean), (OWN[1],) * len(std)
 
 
-def digest(arrays: Arrays) -> Array:
-    """SHA-256 over types, shapes and contents, as 32 bytes."""
-    found = hashlib.sha256()
-    for array in arrays:
-        found.update(f"{array.dtype.str}{array.shape}".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return np.frombuffer(found.digest(), dtype=np.uint8)
-
-
 def to_bytes(images: Tensor, shape: Shape) -> Array:
-    """Pixels of any value in the size and with the channels of the run, cut off at 0 and 1; grey is
-    the mean of the colours."""
+    """Pixels of any value in the size and with the channels of the run; grey is the mean of the
+    colours.
+
+    Every colour is cut off at 0 and 1 before grey is made of them. Otherwise those far below 0
+    outweigh the others, and much of a class is black.
+    """
     channels, height, width = shape
-    pixels = images
+    pixels = images.clamp(0, 1)
     if channels != pixels.shape[1]:
         pixels = (
             pixels.mean(dim=1, keepdim=True)

@@ -16,8 +16,8 @@ FIRST = (8, 8, 8)  # the map that the linear layer gives
 
 
 def simple_cnn(params: Vhl, classes: int, side: int, generator: torch.Generator) -> Tensor:
-    """(classes * per_class, 3, 32, 32), class after class, cut off at 0: see stylegan."""
-    return torch.cat([one_class(params, generator) for _ in range(classes)]).clamp(0, 1)
+    """(classes * per_class, 3, 32, 32), class after class."""
+    return torch.cat([one_class(params, generator) for _ in range(classes)])
 
 
 def one_class(params: Vhl, generator: torch.Generator) -> Tensor:

@@ -21,12 +21,7 @@ TAPS = (1 / 8, 3 / 8, 3 / 8, 1 / 8)  # the low pass, in each direction
 
 
 def stylegan(params: Vhl, classes: int, side: int, generator: torch.Generator) -> Tensor:
-    """(classes * per_class, 3, side', side') at the next power of two, class after class, cut off
-    at 0 and 1.
-
-    In every colour, before grey is made of them: else those far below 0 outweigh the others, and
-    much of a class is black.
-    """
+    """(classes * per_class, 3, side', side') at the next power of two, class after class."""
     size = 256 if classes >= 62 else 64  # of the latent space
     means = MEAN_STD * torch.randn(classes, 1, size, generator=generator)
     spread = latent_std(classes) * torch.randn(classes, params.per_class, size, generator=generator)
@@ -43,7 +38,7 @@ def stylegan(params: Vhl, classes: int, side: int, generator: torch.Generator) -
         noise.repeat_interleave(params.per_class, dim=0),
     )
     pieces = zip(torch.split(latents, CHUNK), torch.split(noise, CHUNK), strict=True)
-    return torch.cat([network(some, around, generator) for some, around in pieces]).clamp(0, 1)
+    return torch.cat([network(some, around, generator) for some, around in pieces])
 
 
 def latent_std(classes: int) -> float:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,15 +15,16 @@ from common.device import memory_format
 from common.errors import ConfigurationError, FedmirageError
 from common.learning.losses import label_distance
 from common.methods.vhl import VIRTUAL, Vhl
-from common.methods.vhl.sets import digest, normalisation, seed_of, virtual_images, virtual_means
+from common.methods.vhl.sets import normalisation, seed_of, virtual_images, virtual_means
 from common.models.base import LAST
 from common.sheet import grid
 from common.wire.payload import Arrays
 from common.wire.weights import from_arrays
 from server.methods.vhl.pretrain import pretrain
-from server.strategy.average import Failures, Results, answered
+from server.strategy.average import Failures, Results
 from server.strategy.context import ServerContext, StandAlone
-from server.strategy.wrapper import Instructions, StrategyWrapper, attach
+from server.strategy.handout import HandOut, HandOutState
+from server.strategy.wrapper import Instructions, StrategyWrapper
 
 ROWS, ACROSS = 20, 10  # classes and images of each in a picture
 BATCH = 500  # virtual samples at a time in evaluation
@@ -38,9 +38,7 @@ class VhlState:
     virtual: Arrays = field(
         default_factory=list
     )  # images and labels, or for "vfa" the means; empty before the first round
-    holders: list[int] = field(
-        default_factory=list
-    )  # partitions whose last message answered one with the set, or named it
+    handout: HandOutState = field(default_factory=HandOutState)  # who holds it
     pretrained_accuracy: float = -1.0  # of "vftl" on the set, before the first round
 
 
@@ -63,10 +61,7 @@ class VhlServer(StrategyWrapper[Vhl]):
     ) -> None:
         super().__init__(inner, params or Vhl(), context)
         self.state = VhlState(virtual=virtual or [])
-        self.nodes: dict[int, Any] = {}  # partition -> the node that served it last
-        self.failed: set[int] = (
-            set()
-        )  # partitions that were asked and did not answer: no seed for them, but the set
+        self.handout = HandOut(VIRTUAL, self.state.handout)
         if isinstance(context, ServerContext):
             known = (LAST, *context.evaluator.model.stages)
             if self.params.feature not in known:
@@ -120,44 +115,21 @@ class VhlServer(StrategyWrapper[Vhl]):
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> Instructions:
-        """The set goes to whom it must; until a client has answered, it does not count as holding
-        it."""
+        """The set, or its seed, goes to whoever is not known to hold it."""
         asked = self.inner.configure_fit(server_round, parameters, client_manager)
         if not self.params.sends:
             return asked
-        instructions: Instructions = []
-        for proxy, ins in asked:
-            partition, node = int(proxy.cid), getattr(proxy, "node_id", None)
-            holds = partition in self.state.holders and self.nodes.get(partition, node) == node
-            section = [digest(self.virtual), *([] if holds else self.package(partition))]
-            instructions += attach([(proxy, ins)], VIRTUAL, section)
-            self.nodes[partition] = node
-        drawn = {int(proxy.cid) for proxy, _ in asked}
-        self.state.holders = [
-            partition for partition in self.state.holders if partition not in drawn
-        ]
-        self.failed |= drawn
-        return instructions
-
-    def package(self, partition: int) -> Arrays:
-        """What a client that lacks the set gets; one that could not make it from its seed gets it
-        whole."""
-        if (
-            self.params.send == "seed"
-            and isinstance(self.context, ServerContext)
-            and partition not in self.failed
-        ):
-            return [np.array([seed_of(self.context.config)], np.int64)]
-        return self.virtual
+        seed = None
+        if self.params.send == "seed" and isinstance(self.context, ServerContext):
+            seed = np.array([seed_of(self.context.config)], np.int64)
+        return self.handout.attach(asked, self.virtual, recipe=seed)
 
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """Who answers holds the set."""
-        holding = answered(results)
-        self.failed -= holding
+        """Whoever answers holds the set."""
         if self.params.sends:
-            self.state.holders = sorted({*self.state.holders, *holding})
+            self.handout.learn(results)
         aggregated, metrics = self.inner.aggregate_fit(server_round, results, failures)
         if self.state.pretrained_accuracy >= 0:
             metrics = {**metrics, "vhl.pretrained_accuracy": self.state.pretrained_accuracy}
@@ -195,7 +167,8 @@ class VhlServer(StrategyWrapper[Vhl]):
             for some, wanted in zip(
                 torch.split(images, BATCH), torch.split(labels, BATCH), strict=True
             ):
-                right += int((model(self.normalised(some)).argmax(1) == wanted + classes).sum())
+                found = model(self.normalised(some)).argmax(1)
+                right += int((found == self.params.output_of(wanted, classes)).sum())
         return right / len(labels)
 
     def feature_distance(self) -> float:

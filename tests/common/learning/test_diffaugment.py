@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from common.learning import diffaugment
-from common.learning.diffaugment import OPERATIONS, Draw, apply, diff_augment, draw
+from common.learning.diffaugment import OPERATIONS, Draw, apply, diff_augment, draw, draw_once
 
 
 def images(
@@ -172,3 +172,36 @@ def test_the_generator_alone_decides() -> None:
         )
     assert results[0].numpy().tobytes() == results[1].numpy().tobytes()
     assert not torch.equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_one_draw_transforms_every_image_of_every_batch_alike(operation: str) -> None:
+    """Two batches of different sizes, transformed by one draw, are what each image becomes by
+    itself; copies of one image stay copies."""
+    one = Draw(operation, uniform(1))
+    first, second = images(5), images(8)[5:]
+    for batch in (first, second):
+        alone = torch.cat([apply(picture[None], one) for picture in batch])
+        torch.testing.assert_close(apply(batch, one), alone, rtol=0, atol=1e-12)
+        written_out = Draw(operation, one.uniform.repeat(1, len(batch)))
+        assert torch.equal(apply(batch, one), apply(batch, written_out))
+    copies = apply(first[:1].repeat(4, 1, 1, 1), one)
+    assert all(torch.equal(copies[0], copy) for copy in copies[1:])
+    assert not torch.equal(copies[0], first[0])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_draws_per_image_go_to_the_operation_as_they_are(operation: str) -> None:
+    given = Draw(operation, uniform())
+    expected = OPERATIONS[operation](images(), uniform())
+    assert apply(images(), given).numpy().tobytes() == expected.numpy().tobytes()
+
+
+def test_a_draw_for_all_images_has_one_column_and_its_gradient_passes_through() -> None:
+    generator = torch.Generator().manual_seed(0)
+    drawn = {one.operation: one for one in (draw_once(generator) for _ in range(60))}
+    assert set(drawn) == set(OPERATIONS)
+    for one in drawn.values():
+        assert one.uniform.shape == (3, 1)
+        small = images(2, 2, 4, 4).requires_grad_()
+        assert torch.autograd.gradcheck(lambda value, one=one: apply(value, one), (small,))

@@ -69,7 +69,7 @@ def test_a_pass_over_the_samples_misses_none(tmp_path: Path) -> None:
     passes = []
     for number in range(6):
         passes.append(half.index.tolist())
-        half.at(Step(local, number, torch.empty(0), torch.empty(0)))
+        half.after_step(Step(local, number, torch.empty(0), torch.empty(0)))
     assert [len(index) for index in passes] == [5, 5, 2] * 2
     for one_pass in (passes[:3], passes[3:]):
         assert sorted(position for index in one_pass for position in index) == list(range(12))
@@ -115,7 +115,7 @@ def test_half_way_new_images_against_the_half_trained_model(tmp_path: Path) -> N
     changed = []
     for number in range(6):
         before = half.virtual
-        half.at(Step(local, number, torch.empty(0), torch.empty(0)))
+        half.after_step(Step(local, number, torch.empty(0), torch.empty(0)))
         changed.append(half.virtual is not before)
     assert changed == [False, False, True, False, False, False]
     expected = synthesise(FedCog(**FAST), local, received, frozen(local.model), "fedcog.half")

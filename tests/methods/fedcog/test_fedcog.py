@@ -278,7 +278,7 @@ def test_a_start_that_is_too_early_or_too_late_is_said() -> None:
     )
     assert len(early) == len(late) == 1
     assert "a global model of 4 rounds" in early[0]
-    assert "starts in round 71, but rounds=70" in late[0]
+    assert "acts from round 71 on, but rounds=70" in late[0]
     assert fine == control == []
 
 

@@ -19,18 +19,19 @@ from common.errors import ConfigurationError
 from common.learning.task import TASKS
 from common.memory import Memory
 from common.methods.vhl import VIRTUAL, Vhl
-from common.methods.vhl.sets import digest
 from common.models import build
 from common.models.base import Model
 from common.settings.config import configure
+from common.wire.handout import digest
 from common.wire.weights import from_arrays, to_arrays
 from server.record.checkpoint import read
 from tests.support.facts import make_facts
 from tests.support.inprocess import node_id, run_in_process
-from tests.support.runs import assert_same_bits, lines, weights
+from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lines, weights
 from tests.support.vhl import BASE
 
 TINY = "vhl(generator='gaussian', per_class=2, batch=4)"
+OFF = {"virtual_weight": 0.0, "alignment_weight": 0.0, "contrast_weight": 0.0}
 
 
 def vhl(**more: Any) -> str:
@@ -47,7 +48,7 @@ def test_without_weights_it_is_fedavg_with_the_wider_head_bit_for_bit(
     wider head."""
     from common.methods.fedavg import FedAvg
 
-    run_in_process(tmp_path / "vhl", **BASE, methods=vhl(a=0, lam=0, b=0))
+    run_in_process(tmp_path / "vhl", **BASE, methods=vhl(**OFF))
     monkeypatch.setattr(FedAvg, "extra_outputs", lambda self, classes: classes)
     run_in_process(tmp_path / "fedavg", **BASE)
     assert_same_bits(tmp_path / "vhl", tmp_path / "fedavg")
@@ -58,6 +59,18 @@ def test_without_weights_it_is_fedavg_with_the_wider_head_bit_for_bit(
         == second["evaluation"]["accuracy_real_classes"]
         >= first["accuracy"]
     )
+
+
+@pytest.mark.parametrize("weights_of", [OFF, {"variant": "naive", "virtual_weight": 0.0}])
+def test_without_weights_and_with_shared_outputs_it_is_fedavg_bit_for_bit(
+    tmp_path: Path, weights_of: dict[str, Any]
+) -> None:
+    run_in_process(tmp_path / "vhl", **BASE, methods=vhl(outputs="shared", **weights_of))
+    run_in_process(tmp_path / "fedavg", **BASE)
+    assert_same_bits(tmp_path / "vhl", tmp_path / "fedavg")
+    first, second = (lines(tmp_path / name)[-1] for name in ("vhl", "fedavg"))
+    assert first["bytes_down"] == second["bytes_down"]
+    assert first["evaluation"] == second["evaluation"]
 
 
 def linear(features: int, weights: np.ndarray, outputs: np.ndarray) -> Model:
@@ -134,7 +147,7 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
     1/4, -3/4, 1/4) and of -(1/4, 1/4, 1/4, -3/4), together (0, 0, -1/2, 1/2).
     """
     model = linear(2, np.array([1.0, 0.0]), np.zeros((4, 2)))
-    settings = "vhl(normalise='real', augment='none', temperature=1, a=1, lam=1, b=1)"
+    settings = "vhl(normalise='real', augment='none', temperature=1, contrast_weight=1)"
     virtual = virtual_set([255, 0], [0, 1])
     terms, half, _ = one_round(model, tmp_path, settings, [255], [0], virtual, mean=0.5, std=0.5)
     assert terms["task"] == pytest.approx(math.log(4))
@@ -146,12 +159,48 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
     assert half.seen == 2
 
 
+def test_a_step_by_hand_with_shared_outputs(tmp_path: Path) -> None:
+    """The samples of the step above, with two outputs instead of four: virtual labels stay 0 and 1.
+
+    Both cross-entropies are log 2. The head's gradient is a mean of (1/2 - [its label]) z: of the
+    real sample (-1/2, 1/2); of the virtual ones half of (-1/2, 1/2) and of -(1/2, -1/2), together
+    (-1/2, 1/2). The contrasts know no outputs and are as above.
+    """
+    model = linear(2, np.array([1.0, 0.0]), np.zeros((2, 2)))
+    settings = (
+        "vhl(outputs='shared', normalise='real', augment='none', temperature=1, contrast_weight=1)"
+    )
+    virtual = virtual_set([255, 0], [0, 1])
+    terms, half, _ = one_round(model, tmp_path, settings, [255], [0], virtual, mean=0.5, std=0.5)
+    assert terms["task"] == pytest.approx(math.log(2))
+    assert terms["virtual"] == pytest.approx(math.log(2))
+    assert terms["alignment"] == pytest.approx(2 / 3 * math.log(1 + math.exp(-2)), rel=1e-5)
+    assert terms["virtual_contrast"] == pytest.approx(0)
+    np.testing.assert_allclose(to_arrays(model)[1][:, 0], [1.0, -1.0], atol=1e-6)
+    assert (half.seen, float(half.right)) == (2, 1.0)  # of equal logits the first counts
+
+
+def test_shared_outputs_leave_the_head_and_judge_virtual_samples_by_it(tmp_path: Path) -> None:
+    """A virtual set that is the real one: whoever learns the digits knows the virtual set too, over
+    the ten real outputs."""
+    many = {**BASE, "dataset": "digits(limit=400, size=8)", "local_steps": 40, "rounds": 3}
+    lent = "vhl(generator='dataset', dataset='digits(size=8)', per_class=10, batch=10"
+    run_in_process(
+        tmp_path, **many, methods=f"{lent}, outputs='shared', normalise='real', augment='none')"
+    )
+    line = lines(tmp_path)[-1]
+    assert len(weights(tmp_path)[-1]) == 10
+    assert "accuracy_real_classes" not in line["evaluation"]
+    assert line["evaluation"]["virtual_accuracy"] > 0.8
+    assert line["methods"]["vhl.virtual_train_accuracy"] > 0.6
+
+
 def test_alignment_leaves_virtual_features_alone() -> None:
     """The third term pushes real features and has no way to the virtual ones: their gradient is
     exactly zero, not small."""
     from client.objective import Step
 
-    half = VhlClient(Vhl(a=0, lam=1, b=0))
+    half = VhlClient(Vhl(virtual_weight=0, contrast_weight=0))
     step = Step.__new__(Step)
     step.local = type("Local", (), {"classes": 2, "task": TASKS["single-label"]})()  # type: ignore[assignment]
     step.number, step.labels = 0, torch.tensor([0, 1, 0])
@@ -168,21 +217,24 @@ def test_alignment_leaves_virtual_features_alone() -> None:
     assert not virtual.grad.any()
 
 
-def test_alignment_ends_with_its_epochs(tmp_path: Path) -> None:
-    """Two samples in batches of one are two steps an epoch: with align_epochs=1, two of four steps
-    are aligned: half the mean."""
+def test_alignment_and_contrast_end_with_the_epochs_of_the_alignment(tmp_path: Path) -> None:
+    """Two samples in batches of one are two steps per epoch: with align_epochs=1, two of four steps
+    have both terms, and so half the mean. The virtual cross-entropy goes on."""
     found = {}
     for epochs in (0, 1, 2):
         model = linear(2, np.array([1.0, 0.5]), np.zeros((4, 2)))
-        methods = f"vhl(align_epochs={epochs}, a=0, b=0, normalise='real', augment='none', batch=2)"
-        virtual = virtual_set([255, 128], [0, 1])
+        methods = f"vhl(align_epochs={epochs}, normalise='real', augment='none', batch=4)"
+        virtual = virtual_set([255, 128, 60, 9], [0, 1, 0, 1])
         settings = {"batch_size": 1, "local_steps": 4, "lr": 1e-9}
         terms, *_ = one_round(
             model, tmp_path / str(epochs), methods, [255, 100], [0, 1], virtual, **settings
         )
-        found[epochs] = terms.get("alignment", 0.0)
-    assert found[0] == 0
-    assert found[1] == pytest.approx(found[2] / 2, rel=1e-4)
+        found[epochs] = terms
+    assert set(found[0]) == {"task", "virtual"}
+    for name in ("alignment", "virtual_contrast"):
+        assert found[2][name] > 0
+        assert found[1][name] == pytest.approx(found[2][name] / 2, rel=1e-4)
+    assert found[0]["virtual"] == pytest.approx(found[2]["virtual"], rel=1e-4)
 
 
 def test_features_that_are_all_zero_and_classes_that_are_missing(tmp_path: Path) -> None:
@@ -237,6 +289,28 @@ def test_the_set_is_sent_once(tmp_path: Path) -> None:
     assert second["bytes_down"] == third["bytes_down"]
     assert second["bytes_up"] == first["bytes_up"]
     assert "virtual_accuracy" in first["evaluation"]
+
+
+def test_the_set_is_sent_once_under_secure_aggregation(tmp_path: Path) -> None:
+    """The strategy sees one reply, which stands for all who answered."""
+    secure = {**BASE, "clients": 3, "rounds": 3, "secagg": "on"}
+    run_in_process(tmp_path, **secure, methods=TINY)
+    first, second, third = (line["bytes_down"] for line in lines(tmp_path))
+    images = 3 * 10 * 2 * 8 * 8
+    assert first - second > images
+    assert abs(second - third) < images / 10  # keys and shares are not always of one length
+
+
+def test_a_resumed_run_does_not_send_the_set_again(tmp_path: Path) -> None:
+    settings = {**BASE, "rounds": 4, "methods": TINY}
+    run_in_process(tmp_path / "whole", **settings)
+    with pytest.raises(KilledError):
+        run_in_process(tmp_path / "cut", kill_in_round(3), **settings)
+    run_in_process(tmp_path / "cut", **settings, resume=str(tmp_path / "cut"))
+    whole, cut = (
+        [line["bytes_down"] for line in lines(tmp_path / name)] for name in ("whole", "cut")
+    )
+    assert whole == cut
 
 
 def test_who_lost_the_set_gets_it_again(tmp_path: Path) -> None:
@@ -345,7 +419,13 @@ def test_pictures_and_distances(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("methods", "reason"),
     [
-        ("vhl(variant='naive', lam=1)", "variant='naive' has no lam; leave them out"),
+        (
+            "vhl(variant='naive', alignment_weight=1.0)",
+            "variant='naive' has no alignment_weight; leave them out",
+        ),
+        ("vhl(variant='vfa', outputs='shared')", "variant='vfa' classifies no virtual samples"),
+        ("vhl(variant='vftl', outputs='shared')", "leave outputs='shared' out"),
+        ("vhl(outputs='both')", "outputs='both'"),
         ("vhl(generator='dataset')", "generator='dataset' and dataset='...' belong together"),
         ("vhl(variant='vfa', virtual_classes=12)", "one mean for every real class"),
         ("vhl(feature='deep')", "feature"),
@@ -360,6 +440,14 @@ def test_refusals(methods: str, reason: str) -> None:
     ("methods", "reason"),
     [
         ("vhl(virtual_classes=5)", "the data have 10 classes, and each needs a partner"),
+        (
+            "vhl(outputs='shared', virtual_classes=12)",
+            "the data have 10 classes, and each output is shared by one real and one virtual class",
+        ),
+        (
+            "vhl(outputs='shared', virtual_classes=5, alignment_weight=0)",
+            "leave virtual_classes out, or write outputs='own'",
+        ),
         ("vhl(feature='stage7')", "this model has last; write one of these"),
     ],
 )
@@ -390,3 +478,14 @@ def test_several_labels_a_sample_are_refused_with_the_method_s_own_reason(
 def test_more_virtual_classes_than_real_ones(tmp_path: Path) -> None:
     run_in_process(tmp_path, **{**BASE, "rounds": 1}, methods=vhl(virtual_classes=12))
     assert len(weights(tmp_path)[-1]) == 22
+
+
+def test_as_many_virtual_classes_as_real_ones_may_share_outputs(tmp_path: Path) -> None:
+    shared = vhl(outputs="shared", virtual_classes=10)
+    run_in_process(tmp_path, **{**BASE, "rounds": 1}, methods=shared)
+    assert len(weights(tmp_path)[-1]) == 10
+
+
+def test_every_renamed_key_has_its_new_name() -> None:
+    assert set(Vhl.renamed.values()) <= set(Vhl.model_fields)
+    assert not set(Vhl.renamed) & set(Vhl.model_fields)

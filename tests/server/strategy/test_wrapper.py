@@ -26,6 +26,17 @@ class State:
     rounds: int = 0
 
 
+@dataclass
+class PartState:
+    counts: list[int] = field(default_factory=list)
+
+
+@dataclass
+class NestedState:
+    part: PartState = field(default_factory=PartState)
+    rounds: int = 0
+
+
 class Wrapped(StrategyWrapper[Momentum]):
     def __init__(self, inner: FedAvg, params: Momentum) -> None:
         super().__init__(inner, params)
@@ -114,3 +125,13 @@ def test_in_somebody_else_s_app_every_array_is_trained_and_weighs_by_examples() 
     arrays = [np.zeros(2), np.zeros(3)]
     assert [entry.trainable for entry in context.describe(arrays)] == [True, True]
     assert (context.weighting, context.folder, context.config.seed) == ("examples", None, 0)
+
+
+def test_the_state_of_a_part_is_saved_under_its_name_and_comes_back_into_the_same_object() -> None:
+    one, other = Wrapped(FedAvg(), Momentum()), Wrapped(FedAvg(), Momentum())
+    one.state, other.state = NestedState(PartState([1, 2]), 3), NestedState()  # type: ignore[assignment]
+    saved, part = save_state(one), other.state.part  # type: ignore[attr-defined]
+    assert saved == {"momentum.part.counts": [1, 2], "momentum.rounds": 3}
+    load_state(other, saved)
+    assert other.state.part is part  # type: ignore[attr-defined]
+    assert part.counts == [1, 2]
