@@ -20,7 +20,8 @@ from flwr.common.config import parse_config_args
 from rich.console import Console
 
 from common.errors import FedmirageError
-from common.settings.config import PROJECT_FILE, RunConfig, configure
+from common.settings.config import RunConfig, configure
+from common.settings.project import PROJECT_FILE
 from experiments.show.progress import Watch, summary_table
 from server.record.results import FILE, read
 

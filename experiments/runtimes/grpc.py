@@ -18,7 +18,8 @@ import tomli_w
 from rich.console import Console
 
 from common.errors import FedmirageError
-from common.settings.config import PROJECT_FILE, RunConfig
+from common.settings.config import RunConfig
+from common.settings.project import PROJECT_FILE
 from server.record.results import FILE, read
 
 ENVIRONMENT = {

@@ -11,7 +11,7 @@ from common.method import describe as describe_parts
 from common.methods import METHODS, Method
 from common.models import MODELS, build
 from common.secagg.settings import why_not
-from common.settings.config import describe
+from common.settings.describe import describe
 from common.settings.language import Params
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from common.errors import ConfigurationError
 from common.methods import METHODS
-from common.settings.config import RunConfig, configure, defaults, describe, key_of, validate
+from common.settings.config import RunConfig, configure, defaults, key_of, validate
+from common.settings.describe import describe
 
 
 def complaints(**settings: object) -> list[str]:
@@ -21,7 +22,7 @@ def test_every_field_has_its_default_in_the_project_file_and_nowhere_else() -> N
 def test_every_field_explains_itself() -> None:
     assert [name for name, info in RunConfig.model_fields.items() if not info.description] == []
     for method in METHODS.values():
-        assert [row for row in describe(method) if not row[2]] == []
+        assert [row for row in describe(method) if not row.meaning] == []
 
 
 def test_later_layers_win_and_keys_may_have_either_spelling() -> None:
@@ -31,6 +32,7 @@ def test_later_layers_win_and_keys_may_have_either_spelling() -> None:
 
 def test_choosing_steps_switches_epochs_off() -> None:
     config = configure({"local_steps": 20})
+    assert configure({"local_steps": "0"}).local_epochs == 5  # a zero asks for nothing
     assert (config.local_steps, config.local_epochs) == (20, 0)
     assert configure({"local_steps": 20}, {"local_epochs": 2}).local_steps == 0
 
