@@ -22,7 +22,7 @@ from rich.console import Console
 from common.errors import FedmirageError
 from common.settings.config import RunConfig, configure
 from common.settings.project import PROJECT_FILE
-from experiments.show.progress import Watch, summary_table
+from experiments.show.progress import Watch, show_summary
 from server.record.results import FILE, read
 
 RUNS = Path("/runs")
@@ -51,12 +51,8 @@ def main(console: Console) -> int:
     except KeyboardInterrupt:
         flwr("stop", run_id, CONNECTION)
         return 130
-    console.print(
-        summary_table(
-            summary,
-            Path("runs", folder.relative_to(RUNS)) if folder.is_relative_to(RUNS) else folder,
-        )
-    )
+    place = Path("runs", folder.relative_to(RUNS)) if folder.is_relative_to(RUNS) else folder
+    show_summary(console, summary, place)
     return 0 if summary["status"] == "finished" else 1
 
 

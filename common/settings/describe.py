@@ -68,10 +68,13 @@ def _range(annotation: Any, metadata: tuple[Any, ...]) -> str:
     if annotation not in (int, float):
         return ""
     rules = [rule for item in metadata for rule in getattr(item, "metadata", None) or [item]]
-    words = [
-        f"{word} {limit:g}"
+    limits = {
+        name: limit
         for rule in rules
-        for name, word in LIMITS.items()
+        for name in LIMITS
         if (limit := getattr(rule, name, None)) is not None and abs(limit) < FAR
-    ]
+    }
+    if limits.keys() == {"ge", "le"}:
+        return f" from {limits['ge']:g} to {limits['le']:g}"
+    words = [f"{LIMITS[name]} {limit:g}" for name, limit in limits.items()]
     return f" {' and '.join(words)}" if words else ""

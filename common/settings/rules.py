@@ -36,9 +36,10 @@ def require(value: T | None, key: str) -> T:
 
 def contradictions(config: RunConfig, lines: Lines) -> list[str]:
     """What every rule, every method and both kinds of privacy have against these settings."""
-    judges = (*(lines.methods or ()), *filter(None, (lines.secagg, lines.dp)))
     checks = [partial(rule, config, lines) for rule in RULES]
-    checks += [partial(judge.check, config) for judge in judges]
+    checks += [partial(method.check, config) for method in lines.methods or ()]
+    checks += [partial(lines.secagg.check, config)] if lines.secagg else []
+    checks += [partial(lines.dp.check, config)] if lines.dp else []
     problems: list[str] = []
     for check in checks:
         with suppress(RefusedError):
