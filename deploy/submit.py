@@ -21,7 +21,7 @@ from rich.console import Console
 
 from common.errors import FedmirageError
 from common.settings.config import RunConfig, configure
-from common.settings.project import PROJECT_FILE
+from experiments.bundle import app_folder
 from experiments.show.progress import Watch, show_summary
 from server.record.results import FILE, read
 
@@ -61,7 +61,8 @@ def submit(config: RunConfig) -> str:
     with tempfile.TemporaryDirectory() as folder:
         settings = Path(folder) / "run.toml"
         settings.write_text(tomli_w.dumps(config.flat()))
-        answer = flwr("run", str(PROJECT_FILE.parent), CONNECTION, "--run-config", str(settings))
+        app = app_folder(Path(folder) / "app")
+        answer = flwr("run", str(app), CONNECTION, "--run-config", str(settings))
     if not answer.get("success"):
         raise FedmirageError(f"Flower did not start the run: {answer.get('error-message', answer)}")
     return str(answer["run-id"])
