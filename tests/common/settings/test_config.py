@@ -2,10 +2,16 @@
 
 import pytest
 
+from common.data.catalogue.params import DATASETS
+from common.data.partitions.params import PARTITIONS
+from common.dp.settings import DP
 from common.errors import ConfigurationError
 from common.methods import METHODS
+from common.models.params import MODELS
+from common.secagg.settings import SECAGG
 from common.settings.config import RunConfig, configure, defaults, key_of, validate
 from common.settings.describe import describe
+from common.settings.language import Params
 
 
 def complaints(**settings: object) -> list[str]:
@@ -90,6 +96,34 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         resume="b",
     )
     assert len(found) == 7
+
+
+@pytest.mark.parametrize(
+    ("setting", "line", "new"),
+    [
+        ("secagg", "on(bound=6000)", "max_examples"),
+        ("secagg", "on(shares=0.5)", "neighbour_share"),
+        ("methods", "dynafed(accept=0.9)", "max_loss"),
+        ("methods", "FedCOG(js='code')", "disagreement"),
+    ],
+)
+def test_a_renamed_key_is_told_its_new_name(setting: str, line: str, new: str) -> None:
+    (found,) = complaints(**{setting: line})
+    assert found.endswith(f"any more; it is called {new!r} now")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        kind
+        for known in (METHODS, DATASETS, PARTITIONS, MODELS, SECAGG, DP)
+        for kind in known.values()
+    ],
+    ids=lambda params: params.name,
+)
+def test_new_names_of_keys_exist_and_old_ones_do_not(params: type[Params]) -> None:
+    assert set(params.renamed.values()) <= set(params.model_fields)
+    assert not set(params.renamed) & set(params.model_fields)
 
 
 @pytest.mark.parametrize(
