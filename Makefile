@@ -115,4 +115,4 @@ lock:  ## resolve pyproject.toml anew and rewrite requirements.lock
 
 clean:  ## remove .venv and caches; runs/ stays
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find common client server experiments tests -name __pycache__ -type d -exec rm -rf {} +
+	find common client server experiments fedmirage tests -name __pycache__ -type d -exec rm -rf {} +

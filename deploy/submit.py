@@ -20,8 +20,9 @@ from flwr.common.config import parse_config_args
 from rich.console import Console
 
 from common.errors import FedmirageError
-from common.settings.config import PROJECT_FILE, RunConfig, configure
-from experiments.show.progress import Watch, summary_table
+from common.settings.config import RunConfig, configure
+from experiments.bundle import app_folder
+from experiments.show.progress import Watch, show_summary
 from server.record.results import FILE, read
 
 RUNS = Path("/runs")
@@ -50,12 +51,8 @@ def main(console: Console) -> int:
     except KeyboardInterrupt:
         flwr("stop", run_id, CONNECTION)
         return 130
-    console.print(
-        summary_table(
-            summary,
-            Path("runs", folder.relative_to(RUNS)) if folder.is_relative_to(RUNS) else folder,
-        )
-    )
+    place = Path("runs", folder.relative_to(RUNS)) if folder.is_relative_to(RUNS) else folder
+    show_summary(console, summary, place)
     return 0 if summary["status"] == "finished" else 1
 
 
@@ -64,7 +61,8 @@ def submit(config: RunConfig) -> str:
     with tempfile.TemporaryDirectory() as folder:
         settings = Path(folder) / "run.toml"
         settings.write_text(tomli_w.dumps(config.flat()))
-        answer = flwr("run", str(PROJECT_FILE.parent), CONNECTION, "--run-config", str(settings))
+        app = app_folder(Path(folder) / "app")
+        answer = flwr("run", str(app), CONNECTION, "--run-config", str(settings))
     if not answer.get("success"):
         raise FedmirageError(f"Flower did not start the run: {answer.get('error-message', answer)}")
     return str(answer["run-id"])

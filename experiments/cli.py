@@ -3,20 +3,21 @@ sentence under the field."""
 
 import inspect
 import sys
-import time
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
+from pydantic.fields import FieldInfo
 from rich.console import Console
-from typer.core import TyperCommand
 
-from common.errors import ConfigurationError, FedmirageError
+from common.errors import FedmirageError
 from common.settings.config import RunConfig, configure, defaults, key_of
-from common.settings.language import Params, nearest
+from common.settings.describe import allowed
+from common.settings.language import Params
+from common.settings.project import project
+from experiments.parser import Command, Commands, RunCommand
+from experiments.settings import PRESETS, find, read_preset, read_toml, settle
 
 EPILOG = """Examples:
 
@@ -24,10 +25,11 @@ fedmirage run  ·  fedmirage run --partition "dirichlet(alpha=0.1)" --clients 10
 fedmirage run --runtime grpc  ·  fedmirage run --resume runs/one  ·
 fedmirage run --warm-start runs/one@50 --rounds 70
 """
-PRESETS = Path(__file__).parent / "presets"
 
 app = typer.Typer(
     name="fedmirage",
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help=(
         "Federated learning on skewed data with virtual data: run methods, compare them, look at"
         " the data."
@@ -38,6 +40,25 @@ app = typer.Typer(
 )
 out = Console()
 err = Console(stderr=True)
+
+
+def show_version(asked: bool) -> None:
+    """Print the version and end."""
+    if asked:
+        out.print(f"fedmirage {project()['project']['version']}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options that belong to no command."""
 
 
 def run(
@@ -51,91 +72,18 @@ def run(
     """Train with the given methods and watch.
 
     Settings come from the defaults (pyproject.toml), then --preset, then --config files, then
-    flags; the later ones win. DIR then holds results.jsonl (a line a round), model.safetensors and
-    a checkpoint for --resume and --warm-start.
+    flags; the later ones win. DIR then holds results.jsonl (one line per round), model.safetensors
+    and a checkpoint for --resume and --warm-start.
     """
     from experiments.launch import launch
 
-    layers = [read_toml(PRESETS / f"{preset}.toml", "preset")] if preset else []
+    layers = [read_preset(preset)] if preset else []
     layers += [read_toml(path, "config") for path in config_file]
     config = settle(layers, settings)
     folder = Path(config.resume or config.out)
     summary = launch(config, runtime, folder, out, actors, verbose)
     if summary.get("status") != "finished":
         raise typer.Exit(1)
-
-
-def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
-    """Lay everything over the defaults; a resumed run has the settings that it began with, save how
-    far it goes."""
-    if flags.get("resume"):
-        from server.record.results import FILE, read
-
-        lines = read(Path(flags["resume"]) / FILE)
-        if not lines or lines[0].get("kind") != "config":
-            raise ConfigurationError(
-                [
-                    f"resume={flags['resume']!r}: there is no {FILE} with a configuration in it;"
-                    " give the directory of a run"
-                ]
-            )
-        known = {key: value for key, value in lines[0].items() if key in defaults()}
-        allowed = {
-            "resume",
-            "rounds",
-            "node_timeout",
-            "round_timeout",
-            "retries",
-            "device",
-            "data_dir",
-        }
-        changed = [
-            key_of(key)
-            for key in flags
-            if key not in allowed and str(known.get(key_of(key))) != str(flags[key])
-        ]
-        if changed or layers:
-            what = ", ".join(changed) or "preset or config file"
-            raise ConfigurationError(
-                [
-                    f"resume continues a run as it was, so {what} cannot change; use warm-start to"
-                    " begin a new run from it"
-                ]
-            )
-        return configure(
-            {**known, "warm-start": "", "out": str(Path(flags["resume"]).absolute())},
-            {key: flags[key] for key in flags},
-        )
-    config = configure(*layers, flags)
-    place = Path(
-        config.out
-        or Path("runs")
-        / "-".join(
-            (
-                time.strftime("%Y%m%d-%H%M%S"),
-                config.dataset_list[0].name,
-                config.method_list[-1].name,
-            )
-        )
-    )
-    absolute = {
-        key: str(Path(getattr(config, key)).expanduser().absolute())
-        for key in ("warm_start", "data_dir")
-        if getattr(config, key)
-    }
-    return configure(config.flat(), {**absolute, "out": str(place.absolute())})
-
-
-def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """A file of settings: flat keys as in [tool.flwr.app.config]."""
-    try:
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        known = ", ".join(sorted(file.stem for file in PRESETS.glob("*.toml")))
-        hint = f"; there is {known}" if what == "preset" and known else ""
-        raise ConfigurationError([f"{what}: there is no file {path}{hint}"]) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError([f"{what}: {path} cannot be read as TOML: {error}"]) from None
 
 
 PANELS = {
@@ -149,6 +97,12 @@ PANELS = {
     "data_dir": "Data",
     "node_timeout": "Faults",
 }  # a panel begins at this field
+
+
+def _values(info: FieldInfo, default: Any) -> str:
+    """What a flag takes, as it is typed, and what it is without the flag."""
+    told = "" if info.annotation in (bool, str) else allowed(info).replace("'", "") + "; "
+    return f"{told}default: {'none' if default == '' else default}"
 
 
 def _run_command() -> Any:
@@ -190,10 +144,7 @@ def _run_command() -> Any:
     for name, info in RunConfig.model_fields.items():
         panel = PANELS.get(name, panel)
         default = usual[key_of(name)]
-        shown = (
-            f"{' '.join((info.description or '').split())} \\[default:"
-            f" {default if default != '' else 'none'}]"
-        )
+        shown = f"{' '.join((info.description or '').split())} \\[{_values(info, default)}]"
         if isinstance(default, bool):
             option = typer.Option(
                 f"--{key_of(name)}/--no-{key_of(name)}",
@@ -236,23 +187,10 @@ def _run_command() -> Any:
     return command
 
 
-class RunCommand(TyperCommand):
-    """`run`, in which --secagg needs no value."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As it was typed, with "on" behind a bare --secagg."""
-        following = [*args[1:], "--"]
-        spelled = [
-            [arg, "on"] if arg == "--secagg" and after.startswith("-") else [arg]
-            for arg, after in zip(args, following, strict=False)
-        ]
-        return super().parse_args(ctx, [arg for pair in spelled for arg in pair])
-
-
 app.command("run", epilog=EPILOG, cls=RunCommand)(_run_command())
 
 
-@app.command()
+@app.command(cls=Command)
 def methods(
     name: Annotated[
         str | None, typer.Argument(help="One method, with everything that can be set.")
@@ -265,7 +203,7 @@ def methods(
     show_methods(out) if name is None else show_method(out, find(METHODS, name, "method"))
 
 
-@app.command()
+@app.command(cls=Command)
 def models(
     name: Annotated[
         str | None, typer.Argument(help="One model, with everything that can be set.")
@@ -278,7 +216,34 @@ def models(
     show_models(out) if name is None else show_entry(out, find(MODELS, name, "model"))
 
 
-@app.command()
+@app.command(cls=Command)
+def partitions(
+    name: Annotated[
+        str | None, typer.Argument(help="One partition, with everything that can be set.")
+    ] = None,
+) -> None:
+    """What can stand in --partition: every way to deal the data to the clients, its parameters."""
+    from common.data.partitions.params import PARTITIONS
+    from experiments.show.catalogue import show_entry, show_partitions
+
+    show_partitions(out) if name is None else show_entry(out, find(PARTITIONS, name, "partition"))
+
+
+@app.command(cls=Command)
+def presets(
+    name: Annotated[str | None, typer.Argument(help="One preset, as its file has it.")] = None,
+) -> None:
+    """What can stand behind --preset: published settings, and what each of them sets."""
+    from experiments.show.catalogue import show_presets
+
+    if name is None:
+        show_presets(out, {preset: read_preset(preset) for preset in PRESETS})
+    else:
+        text = find(PRESETS, name, "preset").read_text()
+        out.print(text, end="", highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command(cls=Command)
 def datasets(
     name: Annotated[
         str | None, typer.Argument(help="One data set, with everything that can be set.")
@@ -297,7 +262,7 @@ def datasets(
     )
 
 
-@app.command()
+@app.command(cls=Command)
 def privacy() -> None:
     """What can stand in --secagg and --dp: every key, its default, its meaning."""
     from common.dp.settings import DP
@@ -311,7 +276,7 @@ def privacy() -> None:
             show_entry(out, params)
 
 
-@app.command()
+@app.command(cls=Command)
 def partition(
     dataset: Annotated[str, typer.Option(help="The data set.")] = defaults()["dataset"],
     partition: Annotated[str, typer.Option(help="How it is dealt.")] = defaults()["partition"],
@@ -349,7 +314,7 @@ def partition(
         out.print(f"picture: {path}", highlight=False)
 
 
-@app.command()
+@app.command(cls=Command)
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Directories of runs.")],
     picture: Annotated[
@@ -364,7 +329,7 @@ def compare(
         out.print(f"picture: {comparison.picture(runs, picture)}", highlight=False)
 
 
-@app.command()
+@app.command(cls=Command)
 def doctor(
     data_dir: Annotated[str | None, typer.Option(help="Where to look for data sets.")] = None,
 ) -> None:
@@ -372,13 +337,6 @@ def doctor(
     from experiments.show.doctor import doctor as examine
 
     examine(out, data_dir)
-
-
-def find(known: dict[str, Any], name: str, what: str) -> Any:
-    """An entry by name, or the nearest names."""
-    if name not in known:
-        raise ConfigurationError([f"no {what} is called {name!r}{nearest(name, known)}"])
-    return known[name]
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from common.run import check_with_data
 from common.secagg.settings import SecAggOn
 from common.settings.config import RunConfig
 from experiments.runtimes.simulation import plan_actors, simulate
-from experiments.show.progress import Watch, summary_table
+from experiments.show.progress import Watch, show_summary
 from server.record import checkpoint
 from server.record.results import FILE, Results, read
 
@@ -73,5 +73,5 @@ def launch(
             )
         os._exit(130)  # the server's thread may still wait for replies that nobody will send
     summary = read(folder / FILE)[-1]
-    console.print(summary_table(summary, folder))
+    show_summary(console, summary, folder)
     return summary

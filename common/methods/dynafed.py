@@ -62,6 +62,7 @@ class DynaFed(Method):
         "a synthetic image has one distribution over all classes for its label"
     )
     repairs: ClassVar[bool] = True  # the global model changes after the server's update
+    renamed: ClassVar[dict[str, str]] = {"accept": "max_loss"}
 
     variant: Literal["paper", "code"] | None = None
     """A published bundle of the keys in which paper and code differ; keys that are written out win.
@@ -111,7 +112,7 @@ class DynaFed(Method):
     """The learning rate of the labels' logits; 0 leaves them uniform."""
     lr_rate: Annotated[float, Field(ge=0)] = 1e-5
     """The learning rate of eta; 0 keeps it."""
-    accept: Rate = 0.98
+    max_loss: Rate = 0.98
     """The mean of the last 100 matching losses must be below this; else the set is thrown away and
     the model left alone."""
     min_participants: Positive = 5

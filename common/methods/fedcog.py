@@ -56,6 +56,7 @@ class FedCog(Method):
         "fedcog.partner_age",
     )
 
+    renamed: ClassVar[dict[str, str]] = {"js": "disagreement"}
     parts: ClassVar[Parts] = Parts(
         requires=NETWORK
     )  # the teacher must be the consensus of all clients
@@ -81,9 +82,9 @@ class FedCog(Method):
     lambda_dis: Annotated[float, Field(ge=0)] = 0.1
     """lambda_dis: the weight of the disagreement; 0 asks the global model alone, as on a client's
     first visit."""
-    js: Literal["paper", "code"] = "paper"
-    """The disagreement: JS as in eq. 2, at most ln 2, or the code's with its clamps, whose gradient
-    dies beyond 1."""
+    disagreement: Literal["paper", "code"] = "paper"
+    """How it is measured: JS as in eq. 2, at most ln 2, or the code's with its clamps, whose
+    gradient dies beyond 1."""
     lambda_bn: Annotated[float, Field(ge=0)] = 0.0
     """The weight of the distance between the images' statistics and those that BatchNorm remembers;
     the code has it at 0."""

@@ -51,11 +51,13 @@ class SecAggOn(SecAggParams):
 
     name: ClassVar[str] = "on"
 
-    shares: Part = 1.0
-    """The share of a round's clients with which each one agrees masks and to which it entrusts
-    pieces of its keys; 1 is all of them. Less is faster with very many clients (SecAgg+) and
-    survives fewer losses; never fewer than 2 log2(clients) + 1, so that losses do not cut the
-    circle of neighbours apart (a round in which they do is not opened)."""
+    renamed: ClassVar[dict[str, str]] = {"bound": "max_examples", "shares": "neighbour_share"}
+
+    neighbour_share: Part = 1.0
+    """The fraction of the round's clients that act as neighbours of a client: it shares masks with
+    them and gives each a share of its keys. 1 means all. Less is faster with very many clients
+    (SecAgg+) and survives fewer losses; never fewer than 2 log2(clients) + 1, so that losses do not
+    cut the circle of neighbours apart (a round in which they do is not opened)."""
     threshold: Annotated[float, Field(gt=0.5, lt=1)] = 0.6
     """The share of those pieces that opens a lost client's masks, and so of a client's neighbours
     that must stay to the end. More than half, so that no two groups can open both masks of one
@@ -65,17 +67,18 @@ class SecAggOn(SecAggParams):
     so and sits the round out."""
     bits: Annotated[int, Field(ge=16, le=48)] = 40
     """Binary digits of a masked number: the step between two numbers is 2 clip / 2^bits."""
-    bound: Annotated[int, Field(ge=1)] = 65536
-    """No client has more examples than this. Weights travel masked as n_i / bound, since nobody may
-    learn the largest n_i."""
+    max_examples: Annotated[int, Field(ge=1)] = 65536
+    """No client has more examples than this. Weights travel masked as n_i / max_examples, since
+    nobody may learn the largest n_i."""
 
     @model_validator(mode="after")
     def _fine_enough(self) -> Self:
-        if self.step * self.bound > COARSEST:
+        error = self.step * self.max_examples
+        if error > COARSEST:
             raise ValueError(
-                f"clip={self.clip:g}, bits={self.bits} and bound={self.bound} would round the"
-                f" update of a client with one example to {self.step * self.bound:.2g}; raise bits,"
-                " or lower bound or clip"
+                f"clip={self.clip:g}, bits={self.bits} and max_examples={self.max_examples} would"
+                f" round the update of a client with one example to {error:.2g}; raise bits, or"
+                " lower max_examples or clip"
             )
         return self
 
@@ -113,7 +116,9 @@ class SecAggOn(SecAggParams):
     def key_plan(self, clients: int) -> KeyPlan:
         """How a round of so many clients shares its keys; SecAgg+ wants an odd number of shares
         unless it is everybody."""
-        shares = max(math.ceil(self.shares * clients), 2 * math.ceil(math.log2(clients)) + 1)
+        shares = max(
+            math.ceil(self.neighbour_share * clients), 2 * math.ceil(math.log2(clients)) + 1
+        )
         shares = min(clients, shares + (shares % 2 == 0))
         return KeyPlan(shares, min(math.ceil(self.threshold * shares), shares - 1))
 
@@ -132,7 +137,7 @@ class SecAggOn(SecAggParams):
         return (
             f"secure aggregation: {clients} clients x {self.bits} bits need"
             f" {self.needed_bits(clients)} of {MODULUS_BITS}; numbers within +-{self.clip:g} in"
-            f" steps of {self.step:.2g}; at most {self.bound} examples a client; at least"
+            f" steps of {self.step:.2g}; at most {self.max_examples} examples per client; at least"
             f" {self.least(clients)} clients; {plan.threshold} of {plan.shares} key shares open a"
             " lost client's masks"
         )

@@ -35,7 +35,7 @@ from common.wire.payload import SHARED, Array, Arrays, Sections
 Vector = npt.NDArray[np.float64]
 WIDE_BITS = 19  # numbers that take two places may be as large as 2^19
 
-COUNTS = 2  # the first two wide numbers: 1 if the client trained, and n_i/bound
+COUNTS = 2  # the first two wide numbers: 1 if the client trained, and n_i/max_examples
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,12 @@ class SecureVector:
     ) -> Vector:
         """What a client adds to the sum; refuses what cannot be masked, without telling its
         size."""
-        if examples > self.secagg.bound:
+        if examples > self.secagg.max_examples:
             raise FedmirageError(
-                f"it has more examples than secagg's bound={self.secagg.bound}; raise bound"
+                "it has more examples than secagg's"
+                f" max_examples={self.secagg.max_examples}; raise max_examples"
             )
-        share, trained = examples / self.secagg.bound, float(examples > 0)
+        share, trained = examples / self.secagg.max_examples, float(examples > 0)
         weights: dict[Weighting, float] = {"examples": share, "uniform": trained}
         sent = {name: iter(arrays) for name, arrays in sections.items()}
         before = iter(reference)
@@ -172,7 +173,7 @@ class SecureVector:
             name: value / totals[weighting_of(name)]
             for name, value in zip(self.figures, wide[places[True] :].tolist(), strict=True)
         }
-        return SecureMeans(sections, clients, round(share * self.secagg.bound), figures)
+        return SecureMeans(sections, clients, round(share * self.secagg.max_examples), figures)
 
     # Numbers on the grid
 

@@ -5,29 +5,35 @@ Defaults stand in `[tool.flwr.app.config]` of pyproject.toml and nowhere else; T
 are laid over them.
 """
 
-import re
-import tomllib
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
-from common.data.catalogue.params import DATASETS, DatasetParams
-from common.data.partitions.params import PARTITIONS, PartitionParams
-from common.dp.settings import DP, DpParams
+from common.data.catalogue.params import DatasetParams
+from common.data.partitions.params import PartitionParams
+from common.dp.settings import DpParams
 from common.errors import ConfigurationError
-from common.method import NETWORK, Weighting, parts_of
-from common.methods import METHODS, Method, clashes
-from common.models.params import MODELS, ModelParams
-from common.secagg.settings import SECAGG, SecAggParams
-from common.settings.language import Params, nearest, resolve_line, resolve_one, sentence
+from common.method import NETWORK, Method, Weighting, parts_of
+from common.models.params import ModelParams
+from common.secagg.settings import SecAggParams
+from common.settings.language import nearest, sentence
+from common.settings.lines import Lines, read_lines
+from common.settings.project import project
+from common.settings.rules import RefusedError, contradictions, require
 
-PROJECT_FILE = Path(__file__).parents[2] / "pyproject.toml"
-
-Positive = Annotated[int, Field(ge=1)]
-Count = Annotated[int, Field(ge=0)]
+MOST = 2**63 - 1  # Flower's run config holds whole numbers of 64 bits
+Positive = Annotated[int, Field(ge=1, le=MOST)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -58,7 +64,7 @@ class RunConfig(BaseModel):
     `fedmirage datasets`."""
     partition: str
     """How the training data are dealt to the clients, e.g. "dirichlet(alpha=0.1)". See `fedmirage
-    partition`."""
+    partitions`."""
     model: str
     """The network, e.g. "simple-cnn" or "convnet(width=32)". See `fedmirage models`."""
     task: Literal["auto", "single-label", "multi-label"]
@@ -75,8 +81,8 @@ class RunConfig(BaseModel):
     seed: Count
     """The seed of everything random; one seed gives the same numbers in every runtime."""
     secagg: str
-    """Secure aggregation: "off", "on", or e.g. "on(clip=4, bound=6000)"; the server then sees the
-    sum of the updates and no single one. On the command line, --secagg alone is "on"."""
+    """Secure aggregation: "off", "on", or e.g. "on(clip=4, max_examples=6000)"; the server then
+    sees the sum of the updates and no single one. On the command line, --secagg alone is "on"."""
     dp: str
     """Differential privacy of every client's update: "off"; "central(clip=1, noise=1)", by a server
     that the clients trust; or "local(clip=1, noise=1)", by each client itself. All clients then
@@ -155,35 +161,55 @@ class RunConfig(BaseModel):
     retries: Count
     """How often a failed round is tried again before the run fails."""
 
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _note_valid(
+        cls, value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
+        """Put every value that passes into the context, so that `validate` has the good ones even
+        where others are refused."""
+        checked = check(value)
+        if info.context is not None and info.field_name is not None:
+            info.context[info.field_name] = checked
+        return checked
+
     @cached_property
+    def lines(self) -> Lines:
+        """The lines of the small language, read; a line that cannot be read raises its problems."""
+        lines, problems = read_lines(self.__dict__)
+        if problems:
+            raise ConfigurationError(problems)
+        return lines
+
+    @property
     def method_list(self) -> tuple[Method, ...]:
         """The methods line, resolved; `fedavg` stands for the base and adds nothing."""
-        return tuple(resolve_line(self.methods, METHODS, "methods"))
+        return require(self.lines.methods, "methods")
 
-    @cached_property
+    @property
     def dataset_list(self) -> tuple[DatasetParams, ...]:
         """The dataset line, resolved."""
-        return tuple(resolve_line(self.dataset, DATASETS, "dataset"))
+        return require(self.lines.dataset, "dataset")
 
-    @cached_property
+    @property
     def partition_params(self) -> PartitionParams:
         """The partition, resolved."""
-        return resolve_one(self.partition, PARTITIONS, "partition")
+        return require(self.lines.partition, "partition")
 
-    @cached_property
+    @property
     def model_params(self) -> ModelParams:
         """The model, resolved."""
-        return resolve_one(self.model, MODELS, "model")
+        return require(self.lines.model, "model")
 
-    @cached_property
+    @property
     def secagg_params(self) -> SecAggParams:
         """Secure aggregation, resolved."""
-        return resolve_one(self.secagg, SECAGG, "secagg")
+        return require(self.lines.secagg, "secagg")
 
-    @cached_property
+    @property
     def dp_params(self) -> DpParams:
         """Differential privacy, resolved."""
-        return resolve_one(self.dp, DP, "dp")
+        return require(self.lines.dp, "dp")
 
     @property
     def weighs(self) -> Weighting:
@@ -226,17 +252,6 @@ class RunConfig(BaseModel):
         return float(self.lr * self.lr_decay ** (round_number - 1))
 
 
-def project() -> dict[str, Any]:
-    """pyproject.toml, which travels with the code: in a checkout, in an editable installation and
-    in Flower's app bundle."""
-    try:
-        return tomllib.loads(PROJECT_FILE.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(
-            [f"{PROJECT_FILE}, which holds the run's defaults, cannot be read: {error}"]
-        ) from None
-
-
 def defaults() -> dict[str, Any]:
     """The run's defaults."""
     return dict(project()["tool"]["flwr"]["app"]["config"])
@@ -252,36 +267,40 @@ def configure(*layers: Mapping[str, Any]) -> RunConfig:
     for layer in layers:
         named = {key_of(key): value for key, value in layer.items()}
         for one, other in (("local-steps", "local-epochs"), ("local-epochs", "local-steps")):
-            if named.get(one) and other not in named:
+            if str(named.get(one) or 0) != "0" and other not in named:
                 settings[other] = 0
         settings.update(named)
     return validate(settings)
 
 
+class Draft(RunConfig):
+    """A configuration as far as it is valid, for the rules: what was refused cannot be read."""
+
+    @cached_property
+    def lines(self) -> Lines:
+        """The lines that could be read; the problems of the others are known already."""
+        return read_lines(self.__dict__)[0]
+
+    def __getattr__(self, name: str) -> Any:
+        """A setting that has no value was refused; reading it ends the rule that asked."""
+        if name in RunConfig.model_fields:
+            raise RefusedError(name)
+        raise AttributeError(name)
+
+
 def validate(settings: Mapping[str, Any]) -> RunConfig:
     """A complete set of settings as a checked configuration."""
+    valid: dict[str, Any] = {}
     problems: list[str] = []
     try:
-        config = RunConfig.model_validate(dict(settings))
+        RunConfig.model_validate(dict(settings), context=valid)
     except ValidationError as error:
-        problems = [_complaint(detail) for detail in error.errors()]
-        known = {
-            key: value
-            for key, value in settings.items()
-            if key.replace("-", "_") in RunConfig.model_fields
-        }
-        bad = {str(detail["loc"][0]) for detail in error.errors() if detail["loc"]}
-        config = RunConfig.model_construct(
-            **{
-                key.replace("-", "_"): value
-                for key, value in (defaults() | known).items()
-                if key not in bad
-            }
-        )
-    problems += _line_problems(config) + _contradictions(config)
+        problems += [_complaint(detail) for detail in error.errors()]
+    lines, unreadable = read_lines(valid)
+    problems += unreadable + contradictions(Draft.model_construct(**valid), lines)
     if problems:
         raise ConfigurationError(problems)
-    return config
+    return RunConfig.model_construct(**valid)
 
 
 def _complaint(detail: Any) -> str:
@@ -291,76 +310,3 @@ def _complaint(detail: Any) -> str:
     if detail["type"] == "missing":
         return f"the setting {key!r} is missing; see [tool.flwr.app.config] of pyproject.toml"
     return sentence({**detail, "loc": ()}, f"{key}={detail['input']!r}", ())
-
-
-def _line_problems(config: RunConfig) -> list[str]:
-    """The lines of the small language, each read on its own so that all their problems are seen
-    together."""
-    problems: list[str] = []
-    for name in (
-        "method_list",
-        "dataset_list",
-        "partition_params",
-        "model_params",
-        "dp_params",
-        "secagg_params",
-    ):
-        try:
-            getattr(config, name)
-        except ConfigurationError as error:
-            problems += error.problems
-        except AttributeError:
-            continue  # the setting itself was refused already
-    return problems
-
-
-def _contradictions(config: RunConfig) -> list[str]:
-    """Settings that are fine alone and not together."""
-    values = {**config.__dict__}
-    problems: list[str] = []
-
-    def has(*names: str) -> bool:
-        return all(name in values for name in names)
-
-    if has("local_steps", "local_epochs") and bool(config.local_steps) == bool(config.local_epochs):
-        both = f"local-steps={config.local_steps} and local-epochs={config.local_epochs}"
-        problems.append(f"{both}: exactly one of them counts; set the other to 0")
-    if has("clients", "participation", "min_replies") and config.min_replies > config.drawn:
-        drawn = f"the {config.drawn} clients of a round"
-        problems.append(
-            f"min-replies={config.min_replies} is more than {drawn}; lower it or raise"
-            " participation"
-        )
-    if has("patience", "validation") and config.patience and not config.validation:
-        problems.append(
-            f"patience={config.patience} needs validation data; set validation=0.1 or patience=0"
-        )
-    if has("warm_start", "resume") and config.warm_start and config.resume:
-        problems.append(
-            "warm-start and resume exclude each other: resume continues a run, warm-start begins a"
-            " new one"
-        )
-    if has("device") and not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", config.device):
-        problems.append(f"device={config.device!r} is not known; write auto, cpu, cuda or cuda:N")
-    if "method_list" in values:
-        problems += clashes(config.method_list)
-        if has(
-            *RunConfig.model_fields
-        ):  # otherwise a setting that a method looks at may be missing
-            problems += [
-                problem for method in config.method_list for problem in method.check(config)
-            ]
-            if has("dp_params", "secagg_params"):
-                problems += config.secagg_params.check(config) + config.dp_params.check(config)
-    return problems
-
-
-def describe(params: type[Params]) -> list[tuple[str, str, str]]:
-    """(key, default, meaning) of each field, for `--help`-like listings."""
-    rows = []
-    for name, info in params.model_fields.items():
-        default = (
-            "required" if info.is_required() else repr(info.get_default(call_default_factory=True))
-        )
-        rows.append((name, default, (info.description or "").strip()))
-    return rows

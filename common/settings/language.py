@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from common.errors import ConfigurationError
 
-NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.IGNORECASE)
 
 
 class Params(BaseModel):
@@ -27,6 +27,7 @@ class Params(BaseModel):
         frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
     name: ClassVar[str] = ""
+    renamed: ClassVar[dict[str, str]] = {}  # former names of keys, and what they are called now
 
 
 P = TypeVar("P", bound=Params)
@@ -34,7 +35,7 @@ P = TypeVar("P", bound=Params)
 
 @dataclass(frozen=True)
 class Call:
-    """One `name(key=literal, ...)` as it was written."""
+    """One `name(key=literal, ...)`: the name in lower case, lists as tuples."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -85,11 +86,9 @@ def _read(piece: str, key: str, problems: list[str]) -> Call | None:
     name, bracket, rest = piece.partition("(")
     name = name.strip()
     if not NAME.fullmatch(name) or (bracket and not rest.rstrip().endswith(")")):
-        problems.append(
-            f"{key}: cannot read {piece!r}; write name or name(key=value, ...) with lower-case"
-            " names"
-        )
+        problems.append(f"{key}: cannot read {piece!r}; write name or name(key=value, ...)")
         return None
+    name = name.lower()
     if not bracket:
         return Call(name)
     try:
@@ -114,7 +113,7 @@ def _read(piece: str, key: str, problems: list[str]) -> Call | None:
         if keyword.arg in arguments:
             problems.append(f"{key}: {name} has the key {keyword.arg!r} twice; keep one")
         try:
-            arguments[keyword.arg] = ast.literal_eval(keyword.value)
+            arguments[keyword.arg] = freeze(ast.literal_eval(keyword.value))
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             value = ast.unparse(keyword.value)
             hint = (
@@ -126,22 +125,33 @@ def _read(piece: str, key: str, problems: list[str]) -> Call | None:
     return Call(name, arguments)
 
 
+def freeze(literal: Any) -> Any:
+    """A list is as good as the tuple that was meant, and lines are values that never change."""
+    if isinstance(literal, list | tuple):
+        return tuple(freeze(item) for item in literal)
+    return literal
+
+
 def resolve(call: Call, known: Mapping[str, type[P]], key: str) -> P:
     """Turn a call into its params model, or raise with everything that is wrong about it."""
     if call.name not in known:
         raise ConfigurationError(
             [f"{key}: no {noun(key)} is called {call.name!r}{nearest(call.name, known)}"]
         )
-    model = known[call.name]
+    model, subject = known[call.name], f"{key}: {call.name}"
+    problems = [
+        f"{subject} has no key {old!r} any more; it is called {new!r} now"
+        for old, new in model.renamed.items()
+        if old in call.arguments
+    ]
+    arguments = {model.renamed.get(name, name): value for name, value in call.arguments.items()}
     try:
-        return model(**call.arguments)
+        params = model(**arguments)
     except ValidationError as error:
-        raise ConfigurationError(
-            [
-                sentence(detail, f"{key}: {call.name}", model.model_fields)
-                for detail in error.errors()
-            ]
-        ) from None
+        problems += [sentence(detail, subject, model.model_fields) for detail in error.errors()]
+    if problems:
+        raise ConfigurationError(problems)
+    return params
 
 
 def resolve_line(text: str, known: Mapping[str, type[P]], key: str) -> list[P]:

@@ -18,7 +18,8 @@ import tomli_w
 from rich.console import Console
 
 from common.errors import FedmirageError
-from common.settings.config import PROJECT_FILE, RunConfig
+from common.settings.config import RunConfig
+from experiments.bundle import app_folder
 from server.record.results import FILE, read
 
 ENVIRONMENT = {
@@ -159,7 +160,7 @@ class Federation:
         settings.write_text(tomli_w.dumps(config.flat()))
         answer = self.flwr(
             "run",
-            str(PROJECT_FILE.parent),
+            str(app_folder(self.home / "app")),
             "local",
             "--run-config",
             str(settings),

@@ -1,17 +1,22 @@
-"""What there is: methods, models, data sets, each parameter with its default and its meaning,
-straight from the code."""
+"""What there is: methods, models, partitions, data sets and presets, each parameter with its
+default, its meaning and its allowed values, straight from the code."""
 
 import inspect
-from typing import get_args
+import re
+from collections.abc import Mapping
+from typing import Any, get_args
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from common.data.partitions.params import PARTITIONS
 from common.method import describe as describe_parts
 from common.methods import METHODS, Method
 from common.models import MODELS, build
 from common.secagg.settings import why_not
-from common.settings.config import describe
+from common.settings.config import defaults
+from common.settings.describe import describe
 from common.settings.language import Params
 
 
@@ -88,10 +93,9 @@ def show_method(console: Console, method: type[Method]) -> None:
 
 
 def show_entry(console: Console, params: type[Params]) -> None:
-    """A model or a data set."""
-    console.print(
-        f"{params.name}: {inspect.cleandoc(params.__doc__ or '')}\n", highlight=False, markup=False
-    )
+    """A model, a partition or a data set."""
+    text = "\n\n".join(paragraphs(params))
+    console.print(f"{params.name}: {text}\n", highlight=False, markup=False)
     show_parameters(console, params)
 
 
@@ -102,8 +106,8 @@ def show_parameters(console: Console, params: type[Params]) -> None:
         console.print(f"{params.name} takes no parameters.", highlight=False)
         return
     made = table(f"{params.name}(...)", "key", "default", "meaning")
-    for key, default, meaning in rows:
-        made.add_row(key, default, " ".join(meaning.split()))
+    for row in rows:
+        made.add_row(row.key, row.default, Text(f"{row.meaning}\nAllowed: {row.allowed}."))
     console.print(made)
 
 
@@ -115,8 +119,33 @@ def show_models(console: Console) -> None:
             f"{sum(weight.numel() for weight in build(name, shape, 10).parameters()):,}"
             for shape in ((1, 28, 28), (3, 32, 32))
         ]
-        made.add_row(name, *sizes, keys(params), first_line(params))
+        made.add_row(name, *sizes, keys(params), first_sentence(params))
     console.print(made)
+
+
+def show_partitions(console: Console) -> None:
+    """One line per partition."""
+    made = table("partitions", "name", "parameters", "what it is")
+    for name, params in PARTITIONS.items():
+        made.add_row(name, keys(params), first_sentence(params))
+    console.print(made)
+    console.print(
+        "fedmirage partitions NAME explains one; fedmirage partition shows what it does to the"
+        " data.",
+        highlight=False,
+    )
+
+
+def show_presets(console: Console, presets: Mapping[str, Mapping[str, Any]]) -> None:
+    """One line per preset: the main things that it sets."""
+    width = max(map(len, presets))
+    for name, settings in presets.items():
+        told = (
+            "{methods} on {dataset}, {partition}, {model}, {clients} clients, {rounds} rounds"
+        ).format_map({**defaults(), **settings})
+        line = f"{name:<{width}}  {told}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print("\nfedmirage presets NAME shows everything that one sets.", highlight=False)
 
 
 def show_datasets(console: Console, data_dir: str | None) -> None:
@@ -127,7 +156,7 @@ def show_datasets(console: Console, data_dir: str | None) -> None:
     found = available(data_dir)
     for name, params in DATASETS.items():
         made.add_row(
-            name, (found[name] or "no") if name in found else "your own", first_line(params)
+            name, (found[name] or "no") if name in found else "your own", first_sentence(params)
         )
     console.print(made)
     console.print(
@@ -141,9 +170,16 @@ def keys(params: type[Params]) -> str:
     return ", ".join(params.model_fields)
 
 
-def first_line(params: type[Params]) -> str:
-    """The first sentence or so of a docstring."""
-    return next(iter(inspect.cleandoc(params.__doc__ or "").splitlines()), "")
+def first_sentence(params: type[Params]) -> str:
+    """The first sentence of a docstring."""
+    first = next(iter(paragraphs(params)), "")
+    return re.split(r"(?<=\.)\s+(?=[A-Z])", first)[0]
+
+
+def paragraphs(params: type[Params]) -> list[str]:
+    """A docstring's paragraphs, each without line breaks."""
+    texts = inspect.cleandoc(params.__doc__ or "").split("\n\n")
+    return [" ".join(text.split()) for text in texts]
 
 
 if __name__ == "__main__":

@@ -102,11 +102,16 @@ def show_figures(figures: Heterogeneity) -> RichTable:
         if isinstance(value, Spread):
             shown.add_row(
                 LABELS[entry.name],
-                *(f"{number:.4g}" for number in (value.minimum, value.mean, value.maximum)),
+                *map(_figure, (value.minimum, value.mean, value.maximum)),
             )
         elif entry.name in LABELS:
-            shown.add_row(LABELS[entry.name], "", f"{value:.4g}", "")
+            shown.add_row(LABELS[entry.name], "", _figure(value), "")
     return shown
+
+
+def _figure(number: float) -> str:
+    """Four digits, and never an exponent: large numbers here count samples."""
+    return f"{number:.0f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
 def draw_classes(

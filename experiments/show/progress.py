@@ -129,7 +129,14 @@ def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def summary_table(summary: dict[str, Any], folder: Path) -> Table:
+def show_summary(console: Console, summary: dict[str, Any], folder: Path) -> None:
+    """How a run ended, and where its results are: on a line of its own, which no narrow terminal
+    cuts."""
+    console.print(summary_table(summary))
+    console.print(f"results: {folder}", highlight=False, markup=False, soft_wrap=True)
+
+
+def summary_table(summary: dict[str, Any]) -> Table:
     """How a run ended."""
     table = Table(
         show_header=False,
@@ -166,5 +173,4 @@ def summary_table(summary: dict[str, Any], folder: Path) -> Table:
         table.add_row("seconds", f"{summary['seconds']:.1f}")
     if "reason" in summary:
         table.add_row("reason", Text(str(summary["reason"])))
-    table.add_row("results", Text(str(folder)))
     return table

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from common.data import load
-from common.settings.config import PROJECT_FILE
+from common.settings.project import PROJECT_FILE
 from server.record.results import read
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from common.settings.config import PROJECT_FILE, configure
+from common.settings.config import configure
+from common.settings.project import PROJECT_FILE
 from experiments.runtimes.grpc import (
     ENVIRONMENT,
     PROGRAMS,

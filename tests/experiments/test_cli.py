@@ -7,13 +7,16 @@ import pytest
 from typer.testing import CliRunner
 
 from common.data import DATASETS
+from common.data.partitions.params import PARTITIONS
 from common.dp.settings import DP
 from common.errors import ConfigurationError
 from common.methods import METHODS
 from common.models import MODELS
 from common.secagg.settings import SECAGG
 from common.settings.config import RunConfig, key_of
-from experiments.cli import app, settle
+from common.settings.project import project
+from experiments.cli import app
+from experiments.settings import PRESETS, read_toml, settle
 from tests.support.commands import fedmirage
 
 runner = CliRunner(env={"COLUMNS": "300", "TERM": "dumb"})
@@ -32,14 +35,54 @@ def test_every_setting_is_a_flag_with_its_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "names"), [("methods", METHODS), ("models", MODELS), ("datasets", DATASETS)]
+    ("command", "names"),
+    [
+        ("methods", METHODS),
+        ("models", MODELS),
+        ("datasets", DATASETS),
+        ("partitions", PARTITIONS),
+    ],
 )
 def test_everything_there_is_is_listed_and_explained(command: str, names: dict[str, type]) -> None:
     listed = shown(command)
     for name, params in names.items():
         assert name in listed
-        detail = shown(command, name)
+        detail = shown(command, name.upper())
         assert all(key in detail for key in params.model_fields)  # type: ignore[attr-defined]
+
+
+def test_allowed_values_stand_in_every_help() -> None:
+    settings = shown("run", "-h")
+    assert "[sgd, adam or adamw; default: sgd]" in settings
+    assert "[a number above 0 and of at most 1; default: 1.0]" in settings
+    assert "'pixels', 'noise', 'generator' or 'none'" in shown("methods", "FedCOG")
+    assert "a whole number from 1 to 8" in shown("models", "convnet")
+    assert "a whole number from 1 to 1024 or None" in shown("datasets", "digits")
+
+
+def test_presets_are_listed_on_a_line_each_and_shown_whole() -> None:
+    listed = shown("presets").splitlines()
+    for name, path in PRESETS.items():
+        (line,) = [line for line in listed if line.startswith(f"{name} ")]
+        assert name.partition("-")[0] in line.partition(" ")[2]
+        assert shown("presets", name) == path.read_text()
+
+
+def test_arguments_have_their_help() -> None:
+    assert "One method, with everything that can be set." in shown("methods", "--help")
+    assert "Directories of runs." in shown("compare", "-h")
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    assert shown("--version").strip() == f"fedmirage {project()['project']['version']}"
+
+
+def test_commands_are_found_in_any_case_and_typos_are_told_the_nearest() -> None:
+    assert shown("Privacy") == shown("privacy")
+    result = runner.invoke(app, ["metods"])
+    assert result.exit_code == 2
+    assert result.output.count("did you mean") == 1
+    assert "'methods'" in result.output
 
 
 def test_doctor() -> None:
@@ -64,6 +107,10 @@ def test_partition_draws_its_pictures(tmp_path: Path) -> None:
             ["run", "--clients", "-1", "--methods", "fedagv", "--lr", "x"],
             ["clients='-1'", "'fedavg'", "lr='x'"],
         ),
+        (["run", "--clients", "10", "--lr", "0"], ["lr='0'"]),
+        (["run", "--participation", "abc"], ["participation='abc'"]),
+        (["run", "--min-replies", "x", "--clients", "0"], ["min-replies='x'", "clients='0'"]),
+        (["run", "--secagg", "on(bound=6)"], ["it is called 'max_examples' now"]),
         (["run", "--partition", "classes(per_client=11)"], ["per_client=11"]),
         (["run", "--clients", "5000"], ["5000"]),
         (["run", "--dataset", "digits(size=8)"], ["simple-cnn", "size"]),
@@ -73,7 +120,7 @@ def test_partition_draws_its_pictures(tmp_path: Path) -> None:
         ),
         (["run", "--runtime", "cloud"], ["runtime='cloud'"]),
         (["run", "--config", "/nonexistent.toml"], ["there is no file"]),
-        (["run", "--preset", "nothing"], ["there is no file"]),
+        (["run", "--preset", "fedcog-fmnist"], ["did you mean 'fedcog-fmnist-niid"]),
         (["run", "--resume", "/nonexistent"], ["resume='/nonexistent'"]),
         (["methods", "fedagv"], ["did you mean 'fedavg'"]),
     ],
@@ -94,8 +141,6 @@ def test_refusals_before_any_work(arguments: list[str], words: list[str], tmp_pa
 
 def test_files_and_flags_in_their_order(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text("clients = 3\nrounds = 4\nlr = 0.5\n")
-    from experiments.cli import read_toml
-
     config = settle(
         [read_toml(tmp_path / "one.toml", "config")], {"rounds": "6", "out": str(tmp_path / "x")}
     )

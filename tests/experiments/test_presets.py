@@ -4,15 +4,24 @@ from pathlib import Path
 
 import pytest
 
+from common.methods import METHODS
 from common.settings.config import configure, defaults
-from experiments.cli import PRESETS, read_toml
-
-FILES = sorted(PRESETS.glob("*.toml"))
+from experiments.settings import PRESETS, read_preset
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_preset_is_accepted_and_every_key_of_it_is_known(path: Path) -> None:
-    settings = read_toml(path, "preset")
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_named_after_a_method_runs_it(name: str) -> None:
+    """A preset that sets no methods would quietly run FedAvg."""
+    method = name.partition("-")[0]
+    assert method in METHODS
+    settings = read_preset(name)
+    assert "methods" in settings
+    assert [params.name for params in configure(settings).method_list] == [method]
+
+
+@pytest.mark.parametrize(("name", "path"), PRESETS.items(), ids=PRESETS)
+def test_a_preset_is_accepted_and_every_key_of_it_is_known(name: str, path: Path) -> None:
+    settings = read_preset(name)
     assert settings.keys() <= defaults().keys()
     config = configure(settings)
     assert settings.items() <= config.flat().items()
@@ -21,9 +30,6 @@ def test_a_preset_is_accepted_and_every_key_of_it_is_known(path: Path) -> None:
 
 @pytest.mark.parametrize("partition", ["niid1", "niid2"])
 def test_rows_of_one_table_differ_in_their_methods_alone(partition: str) -> None:
-    rows = [
-        read_toml(PRESETS / f"{method}-fmnist-{partition}.toml", "preset")
-        for method in ("fedcog", "vhl")
-    ]
-    assert rows[1].pop("methods") == "vhl(generator='gaussian')"
+    rows = [read_preset(f"{method}-fmnist-{partition}") for method in ("fedcog", "vhl")]
+    assert [row.pop("methods") for row in rows] == ["fedcog", "vhl(generator='gaussian')"]
     assert rows[0] == rows[1]

@@ -350,10 +350,10 @@ def test_fewer_neighbours_than_clients(tmp_path: Path) -> None:
         )
         return None if node in lost and trained else reply
 
-    run_in_process(tmp_path / "secure", some, **settings, secagg="on(shares=0.1)")
+    run_in_process(tmp_path / "secure", some, **settings, secagg="on(neighbour_share=0.1)")
     run_in_process(tmp_path / "plain", some, **settings)
-    assert configure({"secagg": "on(shares=0.1)"}).secagg_params.key_plan(14).shares == 9  # type: ignore[attr-defined]
-    assert lines(tmp_path / "secure")[0]["secure"]["clients"] == 12
+    assert configure({"secagg": "on(neighbour_share=0.1)"}).secagg_params.key_plan(14).shares == 9  # type: ignore[attr-defined]
+    assert lines(tmp_path / "secure")[0]["secagg"]["clients"] == 12
     assert close(shared(tmp_path / "secure"), shared(tmp_path / "plain"), 2e-6)
 
 
@@ -369,16 +369,19 @@ def test_a_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_a_client_out_of_range_says_so_and_sits_out(tmp_path: Path) -> None:
-    """Partition 3 has more examples than the others; the bound lies between."""
+    """Partition 3 has more examples than the others; max_examples lies between."""
     run_in_process(
         tmp_path,
         **{**SMALL, "partition": "dirichlet(alpha=1.0, min_size=1)", "rounds": 1},
-        secagg="on(bound=17)",
+        secagg="on(max_examples=17)",
     )
     (line,) = lines(tmp_path)
     assert len(line["clients"]) == 3
     (refused,) = line["refused"]
-    assert refused["reason"] == "it has more examples than secagg's bound=17; raise bound"
+    assert (
+        refused["reason"]
+        == "it has more examples than secagg's max_examples=17; raise max_examples"
+    )
 
 
 # Peers that do not fit

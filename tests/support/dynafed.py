@@ -11,7 +11,7 @@ QUICK: dict[str, Any] = {
     "steps": 2,
     "per_class": 1,
     "epochs": 2,
-    "accept": 100,
+    "max_loss": 100,
 }
 
 

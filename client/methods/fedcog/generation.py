@@ -137,7 +137,8 @@ class GenerationLoss:
         """1 - JS (eq. 2); for several labels a sample, of every class's yes or no."""
         if self.task.name == MultiLabel.name:
             teacher, partner = bernoulli(teacher), bernoulli(partner)
-        divergence = jensen_shannon if self.params.js == "paper" else jensen_shannon_clamped
+        paper = self.params.disagreement == "paper"
+        divergence = jensen_shannon if paper else jensen_shannon_clamped
         return 1 - divergence(teacher, partner, self.params.temperature)
 
 

@@ -114,10 +114,10 @@ def draw_loss(made: "Made", path: Path) -> Path:
         label=f"mean of the last {window}",
     )
     axis.axhline(
-        made.params.accept,
+        made.params.max_loss,
         color="black",
         linestyle=":",
-        label=f"accepted below {made.params.accept:g}",
+        label=f"accepted below {made.params.max_loss:g}",
     )
     axis.set(
         xlabel="iteration",

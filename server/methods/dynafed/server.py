@@ -205,7 +205,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         log = SynthesisLog(server_round, self.params.iterations, self.note, folder)
         synthesis = self.synthesise(server_round, segments, log)
         self.state.made, self.state.seen = server_round, 0
-        accepted = synthesis.loss < self.params.accept
+        accepted = synthesis.loss < self.params.max_loss
         if accepted:
             self.state.images, self.state.labels = arrays_of(
                 [synthesis.learned.images, synthesis.learned.labels]
@@ -213,7 +213,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
             self.state.rate, self.state.phase = float(synthesis.learned.rate), REPAIRING
         elif self.state.phase == COLLECTING:
             self.state.phase = GIVEN_UP
-        log.finish(synthesis, accepted, self.params.accept, segments)
+        log.finish(synthesis, accepted, self.params.max_loss, segments)
         self.state.trajectories = (
             [*self.state.trajectories, [self.checkpoint(average)]]
             if self.params.resynthesise

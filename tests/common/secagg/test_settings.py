@@ -8,7 +8,8 @@ from common.errors import ConfigurationError
 from common.method import Method, Section
 from common.methods import METHODS
 from common.secagg.settings import SecAggOff, SecAggOn, why_not
-from common.settings.config import PROJECT_FILE, configure
+from common.settings.config import configure
+from common.settings.project import PROJECT_FILE
 from experiments.show.catalogue import security_table
 
 
@@ -26,9 +27,9 @@ def test_off_is_the_default_and_on_the_bare_flag() -> None:
         ({"secagg": "on(threshold=1)"}, "threshold=1"),
         (
             {"secagg": "on(bits=16)"},
-            "a client with one example to 16; raise bits, or lower bound or clip",
+            "a client with one example to 16; raise bits, or lower max_examples or clip",
         ),
-        ({"secagg": "on(bound=1000000000000)"}, "raise bits, or lower bound or clip"),
+        ({"secagg": "on(max_examples=1000000000000)"}, "raise bits, or lower max_examples or clip"),
         ({"secagg": "on", "clients": 2}, "a round has 2 of 2 clients"),
         ({"secagg": "on", "clients": 10, "participation": 0.2}, "a round has 2 of 10 clients"),
         (
@@ -65,10 +66,10 @@ def test_the_plan_of_a_round(clients: int, shares: int, threshold: int) -> None:
 
 def test_a_part_of_the_clients_as_neighbours_is_odd_and_never_too_few() -> None:
     """2 ceil(log2 50) + 1 = 13."""
-    assert SecAggOn(shares=0.5).key_plan(50).shares == 25
-    assert SecAggOn(shares=0.48).key_plan(50).shares == 25
-    assert SecAggOn(shares=0.01).key_plan(50).shares == 13
-    assert SecAggOn(shares=0.01).key_plan(5).shares == 5
+    assert SecAggOn(neighbour_share=0.5).key_plan(50).shares == 25
+    assert SecAggOn(neighbour_share=0.48).key_plan(50).shares == 25
+    assert SecAggOn(neighbour_share=0.01).key_plan(50).shares == 13
+    assert SecAggOn(neighbour_share=0.01).key_plan(5).shares == 5
     assert SecAggOn(threshold=0.99).key_plan(10).threshold == 9
 
 

@@ -60,7 +60,7 @@ def test_the_sum_is_the_weighted_mean(examples: list[int], seed: int, uniform: b
     assert means is not None
     assert means.examples == sum(examples)
     assert means.clients == sum(count > 0 for count in examples)
-    total = weights.sum() if uniform else weights.sum() / made.secagg.bound
+    total = weights.sum() if uniform else weights.sum() / made.secagg.max_examples
     error = len(examples) * made.secagg.step / 2 / total
     for place, array in enumerate(means.sections["shared"]):
         exact = np.average(
@@ -133,7 +133,7 @@ def test_numbers_lie_on_the_grid_so_that_rounding_changes_nothing() -> None:
         (9.0, 65536, "leaves the range that secagg can mask"),
         (np.nan, 5, "is not finite"),
         (np.inf, 5, "is not finite"),
-        (0.0, 65537, "more examples than secagg's bound=65536"),
+        (0.0, 65537, "more examples than secagg's max_examples=65536"),
     ],
 )
 def test_what_cannot_be_masked_is_refused_without_its_size(
@@ -159,7 +159,7 @@ def test_a_figure_that_is_not_finite_counts_as_nothing(odd: float) -> None:
 def test_clients_without_examples_cannot_have_trained() -> None:
     made = secure_vector()
     sums = made.encode({"shared": REFERENCE}, REFERENCE, 5, {})
-    sums[1] = sums[made.wide + 1] = 0  # n_i/bound, both places
+    sums[1] = sums[made.wide + 1] = 0  # n_i/max_examples, both places
     with pytest.raises(WireError, match="1 clients that trained, and no examples"):
         made.decode(sums, REFERENCE)
 

@@ -2,9 +2,16 @@
 
 import pytest
 
+from common.data.catalogue.params import DATASETS
+from common.data.partitions.params import PARTITIONS
+from common.dp.settings import DP
 from common.errors import ConfigurationError
 from common.methods import METHODS
-from common.settings.config import RunConfig, configure, defaults, describe, key_of, validate
+from common.models.params import MODELS
+from common.secagg.settings import SECAGG
+from common.settings.config import RunConfig, configure, defaults, key_of, validate
+from common.settings.describe import describe
+from common.settings.language import Params
 
 
 def complaints(**settings: object) -> list[str]:
@@ -21,7 +28,7 @@ def test_every_field_has_its_default_in_the_project_file_and_nowhere_else() -> N
 def test_every_field_explains_itself() -> None:
     assert [name for name, info in RunConfig.model_fields.items() if not info.description] == []
     for method in METHODS.values():
-        assert [row for row in describe(method) if not row[2]] == []
+        assert [row for row in describe(method) if not row.meaning] == []
 
 
 def test_later_layers_win_and_keys_may_have_either_spelling() -> None:
@@ -31,6 +38,7 @@ def test_later_layers_win_and_keys_may_have_either_spelling() -> None:
 
 def test_choosing_steps_switches_epochs_off() -> None:
     config = configure({"local_steps": 20})
+    assert configure({"local_steps": "0"}).local_epochs == 5  # a zero asks for nothing
     assert (config.local_steps, config.local_epochs) == (20, 0)
     assert configure({"local_steps": 20}, {"local_epochs": 2}).local_steps == 0
 
@@ -88,6 +96,34 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         resume="b",
     )
     assert len(found) == 7
+
+
+@pytest.mark.parametrize(
+    ("setting", "line", "new"),
+    [
+        ("secagg", "on(bound=6000)", "max_examples"),
+        ("secagg", "on(shares=0.5)", "neighbour_share"),
+        ("methods", "dynafed(accept=0.9)", "max_loss"),
+        ("methods", "FedCOG(js='code')", "disagreement"),
+    ],
+)
+def test_a_renamed_key_is_told_its_new_name(setting: str, line: str, new: str) -> None:
+    (found,) = complaints(**{setting: line})
+    assert found.endswith(f"any more; it is called {new!r} now")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        kind
+        for known in (METHODS, DATASETS, PARTITIONS, MODELS, SECAGG, DP)
+        for kind in known.values()
+    ],
+    ids=lambda params: params.name,
+)
+def test_new_names_of_keys_exist_and_old_ones_do_not(params: type[Params]) -> None:
+    assert set(params.renamed.values()) <= set(params.model_fields)
+    assert not set(params.renamed) & set(params.model_fields)
 
 
 @pytest.mark.parametrize(

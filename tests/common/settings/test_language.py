@@ -13,6 +13,7 @@ class Plain(Params):
 
 class Tuned(Params):
     name = "tuned-thing"
+    renamed = {"speed": "rate"}  # noqa: RUF012  (a ClassVar of Params)
     rate: float = Field(gt=0)
     """A rate."""
     count: int = Field(3, ge=1)
@@ -47,6 +48,20 @@ def test_negative_and_nested_literals() -> None:
     ]
 
 
+def test_names_are_read_in_any_case_and_lists_as_tuples() -> None:
+    assert parse("Plain, Tuned-THING(x=[1, [2]], y='Text')", "methods") == [
+        Call("plain"),
+        Call("tuned-thing", {"x": (1, (2,)), "y": "Text"}),
+    ]
+
+
+def test_a_former_key_is_refused_with_its_new_name_and_its_value_is_judged_too() -> None:
+    assert problems("tuned-thing(speed=0.5)") == [
+        "methods: tuned-thing has no key 'speed' any more; it is called 'rate' now"
+    ]
+    assert len(problems("tuned-thing(speed=-1, odd=2)")) == 3
+
+
 def test_written_again_it_reads_the_same() -> None:
     (params,) = resolve_line("tuned-thing(rate=0.25, label='x')", KNOWN, "methods")
     assert write(params) == "tuned-thing(rate=0.25, label='x')"
@@ -68,7 +83,7 @@ def test_written_again_it_reads_the_same() -> None:
         ("tuned-thing(rate=true)", ["write True"]),
         ("tuned-thing(rate=1, rate=2)", ["'rate' twice"]),
         ("tuned-thing(rate=1", ["cannot read"]),
-        ("Plain", ["cannot read 'Plain'"]),
+        ("2plain", ["cannot read '2plain'"]),
         ("plain()x", ["cannot read"]),
         ("", ["empty"]),
         ("plain(x=)", ["cannot read the arguments"]),

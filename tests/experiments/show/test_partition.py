@@ -53,6 +53,14 @@ def test_one_class_a_client() -> None:
     assert found.classes_held.mean == 1
 
 
+def test_numbers_of_samples_are_written_out() -> None:
+    console = Console(width=100)
+    with console.capture() as shown:
+        console.print(show_figures(heterogeneity(np.array([[10220, 0], [0, 20440]]))))
+    row = next(line for line in shown.get().splitlines() if "samples a client" in line)
+    assert row.split()[-3:] == ["10220", "15330", "20440"]
+
+
 def test_sizes() -> None:
     """Sizes 1 and 3: mean difference of two drawn clients 1, over twice the mean 2, is 1/4."""
     assert gini(np.array([3, 1])) == pytest.approx(0.25)

@@ -43,7 +43,7 @@ from tests.support.strategies import Client, Manager
 
 TINY = (
     "dynafed(length=1, segment=1, iterations=2, steps=1, per_class=1, epochs=1, lr=0.01,"
-    " accept=100, min_participants=1)"
+    " max_loss=100, min_participants=1)"
 )
 
 
@@ -72,7 +72,7 @@ def test_before_its_start_it_is_fedavg_bit_for_bit(tmp_path: Path, model: str) -
 
 def test_a_set_that_learned_nothing_is_not_used(tmp_path: Path) -> None:
     run(tmp_path / "fedavg", "fedavg")
-    run(tmp_path / "given up", line(length=2, accept=0.5))
+    run(tmp_path / "given up", line(length=2, max_loss=0.5))
     assert_same_bits(tmp_path / "fedavg", tmp_path / "given up")
     kept = state(tmp_path / "given up")
     assert (kept["phase"], kept["images"], kept["trajectories"]) == (GIVEN_UP, None, [])

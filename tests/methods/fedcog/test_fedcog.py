@@ -194,8 +194,8 @@ def test_every_source_runs_with_everything_switched_on(
     tmp_path: Path, model: str, source: str
 ) -> None:
     options = (
-        "batch=5, augment=True, downsample=True, regenerate=True, js='code', labels='uniform',"
-        " temperature=2"
+        "batch=5, augment=True, downsample=True, regenerate=True, disagreement='code',"
+        " labels='uniform', temperature=2"
     )
     options += ", lambda_bn=0.1" if model == "lenet-bn" else ""
     line = f"fedcog(start=1, samples=12, steps=4, source={source!r}, {options})"
@@ -226,7 +226,10 @@ def test_several_labels_a_picture(tmp_path: Path, supervision: str) -> None:
     run_in_process(
         tmp_path / "fedcog",
         **data,
-        methods=f"fedcog(start=2, samples=12, steps=3, supervision={supervision!r}, js='code')",
+        methods=(
+            f"fedcog(start=2, samples=12, steps=3, supervision={supervision!r},"
+            " disagreement='code')"
+        ),
     )
     first, last = lines(tmp_path / "fedcog")
     assert last["refused"] == []

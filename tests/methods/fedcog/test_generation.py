@@ -41,19 +41,19 @@ def test_images_are_made_for_their_label_and_against_the_partner(tmp_path: Path)
     assert disagreement[1] > 1.2 * disagreement[0]
 
 
-@pytest.mark.parametrize("js", ["paper", "code"])
+@pytest.mark.parametrize("disagreement", ["paper", "code"])
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
-def test_the_loss_by_its_terms(tmp_path: Path, js: Any, temperature: float) -> None:
+def test_the_loss_by_its_terms(tmp_path: Path, disagreement: Any, temperature: float) -> None:
     """CE + lambda_dis (1 - JS); without a partner, CE alone."""
     from common.learning.losses import jensen_shannon_clamped
 
     local, partner = local_round(tmp_path, [0] * 4), frozen(another())
-    params = FedCog(js=js, temperature=temperature, lambda_dis=0.3)
+    params = FedCog(disagreement=disagreement, temperature=temperature, lambda_dis=0.3)
     images, labels = torch.randn(5, 1, 6, 6), torch.tensor([0, 1, 2, 3, 0])
     with torch.no_grad():
         found, logits = GenerationLoss(params, local.model, partner, local.task, 4)(images, labels)
         alone, _ = GenerationLoss(params, local.model, None, local.task, 4)(images, labels)
-        divergence = {"paper": jensen_shannon, "code": jensen_shannon_clamped}[js](
+        divergence = {"paper": jensen_shannon, "code": jensen_shannon_clamped}[disagreement](
             local.model(images), partner(images), temperature
         )
     assert torch.equal(logits, local.model(images).detach())

@@ -1,0 +1,57 @@
+"""The lines of the small language that a configuration holds, read once and kept as a value."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from common.data.catalogue.params import DATASETS, DatasetParams
+from common.data.partitions.params import PARTITIONS, PartitionParams
+from common.dp.settings import DP, DpParams
+from common.errors import ConfigurationError
+from common.methods import METHODS, Method
+from common.models.params import MODELS, ModelParams
+from common.secagg.settings import SECAGG, SecAggParams
+from common.settings.language import resolve_line, resolve_one
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What the lines of a configuration say; None stands for a line that could not be read."""
+
+    methods: tuple[Method, ...] | None
+    dataset: tuple[DatasetParams, ...] | None
+    partition: PartitionParams | None
+    model: ModelParams | None
+    secagg: SecAggParams | None
+    dp: DpParams | None
+
+
+def read_lines(settings: Mapping[str, Any]) -> tuple[Lines, list[str]]:
+    """Read every line on its own, so that the problems of all of them are seen together.
+
+    A line that is no text, or is not there at all, was refused as a setting already: it is None
+    without a second complaint.
+    """
+    problems: list[str] = []
+
+    def read(key: str, resolve: Callable[[str], T]) -> T | None:
+        text = settings.get(key)
+        if not isinstance(text, str):
+            return None
+        try:
+            return resolve(text)
+        except ConfigurationError as error:
+            problems.extend(error.problems)
+            return None
+
+    lines = Lines(
+        methods=read("methods", lambda text: tuple(resolve_line(text, METHODS, "methods"))),
+        dataset=read("dataset", lambda text: tuple(resolve_line(text, DATASETS, "dataset"))),
+        partition=read("partition", lambda text: resolve_one(text, PARTITIONS, "partition")),
+        model=read("model", lambda text: resolve_one(text, MODELS, "model")),
+        secagg=read("secagg", lambda text: resolve_one(text, SECAGG, "secagg")),
+        dp=read("dp", lambda text: resolve_one(text, DP, "dp")),
+    )
+    return lines, problems

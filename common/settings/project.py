@@ -1,0 +1,27 @@
+"""pyproject.toml: the one place in which the run's defaults and the version are written.
+
+It lies beside the packages in a checkout, in an editable installation and in Flower's app bundle. A
+wheel has no room beside its packages, so that building one copies the file into `common` (see
+setup.py); that copy exists nowhere else, and where it exists it belongs to the code around it.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from common.errors import ConfigurationError
+
+ROOT = Path(__file__).parents[2]
+"""The folder that holds the packages: the checkout, the unpacked app bundle, or site-packages."""
+PACKAGED_FILE = ROOT / "common" / "pyproject.toml"
+PROJECT_FILE = PACKAGED_FILE if PACKAGED_FILE.exists() else ROOT / "pyproject.toml"
+
+
+def project() -> dict[str, Any]:
+    """The content of pyproject.toml."""
+    try:
+        return tomllib.loads(PROJECT_FILE.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(
+            [f"{PROJECT_FILE}, which holds the run's defaults, cannot be read: {error}"]
+        ) from None

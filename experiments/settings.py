@@ -1,0 +1,86 @@
+"""Where the settings of a run come from: presets, TOML files, flags, or the run that is resumed."""
+
+import time
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from common.errors import ConfigurationError
+from common.settings.config import RunConfig, configure, defaults, key_of
+from common.settings.language import nearest
+
+T = TypeVar("T")
+PRESETS = {path.stem: path for path in sorted((Path(__file__).parent / "presets").glob("*.toml"))}
+RESUMABLE = {"resume", "rounds", "node_timeout", "round_timeout", "retries", "device", "data_dir"}
+"""What may change when a run is resumed: how far and where it goes on, not what it computes."""
+
+
+def find(known: Mapping[str, T], name: str, what: str) -> T:
+    """An entry by its name in upper or lower case, or a refusal with the nearest names."""
+    if name.lower() not in known:
+        raise ConfigurationError([f"no {what} is called {name!r}{nearest(name.lower(), known)}"])
+    return known[name.lower()]
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """A published setting by name."""
+    return read_toml(find(PRESETS, name, "preset"), "preset")
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """A file of settings: flat keys as in [tool.flwr.app.config]."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise ConfigurationError([f"{what}: there is no file {path}"]) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError([f"{what}: {path} cannot be read as TOML: {error}"]) from None
+
+
+def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
+    """Lay everything over the defaults; a resumed run has the settings that it began with, save how
+    far it goes."""
+    return _resumed(layers, flags) if flags.get("resume") else place(configure(*layers, flags))
+
+
+def place(config: RunConfig) -> RunConfig:
+    """The same run with a folder for its results, and with paths that hold in every process."""
+    names = (config.dataset_list[0].name, config.method_list[-1].name)
+    usual = Path("runs", "-".join((time.strftime("%Y%m%d-%H%M%S"), *names)))
+    absolute = {
+        key: str(Path(getattr(config, key)).expanduser().absolute())
+        for key in ("warm_start", "data_dir")
+        if getattr(config, key)
+    }
+    out = str(Path(config.resume or config.out or usual).absolute())
+    return configure(config.flat(), {**absolute, "out": out})
+
+
+def _resumed(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
+    from server.record.results import FILE, read
+
+    lines = read(Path(flags["resume"]) / FILE)
+    if not lines or lines[0].get("kind") != "config":
+        raise ConfigurationError(
+            [
+                f"resume={flags['resume']!r}: there is no {FILE} with a configuration in it;"
+                " give the directory of a run"
+            ]
+        )
+    known = {key: value for key, value in lines[0].items() if key in defaults()}
+    changed = [
+        key_of(key)
+        for key in flags
+        if key not in RESUMABLE and str(known.get(key_of(key))) != str(flags[key])
+    ]
+    if changed or layers:
+        what = ", ".join(changed) or "preset or config file"
+        raise ConfigurationError(
+            [
+                f"resume continues a run as it was, so {what} cannot change; use warm-start to"
+                " begin a new run from it"
+            ]
+        )
+    begun = {**known, "warm-start": "", "out": str(Path(flags["resume"]).absolute())}
+    return configure(begun, flags)

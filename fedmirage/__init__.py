@@ -1,0 +1,40 @@
+"""fedmirage from Python: the settings are those of the command line, and so are the results.
+
+    import fedmirage
+
+    config = fedmirage.configure({"methods": "scaffold", "clients": 10, "rounds": 20})
+    summary = fedmirage.run(config)
+    print(summary["final_accuracy"])
+
+`METHODS` holds the parameters of every method by name, and `load("digits")` reads a data set.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from common.data import load
+from common.methods import METHODS
+from common.settings.config import RunConfig, configure
+from common.settings.project import project
+
+__all__ = ["METHODS", "RunConfig", "__version__", "configure", "load", "run"]
+
+__version__: str = project()["project"]["version"]
+
+
+def run(
+    config: RunConfig | Mapping[str, Any], runtime: str | None = None, quiet: bool = False
+) -> dict[str, Any]:
+    """Run a configuration, or settings over the defaults, to its end and return its summary.
+
+    Results go to the folder `out` of the configuration, else to a new one in runs/. `runtime` is
+    what `fedmirage run --runtime` takes, None its usual choice; `quiet` shows no progress.
+    """
+    from rich.console import Console
+
+    from experiments.launch import RUNTIMES, launch
+    from experiments.settings import place
+
+    placed = place(config if isinstance(config, RunConfig) else configure(config))
+    return launch(placed, runtime or RUNTIMES[0], Path(placed.out), Console(quiet=quiet))

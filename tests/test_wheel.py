@@ -1,0 +1,99 @@
+"""An installed copy, far from any checkout: defaults, presets and the bundle travel with it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from experiments.settings import PRESETS
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("common", "client", "server", "experiments", "fedmirage")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of this code, unpacked. It is built from a copy, because a build leaves folders."""
+    place = tmp_path_factory.mktemp("wheel")
+    source = place / "source"
+    source.mkdir()
+    for file in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, source)
+    for package in PACKAGES:
+        shutil.copytree(
+            ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    options = ["--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", "wheel", *options, "-w", str(place), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = place.glob("fedmirage-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place / "installed")
+    return place / "installed"
+
+
+def python(installed: Path, cwd: Path, *arguments: str) -> str:
+    """What Python prints with the unpacked wheel first on its path."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(installed), "COLUMNS": "1000"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_wheel_holds_the_packages_and_nothing_else(installed: Path) -> None:
+    held = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
+    assert held == set(PACKAGES)
+    assert (installed / "common" / "pyproject.toml").read_text() == (
+        ROOT / "pyproject.toml"
+    ).read_text()
+
+
+def test_defaults_presets_and_the_bundle_are_found(installed: Path, tmp_path: Path) -> None:
+    code = f"""
+import importlib, pathlib, sys
+for name in {PACKAGES}:
+    assert pathlib.Path(importlib.import_module(name).__file__).is_relative_to({str(installed)!r})
+import fedmirage
+from experiments.bundle import app_folder
+from experiments.settings import PRESETS, read_preset
+print(fedmirage.__version__, fedmirage.configure().clients, *PRESETS)
+print(fedmirage.configure(read_preset("fedcog-flair")).clients)
+print(app_folder(pathlib.Path("app").absolute()))
+"""
+    from fedmirage import __version__, configure
+
+    version, bundle = python(installed, tmp_path, "-c", code).splitlines()[0::2]
+    assert version.split() == [__version__, str(configure().clients), *PRESETS]
+    assert Path(bundle) == tmp_path / "app"
+    assert {path.name for path in Path(bundle).iterdir()} == {
+        "pyproject.toml",
+        "common",
+        "client",
+        "server",
+    }
+    assert not (tmp_path / "app" / "common" / "pyproject.toml").exists()
+    # In the bundle, as Flower unpacks it, the file beside the packages counts.
+    where = "from common.settings.project import PROJECT_FILE; print(PROJECT_FILE)"
+    assert python(tmp_path / "app", tmp_path, "-c", where).strip() == f"{bundle}/pyproject.toml"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", [[], ["--runtime", "grpc"]], ids=["usual", "grpc"])
+def test_a_run_from_the_wheel(installed: Path, tmp_path: Path, runtime: list[str]) -> None:
+    """Over gRPC, Flower gets a project folder that was put together for it."""
+    settings = ["--rounds", "1", "--dataset", "digits(limit=300)", "--local-steps", "2"]
+    command = ["-m", "experiments.cli", "run", *settings, *runtime, "--out", "result"]
+    assert "finished after round 1" in python(installed, tmp_path, *command)
+    assert (tmp_path / "result" / "model.safetensors").exists()
