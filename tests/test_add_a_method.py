@@ -37,7 +37,7 @@ def test_the_worked_example_runs_without_an_edit_to_any_file(tmp_path: Path) -> 
 
 
 def check(folder: Path, *arguments: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, *arguments], cwd=folder, capture_output=True, text=True, timeout=600
     )

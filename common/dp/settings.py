@@ -92,7 +92,7 @@ class DpOn(DpParams):
     def cautions(self, config: RunConfig) -> list[str]:
         """What the budget does not say, or says only under conditions."""
         found = []
-        if config.weighting != "uniform":
+        if config.weighting == "examples":
             found.append(
                 f"dp: all clients weigh alike, so weighting={config.weighting!r} is not used"
             )

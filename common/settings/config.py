@@ -23,7 +23,7 @@ from common.data.catalogue.params import DatasetParams
 from common.data.partitions.params import PartitionParams
 from common.dp.settings import DpParams
 from common.errors import ConfigurationError
-from common.method import NETWORK, Method, Weighting, parts_of
+from common.method import NETWORK, Method, Weighting, parts_of, required_weighting
 from common.models.params import ModelParams
 from common.secagg.settings import SecAggParams
 from common.settings.language import nearest, sentence
@@ -76,8 +76,9 @@ class RunConfig(BaseModel):
     round 51."""
     participation: Share
     """The share of the clients that is drawn for each round (at least one)."""
-    weighting: Literal["examples", "uniform"]
-    """How the average weighs a client: by its training examples, or all alike."""
+    weighting: Literal["auto", "examples", "uniform"]
+    """How the average weighs a client: by its training examples, or all alike. "auto" takes what
+    the methods and dp require, and examples where they require nothing."""
     seed: Count
     """The seed of everything random; one seed gives the same numbers in every runtime."""
     secagg: str
@@ -215,7 +216,11 @@ class RunConfig(BaseModel):
     def weighs(self) -> Weighting:
         """How `shared` is averaged: differential privacy bounds what one client can do only if all
         weigh alike."""
-        return "uniform" if self.dp_params.active else self.weighting
+        if self.dp_params.active:
+            return "uniform"
+        if self.weighting == "auto":
+            return required_weighting(self.method_list) or "examples"
+        return self.weighting
 
     @property
     def shares_all(self) -> bool:

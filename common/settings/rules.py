@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from common.method import clashes
+from common.method import clashes, required_weighting
 from common.settings.lines import Lines
 
 if TYPE_CHECKING:
@@ -94,6 +94,21 @@ def methods_that_go_together(config: RunConfig, lines: Lines) -> list[str]:
     return clashes(require(lines.methods, "methods"))
 
 
+def weighting_that_methods_require(config: RunConfig, lines: Lines) -> list[str]:
+    """A method may be sound with one weighting of the clients only."""
+    methods = require(lines.methods, "methods")
+    wanted = required_weighting(methods)
+    if wanted is None or config.weighs == wanted:
+        return []
+    name = next(method.name for method in methods if method.weighting == wanted)
+    if require(lines.dp, "dp").active:
+        return [f"methods: {name} requires weighting={wanted!r}, but dp weighs all clients alike"]
+    return [
+        f"methods: {name} requires weighting={wanted!r}, not weighting={config.weighting!r}; write"
+        " weighting='auto'"
+    ]
+
+
 RULES: tuple[Rule, ...] = (
     one_length_of_training,
     enough_clients_for_replies,
@@ -101,4 +116,5 @@ RULES: tuple[Rule, ...] = (
     one_beginning,
     known_device,
     methods_that_go_together,
+    weighting_that_methods_require,
 )

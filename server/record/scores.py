@@ -5,11 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import torch
 from flwr.common import Scalar
 
 from common.data.batches import Resident
-from common.data.set import DataSet
 from common.device import place
 from common.learning.task import evaluate
 from common.memory import local_models
@@ -33,16 +31,6 @@ class Evaluator:
         split = self.run.dataset.test
         everything = np.arange(len(split))
         self.test = Resident.load(split, everything, self.run.device, self.run.memory_format)
-
-    @property
-    def dataset(self) -> DataSet:
-        """The data of the run."""
-        return self.run.dataset
-
-    @property
-    def device(self) -> torch.device:
-        """Where the server computes."""
-        return self.run.device
 
     def __call__(
         self, round_number: int, shared: Arrays, config: dict[str, Scalar]

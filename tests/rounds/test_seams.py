@@ -131,7 +131,7 @@ def test_a_resumed_run_remembers_its_parts(tmp_path: Path) -> None:
 
 def test_replaced_data_set_weights_and_lengths(tmp_path: Path) -> None:
     """Two classes per client are two images: one step per epoch, and every client weighs 2."""
-    run_in_process(tmp_path, **{**BASE, "methods": "stand-in", "weighting": "uniform"})
+    run_in_process(tmp_path, **{**BASE, "methods": "stand-in"})
     for line in lines(tmp_path):
         for client in line["clients"]:
             assert (client["examples"], client["steps"], client["samples"]) == (2, 2, 4)
@@ -143,7 +143,12 @@ def test_the_replacement_acts_before_other_objectives(tmp_path: Path) -> None:
     between the two that it has."""
     fedcog = "fedcog(start=1, steps=1, samples=4, labels='uniform')"
     for name, methods in {"left": f"{fedcog}, stand-in", "right": f"stand-in, {fedcog}"}.items():
-        run_in_process(
-            tmp_path / name, **{**BASE, "methods": methods, "weighting": "uniform", "rounds": 1}
-        )
+        run_in_process(tmp_path / name, **{**BASE, "methods": methods, "rounds": 1})
     assert_same_bits(tmp_path / "left", tmp_path / "right")
+
+
+def test_a_required_weighting_is_taken_and_another_is_refused() -> None:
+    assert configure({**BASE, "methods": "stand-in"}).weighs == "uniform"
+    assert configure(BASE).weighs == "examples"
+    with pytest.raises(ConfigurationError, match=r"stand-in requires weighting='uniform', not"):
+        configure({**BASE, "methods": "stand-in", "weighting": "examples"})

@@ -123,7 +123,7 @@ class Federation:
 
     def __post_init__(self) -> None:
         self.weights = to_arrays(self.model)
-        self.strategy = Average(self.weights, weighting=self.config.weighting)
+        self.strategy = Average(self.weights, weighting=self.config.weighs)
         for method in self.config.method_list:
             kind = half("server", method, StrategyWrapper)
             self.strategy = kind(self.strategy, method) if kind is not None else self.strategy

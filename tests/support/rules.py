@@ -45,7 +45,7 @@ def rule(
         names = (f"features.{at}" for at in range(len(arrays)))
         run = make_facts(config, manifest=entries(*zip(names, arrays, trainable, strict=True)))
         context = ServerContext(run, None)  # type: ignore[arg-type]
-    return kind(Average(arrays, weighting=config.weighting), method, context)
+    return kind(Average(arrays, weighting=config.weighs), method, context)
 
 
 def reply(*arrays: list[float], examples: int = 1, **sections: float) -> FitRes:

@@ -30,7 +30,7 @@ def pretrain(
     passes with the clients' own settings, and a head that is thrown away, because virtual classes
     mean nothing to real data.
     """
-    config, data = context.config, context.evaluator.dataset
+    config, data = context.config, context.run.dataset
     model = build(
         config.model_params,
         data.shape,
@@ -43,7 +43,7 @@ def pretrain(
     from_arrays(
         model, [named.get(name, array) for name, array in zip(kept, to_arrays(model), strict=True)]
     )
-    place(model, context.evaluator.device, config)
+    place(model, context.device, config)
     accuracy = 0.0
     optimizer = torch.optim.SGD(
         model.parameters(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
@@ -65,7 +65,7 @@ def one_pass(
     epoch: int,
 ) -> float:
     """Cross-entropy on every virtual sample once; the accuracy as it was while training."""
-    config, device, data = context.config, context.evaluator.device, context.evaluator.dataset
+    config, device, data = context.config, context.device, context.run.dataset
     layout, (mean, std) = memory_format(config), normalisation(params, data.mean, data.std)
     generator = torch_generator(config.seed, "vhl.pretrain", epoch)
     images, labels = (torch.tensor(array, device=device) for array in virtual)

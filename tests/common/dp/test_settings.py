@@ -48,9 +48,9 @@ def test_off_is_the_default_and_changes_nothing() -> None:
 def test_it_makes_all_clients_weigh_alike(line: str, kind: type[DpOn]) -> None:
     config = configure({"dp": line})
     assert config.dp_params == kind(clip=1, noise=1, delta=1e-5)
-    assert (config.weighting, config.weighs) == ("examples", "uniform")
-    assert "weighting='examples' is not used" in cautions(dp=line)
-    assert configure({"dp": line, "weighting": "uniform"}).cautions == []
+    assert (config.weighting, config.weighs) == ("auto", "uniform")
+    assert "weighting='examples' is not used" in cautions(dp=line, weighting="examples")
+    assert configure({"dp": line}).cautions == []
 
 
 @pytest.mark.parametrize(

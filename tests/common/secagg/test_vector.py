@@ -164,6 +164,6 @@ def test_clients_without_examples_cannot_have_trained() -> None:
         made.decode(sums, REFERENCE)
 
 
-def test_a_figure_that_no_page_declares_is_refused() -> None:
-    with pytest.raises(FedmirageError, match=r"'term\.secret' is not on the page"):
+def test_a_figure_that_no_method_declares_is_refused() -> None:
+    with pytest.raises(FedmirageError, match=r"'term\.secret' is not declared by any method"):
         secure_vector().encode({"shared": REFERENCE}, REFERENCE, 5, {"term.secret": 1.0})

@@ -19,8 +19,6 @@ from flwr.compat.common import recorddict_compat as compat
 
 from common.dp.settings import CentralDp, LocalDp
 from common.errors import ConfigurationError
-from common.method import Section
-from common.methods.fedexp import SQUARED_NORM, FedExP
 from experiments.show.progress import scores, summary_table
 from server.strategy.average import Average, participants
 from server.strategy.budget import epsilon
@@ -301,20 +299,6 @@ def test_methods_run_under_it(tmp_path: Path, methods: str, dp: str) -> None:
     )
 
 
-def test_a_bounded_section_in_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, "run", "number", 0.5),))
-    for kind in ("central", "local"):
-        run_in_process(
-            tmp_path / kind,
-            **{**SMALL, "rounds": 1},
-            methods="fedexp",
-            dp=f"{kind}(clip=0.001, noise=2)",
-        )
-        assert lines(tmp_path / kind)[0]["dp"]["epsilon"] == pytest.approx(
-            epsilon(0.5**0.5, {(1, 1): 1}, 1e-5)
-        )
-
-
 def test_under_secure_aggregation_nothing_else_changes(tmp_path: Path) -> None:
     """Without noise the plain numbers, to the grid of the masks; the one reply stands for four, of
     whom all were clipped."""
@@ -341,20 +325,6 @@ def test_noise_and_budget_under_secure_aggregation(
     assert line["dp"]["epsilon"] == epsilon(1.5, {(4, 4): 1}, 1e-5)
     if kind == "local":
         assert (line["train"], line["secagg"]) == ({}, {"clients": 4, "examples": 4})
-
-
-def test_a_bounded_section_under_secure_aggregation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FedExP, "up", (Section(SQUARED_NORM, "run", "number", 0.5),))
-    for kind in ("central", "local"):
-        dp = f"{kind}(clip=0.001, noise=2)"
-        run_in_process(
-            tmp_path / kind, **{**SMALL, "rounds": 1}, methods="fedexp", dp=dp, secagg="on"
-        )
-        assert lines(tmp_path / kind)[0]["dp"]["epsilon"] == pytest.approx(
-            epsilon(0.5**0.5, {(1, 1): 1}, 1e-5)
-        )
 
 
 def test_drift_is_seen_beside_the_noised_average(tmp_path: Path) -> None:
