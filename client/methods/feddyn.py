@@ -17,9 +17,8 @@ REMEMBERED = "feddyn.gradient"  # h_i
 class FedDynClient(Objective[FedDyn]):
     """Holds the client's gradient estimate for the length of a round."""
 
-    gradient: list[
-        Tensor
-    ]  # h_i: once local training has converged, the gradient of the client's own loss at w_i
+    # h_i: once local training has converged, the gradient of the client's own loss at w_i
+    gradient: list[Tensor]
 
     def begin(self, local: LocalRound) -> None:
         """h_i of the last visit; zero on the first one of a run."""

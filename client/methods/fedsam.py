@@ -25,9 +25,8 @@ class FedSamClient(Objective[FedSam]):
             (weight, weight.grad) for weight in step.local.trainable() if weight.grad is not None
         ]
         kept = [weight.detach().clone() for weight, _ in moved]
-        scale = self.params.rho / (
-            get_total_norm([gradient for _, gradient in moved]) + TINY
-        )  # one norm over all
+        # one norm over all
+        scale = self.params.rho / (get_total_norm([gradient for _, gradient in moved]) + TINY)
         with torch.no_grad():
             for weight, gradient in moved:
                 weight.add_(gradient * scale)

@@ -57,9 +57,8 @@ class FedCog(Method):
     )
 
     renamed: ClassVar[dict[str, str]] = {"js": "disagreement"}
-    parts: ClassVar[Parts] = Parts(
-        requires=NETWORK
-    )  # the teacher must be the consensus of all clients
+    # the teacher must be the consensus of all clients
+    parts: ClassVar[Parts] = Parts(requires=NETWORK)
 
     start: Annotated[int, Field(ge=1)] = 51
     """S + 1: the first round with generation; a round after the last one gives FedAvg. Early global

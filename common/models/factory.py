@@ -44,9 +44,8 @@ def build(
 
 def _builder(params: ModelParams) -> Callable[[Any, Shape, int], Model]:
     if params.name.startswith("resnet"):
-        from common.models.resnet import (
-            resnet,
-        )  # torchvision takes a second to import, and only these need it
+        # torchvision takes a second to import, and only these need it
+        from common.models.resnet import resnet
 
         return resnet
     return SMALL[params.name]

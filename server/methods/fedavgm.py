@@ -15,9 +15,8 @@ from server.strategy.rule import ServerRule, plus
 class FedAvgMState:
     """What outlives a round."""
 
-    velocity: Arrays = field(
-        default_factory=list
-    )  # v in the paper, of the trainable weights; empty before the first round
+    # v in the paper, of the trainable weights; empty before the first round
+    velocity: Arrays = field(default_factory=list)
 
 
 class FedAvgMServer(ServerRule[FedAvgM]):

@@ -20,9 +20,8 @@ from server.strategy.wrapper import Instructions, mean_section
 class FedDynState:
     """What outlives a round."""
 
-    gradient: Arrays = field(
-        default_factory=list
-    )  # h, the mean of all h_i, an array a trainable one; empty before the first round
+    # h, the mean of all h_i, an array a trainable one; empty before the first round
+    gradient: Arrays = field(default_factory=list)
 
 
 class FedDynServer(ServerRule[FedDyn]):

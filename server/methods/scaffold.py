@@ -23,9 +23,8 @@ from server.strategy.wrapper import (
 class ScaffoldState:
     """What outlives a round."""
 
-    control: Arrays = field(
-        default_factory=list
-    )  # c, an array for each trainable one of the model; empty before the first round
+    # c, an array for each trainable one of the model; empty before the first round
+    control: Arrays = field(default_factory=list)
 
 
 class ScaffoldServer(StrategyWrapper[Scaffold]):

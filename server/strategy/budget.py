@@ -33,10 +33,11 @@ def epsilon(multiplier: float, releases: Mapping[Draw, int], delta: float) -> fl
         return 0.0
     if not multiplier:
         return math.inf
+    # 0.2 s that only the server of a private run should wait
     from dp_accounting import (
         get_epsilon_gaussian,
         rdp,
-    )  # 0.2 s that only the server of a private run should wait
+    )
 
     whole = float(get_epsilon_gaussian(multiplier / math.sqrt(sum(releases.values())), delta))
     if all(drawn >= present for drawn, present in releases):

@@ -37,9 +37,8 @@ def dp_average(average: Strategy, context: ServerContext) -> Strategy:
 class Releases:
     """What outlives a round."""
 
-    counts: dict[str, int] = field(
-        default_factory=dict
-    )  # "drawn/present" -> rounds in which an average of such a draw was made
+    # "drawn/present" -> rounds in which an average of such a draw was made
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 class CentralNoise(StrategyWrapper[CentralDp]):
@@ -80,9 +79,8 @@ class CentralNoise(StrategyWrapper[CentralDp]):
             for _, result in results
             if result.num_examples and CLIPPED in result.metrics
         ]
-        share: dict[str, Scalar] = (
-            {CLIPPED: fmean(clipped)} if clipped else {}
-        )  # of clients; other figures weigh by examples
+        # of clients; other figures weigh by examples
+        share: dict[str, Scalar] = {CLIPPED: fmean(clipped)} if clipped else {}
         releases = {draw_of(key): count for key, count in self.state.counts.items()}
         return aggregated, {
             **metrics,
@@ -95,9 +93,8 @@ class CentralNoise(StrategyWrapper[CentralDp]):
 class Asked:
     """What outlives a round."""
 
-    counts: dict[str, int] = field(
-        default_factory=dict
-    )  # partition -> how often this client was asked to train
+    # partition -> how often this client was asked to train
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 class LocalBudget(StrategyWrapper[LocalDp]):

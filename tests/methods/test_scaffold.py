@@ -124,9 +124,8 @@ def test_control_variates_change_and_are_used(tmp_path: Path) -> None:
 def test_running_statistics_have_no_control(tmp_path: Path) -> None:
     run_in_process(tmp_path, **{**SMALL, "rounds": 2}, model="lenet-bn", methods="scaffold")
     state = read(tmp_path / "checkpoint.safetensors")
-    assert (
-        len(state.shared) == 8 + 4 + 2 * 2
-    )  # weights and biases of four layers, of two norms, and two statistics a norm
+    # weights and biases of four layers, of two norms, and two statistics a norm
+    assert len(state.shared) == 8 + 4 + 2 * 2
     assert len(state.strategy["scaffold.control"]) == 8 + 4
     assert all(np.isfinite(array).all() for array in state.shared)
 

@@ -28,9 +28,8 @@ from server.strategy.wrapper import StrategyWrapper
 from tests.support.facts import make_facts
 from tests.support.strategies import Client
 
-Batch = tuple[
-    Sequence[Sequence[float]], Sequence[float]
-]  # (samples, inputs) and (samples,) targets
+# (samples, inputs) and (samples,) targets
+Batch = tuple[Sequence[Sequence[float]], Sequence[float]]
 
 
 class Squares:

@@ -67,9 +67,8 @@ class InProcessGrid(Grid):
         message.metadata.__dict__["_message_id"] = number
         node = message.metadata.dst_node_id
         try:
-            reply = self.app(
-                deepcopy(message), self.contexts[node]
-            )  # as after a wire: nobody shares an object
+            # as after a wire: nobody shares an object
+            reply = self.app(deepcopy(message), self.contexts[node])
         except Exception as error:  # as Flower does: a client's exception becomes an error message
             reply = Message(Error(code=2, reason=str(error)), reply_to=message)
         reply.metadata.__dict__["_src_node_id"] = node

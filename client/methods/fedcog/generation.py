@@ -88,9 +88,8 @@ def target_labels(params: FedCog, local: LocalRound) -> Tensor:
     lacking = complement(local.data.class_counts)
     alike = params.labels == "uniform" or params.shared
     wanted = allocate(params.samples, np.ones_like(lacking) if alike else lacking)
-    labels = torch.from_numpy(np.repeat(np.arange(local.classes), wanted)).to(
-        local.device
-    )  # (samples,)
+    # (samples,)
+    labels = torch.from_numpy(np.repeat(np.arange(local.classes), wanted)).to(local.device)
     return (
         F.one_hot(labels, local.classes).float() if local.task.name == MultiLabel.name else labels
     )

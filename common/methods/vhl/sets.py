@@ -20,9 +20,8 @@ from common.settings.config import RunConfig
 from common.wire.payload import Array, Arrays
 
 Shape = tuple[int, int, int]  # channels, height, width
-Maker = Callable[
-    [Vhl, int, int, torch.Generator], Tensor
-]  # params, C_v, side, generator -> (C_v * per_class, 3, side, side)
+# params, C_v, side, generator -> (C_v * per_class, 3, side, side)
+Maker = Callable[[Vhl, int, int, torch.Generator], Tensor]
 OWN = (0.5, 0.25)  # mean and std of virtual pixels, whatever those of the real ones
 MAKERS: dict[str, Maker] = {"stylegan": stylegan, "gaussian": gaussian, "simple_cnn": simple_cnn}
 

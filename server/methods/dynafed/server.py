@@ -42,9 +42,8 @@ class DynaFedState:
     phase: str = COLLECTING
     begun: bool = False  # the first model has been seen
     seen: int = 0  # rounds since the path, or its last continuation, began
-    trajectories: list[list[Arrays]] = field(
-        default_factory=list
-    )  # w^0, w^1, ... before any repair; the last one grows
+    # w^0, w^1, ... before any repair; the last one grows
+    trajectories: list[list[Arrays]] = field(default_factory=list)
     made: int = 0  # the round of the last synthesis
     images: Array | None = None  # X: (samples, channels, height, width)
     labels: Array | None = None  # Y: (samples, classes) logits

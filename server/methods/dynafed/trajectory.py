@@ -117,9 +117,8 @@ class Segments:
         if params.target == "last":
             return following[-1]
         count = params.draws[integer(len(params.draws), generator)]
-        drawn = torch.stack(
-            [following[integer(len(following), generator)] for _ in range(count)]
-        )  # (count, weights)
+        # (count, weights)
+        drawn = torch.stack([following[integer(len(following), generator)] for _ in range(count)])
         if not params.random_weights:
             return drawn.mean(dim=0)
         weights = torch.softmax(torch.rand(count, generator=generator), dim=0).to(drawn)

@@ -192,9 +192,8 @@ def test_the_path_of_a_resynthesis_is_of_averages_before_repair(tmp_path: Path) 
     assert [one["methods"].get("dynafed.accepted") for one in lines(tmp_path)[1:]] == [1, None, 1]
     named, _ = load(tmp_path / "dynafed" / "round-00004.safetensors")
     assert [len(named[name]) for name in ("path@000", "path@001")] == [3, 3]
-    np.testing.assert_array_equal(
-        named["path@000"][-1], named["path@001"][0]
-    )  # both are round 2's average
+    # both are round 2's average
+    np.testing.assert_array_equal(named["path@000"][-1], named["path@001"][0])
     sent, _ = load(tmp_path / "models" / "round-00002.safetensors")
     assert (
         np.abs(

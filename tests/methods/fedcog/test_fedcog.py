@@ -86,9 +86,10 @@ def test_a_round_by_hand(tmp_path: Path) -> None:
         settings("fedcog(start=1, samples=1, steps=1, lr=0.1)", local_steps=2, batch_size=1),
         Memory(tmp_path, 1),
     )
+    # float pixels are taken as they are
     local.data = LocalData(
         Resident(torch.ones(1, 1, 1, 1), torch.tensor([0])), (0.0,), (1.0,), np.array([1, 0])
-    )  # float pixels are taken as they are
+    )
     local.task, local.classes = TASKS["single-label"], 2
     terms, _ = visit(local)
 
@@ -107,9 +108,8 @@ def test_a_round_by_hand(tmp_path: Path) -> None:
     divergence = teacher * math.log(teacher / student) + (1 - teacher) * math.log(
         (1 - teacher) / (1 - student)
     )
-    assert terms["distillation"] == pytest.approx(
-        0.5 * divergence / 2, rel=1e-4
-    )  # mean over two steps; 0 in the first
+    # mean over two steps; 0 in the first
+    assert terms["distillation"] == pytest.approx(0.5 * divergence / 2, rel=1e-4)
     assert terms["task"] == pytest.approx(
         -0.5 * (math.log(s(1)) + math.log(s(1 + 2 * a))) / 2, rel=1e-5
     )

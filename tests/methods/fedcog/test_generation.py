@@ -166,9 +166,8 @@ def test_small_batches_begin_from_the_same_noise(tmp_path: Path) -> None:
         whole, parts = (
             made(local, frozen(another()), source=source, batch=batch) for batch in (None, 5)
         )
-        assert (
-            len(parts.labels) == len(parts.images) == len(parts.logits) == 12
-        )  # 5, 5 and 2: the last one counts
+        # 5, 5 and 2: the last one counts
+        assert len(parts.labels) == len(parts.images) == len(parts.logits) == 12
         assert torch.equal(whole.labels, parts.labels)
     whole, parts = (made(local, source="noise", batch=batch) for batch in (None, 5))
     assert torch.equal(whole.images, parts.images)
@@ -241,9 +240,8 @@ def test_the_generator_network() -> None:
 
 def test_the_generators_pixels_are_normalised_like_real_ones(tmp_path: Path) -> None:
     images = made(local_round(tmp_path, [0] * 4), source="generator").images
-    assert (
-        -1 <= float(images.min()) <= float(images.max()) <= 1
-    )  # (0 - 0.5) / 0.5 and (1 - 0.5) / 0.5
+    # (0 - 0.5) / 0.5 and (1 - 0.5) / 0.5
+    assert -1 <= float(images.min()) <= float(images.max()) <= 1
 
 
 def test_statistics_that_batch_norm_remembers_pull_the_images(tmp_path: Path) -> None:

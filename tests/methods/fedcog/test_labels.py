@@ -32,13 +32,14 @@ def test_largest_remainder_loses_no_sample() -> None:
     hundred = complement(np.array([500, *[0] * 99]))
     assert allocate(256, hundred).sum() == 256
     assert 256 * hundred[1] // hundred.sum() * 99 == 198
+    # fewer samples than missing classes
     assert allocate(3, hundred).tolist() == [
         0,
         1,
         1,
         1,
         *[0] * 96,
-    ]  # fewer samples than missing classes
+    ]
     assert allocate(0, hundred).sum() == 0
 
 
