@@ -75,7 +75,7 @@ def own_view(config: RunConfig, partition: int, path: str) -> ClientView:
 @lru_cache(maxsize=256)
 def shared_view(config: RunConfig, partition: int) -> ClientView:
     """A share of the common set; the cache lets a worker of a simulation serve many clients."""
-    dataset, parts = dealt(config)
+    dataset, parts = deal_data(config)
     if not 0 <= partition < len(parts):
         raise FedmirageError(
             f"partition-id={partition}, but clients={config.clients}: ids go from 0 to"
@@ -87,7 +87,7 @@ def shared_view(config: RunConfig, partition: int) -> ClientView:
 
 
 @lru_cache(maxsize=2)
-def dealt(config: RunConfig) -> tuple[DataSet, list[Indices]]:
+def deal_data(config: RunConfig) -> tuple[DataSet, list[Indices]]:
     """The common set, mapped from the cache, and who holds what of it."""
     dataset = load(config.dataset, config.data_dir or None, config.download)
     return dataset, split(

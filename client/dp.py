@@ -22,14 +22,16 @@ def protect(
 ) -> tuple[Sections, int, dict[str, Scalar]]:
     """What may leave this client: its message, its examples and its figures."""
     noise = dp.noise if isinstance(dp, LocalDp) else 0.0
-    shared, clipped = bounded(sections[SHARED], local.broadcast, dp.clip, noise)
+    shared, clipped = bound_update(sections[SHARED], local.broadcast, dp.clip, noise)
     sent = {**sections, SHARED: shared}
     if isinstance(dp, LocalDp):  # beside the update the server learns whether there was training
         return sent, int(examples > 0), {}
     return sent, examples, {**metrics, CLIPPED: int(clipped)}
 
 
-def bounded(arrays: Arrays, reference: Arrays, clip: float, noise: float) -> tuple[Arrays, bool]:
+def bound_update(
+    arrays: Arrays, reference: Arrays, clip: float, noise: float
+) -> tuple[Arrays, bool]:
     """reference + d min(1, clip / |d|) + N(0, (noise clip)^2) with d = arrays - reference; whether
     |d| was above clip."""
     moved = [

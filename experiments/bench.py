@@ -238,7 +238,7 @@ def generation_times(
 ) -> tuple[float, dict[int, float]]:
     """Processor seconds of a client's local training, and of its generation by the number of
     images."""
-    from client.build import dealt
+    from client.build import deal_data
     from client.client import FederatedClient
     from client.methods.fedcog.generation import synthesise
     from client.train import train
@@ -249,7 +249,7 @@ def generation_times(
     from common.wire.payload import SHARED
 
     place = device.prepare(config, 1)
-    data, parts = dealt(config)
+    data, parts = deal_data(config)
     run, model = make_run(config, data, place)
     seen = view(data, parts[0], 0, config.clients, 0.0, config.seed)
     with tempfile.TemporaryDirectory() as folder:

@@ -25,11 +25,11 @@ class FedNovaServer(ServerRule[FedNova]):
         """w + (sum_i p_i a_i) sum_i p_i d_i."""
         rest, mean = mean_section(results, EFFECTIVE_STEPS, self.context.weighting)
         effective = float(mean[0][0]) if mean else 0.0  # tau_eff in the paper
-        models = [(proxy, self.restored(result, effective)) for proxy, result in rest]
+        models = [(proxy, self.restore(result, effective)) for proxy, result in rest]
         aggregated, metrics = self.inner.aggregate_fit(server_round, models, failures)
         return aggregated, {**metrics, "fednova.effective_steps": effective}
 
-    def restored(self, result: FitRes, effective: float) -> FitRes:
+    def restore(self, result: FitRes, effective: float) -> FitRes:
         """A reply with w + effective d_i in place of d_i."""
         arrays, parameters, layout = take(result.parameters, str(result.metrics[LAYOUT]), SHARED)
         for position, entry in enumerate(self.context.describe(arrays)):

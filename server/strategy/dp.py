@@ -70,7 +70,7 @@ class CentralNoise(StrategyWrapper[CentralDp]):
         aggregated, metrics = super().aggregate_fit(server_round, results, failures)
         if aggregated is not None:
             deviation = self.params.noise * self.params.clip / participants(results)
-            arrays = [noised(array, deviation) for array in parameters_to_ndarrays(aggregated)]
+            arrays = [add_noise(array, deviation) for array in parameters_to_ndarrays(aggregated)]
             aggregated = ndarrays_to_parameters(arrays)
             key = "/".join(map(str, self.draw))
             self.state.counts[key] = self.state.counts.get(key, 0) + 1
@@ -137,7 +137,7 @@ class LocalBudget(StrategyWrapper[LocalDp]):
         }
 
 
-def noised(array: Array, deviation: float) -> Array:
+def add_noise(array: Array, deviation: float) -> Array:
     """An array of the same type; to the bit the same where there is no noise."""
     return (array + gaussian(array.shape, deviation)).astype(array.dtype) if deviation else array
 

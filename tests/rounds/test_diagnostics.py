@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from client.build import dealt, model_of
+from client.build import deal_data, model_of
 from client.diagnostics import OwnLabels
 from common.data import load
 from common.data.batches import normalise
@@ -98,7 +98,7 @@ def test_local_models_on_the_test_set_and_on_their_own_labels(tmp_path: Path, me
     that class."""
     config = run_in_process(tmp_path, **ONE, methods=methods, partition="dirichlet(alpha=0.5)")
     models, shares = last_local_models(tmp_path)
-    dataset, parts = dealt(config)
+    dataset, parts = deal_data(config)
     images = normalise(torch.from_numpy(np.array(dataset.test.images)), dataset.mean, dataset.std)
     labels = np.array(dataset.test.labels)
     network = model(config)

@@ -67,7 +67,7 @@ def synthesise(
     parts = [
         generate(*pair, loss_of, generator, frames) for pair in zip(canvases, labels, strict=True)
     ]
-    virtual = joined([part for part in parts if part is not None])
+    virtual = join([part for part in parts if part is not None])
     local.report["seconds.generation"] = (
         local.report.get("seconds.generation", 0.0) + time.perf_counter() - started
     )
@@ -95,7 +95,7 @@ def target_labels(params: FedCog, local: LocalRound) -> Tensor:
     )
 
 
-def joined(parts: list[Virtual]) -> Virtual | None:
+def join(parts: list[Virtual]) -> Virtual | None:
     """Parts that were optimised one after the other as one set; the loss is their mean."""
     if len(parts) < 2:
         return parts[0] if parts else None
@@ -160,7 +160,7 @@ def generate(
         coarse = params.downsample and number < steps // 2
         with torch.set_grad_enabled(number < steps):
             images: Tensor = canvas()
-            loss, logits = loss_of(seen(images, params.augment, coarse, generator), labels)
+            loss, logits = loss_of(vary(images, params.augment, coarse, generator), labels)
         value = float(loss.detach())
         if not math.isfinite(value):
             break
@@ -178,7 +178,7 @@ def generate(
     return best
 
 
-def seen(images: Tensor, varied: bool, coarse: bool, generator: torch.Generator) -> Tensor:
+def vary(images: Tensor, varied: bool, coarse: bool, generator: torch.Generator) -> Tensor:
     """How the networks see the images: as they are, at half the resolution, through a random crop
     and flip.
 

@@ -58,17 +58,17 @@ def forward(kernels: list[Tensor], latents: Tensor) -> Tensor:
     """8 pixels, grown to 20 and 44, then 46 and 48; convolutions without padding bring it down to
     44, 40, 36 and 32."""
     linear, *rest = kernels
-    value = normed(latents @ linear.T).view(-1, *FIRST)
+    value = normalise_maps(latents @ linear.T).view(-1, *FIRST)
     for number, kernel in enumerate(rest[:4]):
         value = F.conv_transpose2d(value, kernel)
-        value = normed(
+        value = normalise_maps(
             F.interpolate(value, scale_factor=2.0, mode="nearest") if number < 2 else value
         )
     for kernel in rest[4:-1]:
-        value = normed(F.conv2d(value, kernel))
+        value = normalise_maps(F.conv2d(value, kernel))
     return torch.tanh(F.conv2d(value, rest[-1]))
 
 
-def normed(value: Tensor) -> Tensor:
+def normalise_maps(value: Tensor) -> Tensor:
     """Batch norm by the statistics of the chunk, and ReLU."""
     return F.relu(F.batch_norm(value, None, None, training=True))

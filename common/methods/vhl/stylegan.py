@@ -119,7 +119,7 @@ class StyleGan:
                 )
             value = leaky(value)
             if not grows:
-                image = (upsampled(image) if image.ndim else image) + to_rgb(
+                image = (upsample(image) if image.ndim else image) + to_rgb(
                     self.colours[number // 2], value, style
                 )
         return image
@@ -155,7 +155,7 @@ def blur(value: Tensor, gain: float) -> Tensor:
     ).sum(dim=0)
 
 
-def upsampled(image: Tensor) -> Tensor:
+def upsample(image: Tensor) -> Tensor:
     """Twice the size: zeros between the pixels, then the same low pass."""
     batch, channels, height, width = image.shape
     spaced = image.new_zeros(batch, channels, 2 * height, 2 * width)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from client.dp import bounded, protect
+from client.dp import bound_update, protect
 from common.data import load
 from common.dp.noise import gaussian
 from common.dp.settings import CentralDp, DpOn, LocalDp
@@ -153,7 +153,7 @@ def test_clipping_against_brute_force() -> None:
         [(a.astype(float) - b.astype(float)).ravel() for a, b in zip(model, start, strict=True)]
     )
     for clip in (0.01, 1.0, 100.0):
-        sent, clipped = bounded(model, start, clip, 0.0)
+        sent, clipped = bound_update(model, start, clip, 0.0)
         found = np.concatenate(
             [(a.astype(float) - b.astype(float)).ravel() for a, b in zip(sent, start, strict=True)]
         )
@@ -169,16 +169,16 @@ def test_what_is_neither_clipped_nor_noised_stays_as_it_is() -> None:
     """1 + (1e-9 - 1) is not 1e-9 in floats; a client that did not move has no length to divide
     by."""
     model, start = [np.array([1e-9, 0.1], np.float32)], [np.array([1, 1e8], np.float32)]
-    sent, clipped = bounded(model, start, 1e12, 0.0)
+    sent, clipped = bound_update(model, start, 1e12, 0.0)
     assert (sent[0].tobytes(), clipped) == (model[0].tobytes(), False)
-    sent, clipped = bounded(start, start, 1e-12, 0.0)
+    sent, clipped = bound_update(start, start, 1e-12, 0.0)
     assert (sent[0].tobytes(), clipped) == (start[0].tobytes(), False)
 
 
 def test_local_noise_has_its_deviation_round_the_clipped_update() -> None:
     """300,000 numbers: the deviation of noise * clip = 1.5 is met to 1 %."""
     start, model = [np.zeros(300_000, np.float32)], [np.full(300_000, 7, np.float32)]
-    (sent,), clipped = bounded(model, start, 0.5, 3.0)
+    (sent,), clipped = bound_update(model, start, 0.5, 3.0)
     assert clipped
     noise = sent.astype(float) - 0.5 / np.sqrt(300_000)
     assert noise.std() == pytest.approx(1.5, rel=0.01)

@@ -14,8 +14,8 @@ from client.methods.fedcog.generation import (
     GenerationLoss,
     batch_statistics,
     generate,
-    seen,
     synthesise,
+    vary,
 )
 from common.learning.losses import jensen_shannon
 from common.learning.task import TASKS
@@ -204,9 +204,9 @@ def test_a_wider_head_keeps_to_the_real_classes(tmp_path: Path) -> None:
 
 
 def test_half_the_resolution_then_all_of_it(tmp_path: Path) -> None:
-    coarse = seen(torch.arange(36.0).view(1, 1, 6, 6), False, True, torch.Generator())
+    coarse = vary(torch.arange(36.0).view(1, 1, 6, 6), False, True, torch.Generator())
     assert coarse[0, 0, :2].tolist() == [[3.5, 3.5, 5.5, 5.5, 7.5, 7.5]] * 2
-    assert seen(torch.rand(2, 3, 7, 5), False, True, torch.Generator()).shape == (2, 3, 7, 5)
+    assert vary(torch.rand(2, 3, 7, 5), False, True, torch.Generator()).shape == (2, 3, 7, 5)
     local = local_round(tmp_path, [0] * 4)
     virtual = made(local, downsample=True, steps=20)
     assert torch.equal(virtual.logits, local.model(virtual.images).detach())
@@ -216,7 +216,7 @@ def test_half_the_resolution_then_all_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_crops_and_flips_pass_gradients(layout: torch.memory_format) -> None:
     images = torch.randn(8, 3, 6, 6).contiguous(memory_format=layout).requires_grad_()
-    varied = seen(images, True, False, torch.Generator().manual_seed(0))
+    varied = vary(images, True, False, torch.Generator().manual_seed(0))
     assert varied.is_contiguous(memory_format=layout)
     varied.sum().backward()
     assert images.grad is not None

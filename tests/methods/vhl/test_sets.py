@@ -12,7 +12,7 @@ from common.errors import ConfigurationError
 from common.learning.losses import label_distance, supervised_contrast
 from common.methods.vhl import Vhl
 from common.methods.vhl.sets import seed_of, virtual_images
-from common.methods.vhl.stylegan import StyleGan, blur, latent_std, noise_means, upsampled
+from common.methods.vhl.stylegan import StyleGan, blur, latent_std, noise_means, upsample
 from common.seeds import torch_generator
 from common.settings.config import RunConfig, configure
 from common.wire.handout import digest
@@ -177,7 +177,7 @@ def test_scaling_inputs_and_outputs_is_a_kernel_for_every_sample() -> None:
 
 
 def test_the_low_pass_keeps_constants() -> None:
-    inside = upsampled(torch.ones(1, 3, 8, 8))[..., 2:-2, 2:-2]
+    inside = upsample(torch.ones(1, 3, 8, 8))[..., 2:-2, 2:-2]
     torch.testing.assert_close(inside, torch.ones_like(inside))
     torch.testing.assert_close(blur(torch.ones(1, 2, 7, 7), gain=1), torch.ones(1, 2, 4, 4))
 
