@@ -215,5 +215,5 @@ class FederatedClient(NumPyClient):
             self.run.task,
             memory_format=self.run.memory_format,
             device=self.run.device,
-            real_classes=len(data.classes),
+            classes=len(data.classes),
         )

@@ -2,7 +2,7 @@
 where that was asked for."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from logging import WARNING
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from flwr.compat.common import recorddict_compat as compat
 from flwr.server.strategy import Strategy
 
 from common.errors import FedmirageError
+from common.learning.detail import for_round, for_summary
 from common.settings.config import RunConfig
 from common.wire.payload import Arrays, size
 from server.messages.exchange import exchange
@@ -38,6 +39,7 @@ class Rounds:
     evaluator: Evaluator
     results: Results
     checkpoint: Checkpoint
+    last_evaluation: dict[str, Any] = field(default_factory=dict)  # with what rounds do not write
 
     def run(self) -> dict[str, Any]:
         """All rounds; returns the summary line."""
@@ -52,7 +54,8 @@ class Rounds:
             "seconds": time.perf_counter() - started,
             **({"stopped_early": True} if stopped else {}),
         }
-        return self.results.finish("finished", **more, **self.checkpoint.progress)
+        detail = for_summary(self.last_evaluation)
+        return self.results.finish("finished", detail, **more, **self.checkpoint.progress)
 
     def one(self, number: int) -> bool:
         """One round; True if the run should stop after it."""
@@ -101,7 +104,9 @@ class Rounds:
         line: dict[str, Any] = {}
         if scored is not None:
             loss, metrics = scored
-            line = {"accuracy": metrics.pop("accuracy", None), "loss": loss, "evaluation": metrics}
+            self.last_evaluation = dict(metrics)
+            accuracy, kept = metrics.pop("accuracy", None), for_round(metrics)
+            line = {"accuracy": accuracy, "loss": loss, "evaluation": kept}
         if self.config.validation:
             line["validation"] = self.validate(number, parameters)
         if self.config.scores_local_models:
@@ -177,6 +182,7 @@ class Rounds:
         self.checkpoint.strategy = save_state(self.strategy)
         if self.config.keep_models == "all":
             (self.folder / "models").mkdir(exist_ok=True)
-            self.evaluator.save(shared, self.folder / "models" / f"round-{number:05d}.safetensors")
+            kept = self.folder / "models" / f"round-{number:05d}.safetensors"
+            self.evaluator.save(shared, kept)
         self.evaluator.save(shared, self.folder / "model.safetensors")
         self.checkpoint.write(self.folder / CHECKPOINT)

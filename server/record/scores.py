@@ -5,10 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import torch
 from flwr.common import Scalar
+from torch import Tensor
 
 from common.data.batches import Resident
+from common.data.set import Split
 from common.device import place
+from common.learning.detail import Detail
 from common.learning.task import evaluate
 from common.memory import local_models
 from common.models import Model
@@ -25,24 +29,32 @@ class Evaluator:
     run: Run
     model: Model
     test: Resident = field(init=False)
+    domains: Tensor | None = field(init=False)  # of every test sample, where there are any
 
     def __post_init__(self) -> None:
         place(self.model, self.run.device, self.run.config)
-        split = self.run.dataset.test
-        everything = np.arange(len(split))
-        self.test = Resident.load(split, everything, self.run.device, self.run.memory_format)
+        self.use(self.run.dataset.test)
+
+    def use(self, split: Split) -> None:
+        """Take a split as the test set."""
+        indices = np.arange(len(split))
+        self.test = Resident.load(split, indices, self.run.device, self.run.memory_format)
+        column = split.columns.get("domain")
+        self.domains = None if column is None else torch.tensor(column, device=self.run.device)
 
     def __call__(
         self, round_number: int, shared: Arrays, config: dict[str, Scalar]
     ) -> tuple[float, dict[str, Scalar]] | None:
-        """Flower's `evaluate_fn`: the global model on the whole test set; one that is only shared
-        in part has no score."""
+        """Flower's `evaluate_fn`: the global model on the whole test set, in detail; one that is
+        only shared in part has no score."""
         if self.run.shared != self.run.manifest:
             return None
-        scores = self.score(shared)
-        return scores.pop("loss"), dict(scores)
+        data = self.run.dataset
+        detail = Detail(data.classes, data.task, self.domains, data.domains)
+        scores = self.score(shared, detail)
+        return scores.pop("loss"), {**scores, **detail.result()}
 
-    def score(self, arrays: Arrays) -> dict[str, float]:
+    def score(self, arrays: Arrays, detail: Detail | None = None) -> dict[str, float]:
         """Named metrics of a whole model on the test set."""
         from_arrays(self.model, arrays)
         data = self.run.dataset
@@ -55,7 +67,8 @@ class Evaluator:
             self.run.task,
             memory_format=self.run.memory_format,
             device=self.run.device,
-            real_classes=len(data.classes),
+            classes=len(data.classes),
+            detail=detail,
         )
 
     def average_of_local_models(self, folder: Path, round_number: int) -> dict[str, float]:
