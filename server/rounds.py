@@ -165,7 +165,7 @@ class Rounds:
                 "best_round_accuracy": line["accuracy"],
                 "waited": 0,
             }
-            self.evaluator.save(shared, self.folder / "best.safetensors")
+            self.evaluator.save(shared, self.folder / "best.safetensors", line["round"])
         else:
             progress["waited"] = progress.get("waited", 0) + 1
         return self.out_of_patience
@@ -183,6 +183,6 @@ class Rounds:
         if self.config.keep_models == "all":
             (self.folder / "models").mkdir(exist_ok=True)
             kept = self.folder / "models" / f"round-{number:05d}.safetensors"
-            self.evaluator.save(shared, kept)
-        self.evaluator.save(shared, self.folder / "model.safetensors")
+            self.evaluator.save(shared, kept, number)
+        self.evaluator.save(shared, self.folder / "model.safetensors", number)
         self.checkpoint.write(self.folder / CHECKPOINT)

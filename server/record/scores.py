@@ -16,9 +16,12 @@ from common.learning.detail import Detail
 from common.learning.task import evaluate
 from common.memory import local_models
 from common.models import Model
+from common.models.files import ModelFacts, save_model
 from common.run import Run
+from common.settings.language import write
+from common.settings.project import project
 from common.wire.payload import Arrays
-from common.wire.weights import from_arrays, save
+from common.wire.weights import from_arrays
 from server.strategy.average import shares_of, weighted_mean
 
 
@@ -85,8 +88,26 @@ class Evaluator:
             for name, value in self.score(mean).items()
         }
 
-    def save(self, shared: Arrays, path: Path) -> None:
-        """Weights by name; where only a part is shared, that part; where nothing is, no file (an
-        empty one could not be read)."""
+    def save(self, shared: Arrays, path: Path, round_number: int) -> None:
+        """Weights by name, and what their use takes; where only a part is shared, that part; where
+        nothing is, no file (an empty one could not be read)."""
         if len(self.run.shared):
-            save(self.run.shared.name(shared), path)
+            save_model(self.run.shared.name(shared), path, self.facts(round_number))
+
+    def facts(self, round_number: int) -> ModelFacts:
+        """What a model file of this run tells."""
+        config, data, classes = self.run.config, self.run.dataset, self.run.classes
+        return ModelFacts(
+            model=write(config.model_params),
+            outputs=classes + sum(method.extra_outputs(classes) for method in config.method_list),
+            parameters=self.run.manifest.size,
+            classes=data.classes,
+            task=data.task,
+            shape=data.shape,
+            mean=data.mean,
+            std=data.std,
+            methods=config.methods,
+            round=round_number,
+            version=project()["project"]["version"],
+            parts=tuple(dict.fromkeys(entry.part for entry in self.run.shared)),
+        )
