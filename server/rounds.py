@@ -3,7 +3,7 @@ where that was asked for."""
 
 import time
 from dataclasses import dataclass, field
-from logging import WARNING
+from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class Rounds:
         """All rounds; returns the summary line."""
         started = time.perf_counter()
         self.roster.await_all(self.config.node_timeout)
+        self.choose_test_set()
         stopped = self.out_of_patience  # a resumed run may have stopped early already
         for number in range(self.checkpoint.round + 1, self.config.rounds + 1):
             if stopped:
@@ -56,6 +57,15 @@ class Rounds:
         }
         detail = for_summary(self.last_evaluation)
         return self.results.finish("finished", detail, **more, **self.checkpoint.progress)
+
+    def choose_test_set(self) -> None:
+        """Where every node trains on data of its own, nothing of the server's set is dealt: all of
+        it is the test set, unless its files say which part is."""
+        if self.roster.all_own and self.evaluator.run.dataset.divided:
+            self.roster.only_own = True
+            self.evaluator.test_on_everything()
+            count = len(self.evaluator.test)
+            log(INFO, "all nodes have own data: the server tests on all its %s samples", count)
 
     def one(self, number: int) -> bool:
         """One round; True if the run should stop after it."""

@@ -38,6 +38,10 @@ class Evaluator:
         place(self.model, self.run.device, self.run.config)
         self.use(self.run.dataset.test)
 
+    def test_on_everything(self) -> None:
+        """Nobody trains on any of this set: all of it is the test set."""
+        self.use(self.run.dataset.everything)
+
     def use(self, split: Split) -> None:
         """Take a split as the test set."""
         indices = np.arange(len(split))
