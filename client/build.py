@@ -4,15 +4,15 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 from flwr.app import Context
 
 from client.client import FederatedClient
 from common import device
 from common.data import load
+from common.data.catalogue.params import OwnParams
 from common.data.partitions import Indices, split
 from common.data.set import DataSet
-from common.data.view import ClientView, view
+from common.data.view import ClientView, own_view, view
 from common.errors import FedmirageError
 from common.models import Model
 from common.run import Run, blueprint, task_of
@@ -50,26 +50,30 @@ def view_of(config: RunConfig, context: Context) -> ClientView:
         )
     own = context.node_config.get("data")
     if own is not None:
-        return own_view(config, int(partition), str(own))
+        return view_of_own(config, int(partition), str(own))
     return shared_view(config, int(partition))
 
 
 @lru_cache(maxsize=4)
-def own_view(config: RunConfig, partition: int, path: str) -> ClientView:
+def view_of_own(config: RunConfig, partition: int, path: str) -> ClientView:
     """The node's own data, whole: its folder takes the place of the `path` in the dataset line, or
-    of the data folder."""
+    of the data folder.
+
+    Nothing is held out for a test unless the run scores every local model on its own node.
+    """
+    if len(config.dataset_list) > 1:
+        raise FedmirageError(
+            f"this node has data of its own (data={path!r}), but dataset={config.dataset!r} has"
+            f" {len(config.dataset_list)} sets and does not say which of them it is; name one"
+        )
     (params,) = config.dataset_list
-    has_path = "path" in type(params).model_fields
-    line = write(params.model_copy(update={"path": path})) if has_path else config.dataset
-    dataset = load(line, config.data_dir or None if has_path else path)
-    return view(
-        dataset,
-        np.arange(len(dataset.train)),
-        partition,
-        config.clients,
-        config.validation,
-        config.seed,
-    )
+    line, folder = config.dataset, path
+    if isinstance(params, OwnParams):
+        share = params.test_share if config.scores_local_models else 0.0
+        line = write(params.model_copy(update={"path": path, "test_share": share}))
+        folder = config.data_dir
+    dataset = load(line, folder or None)
+    return own_view(dataset, partition, config.clients, config.validation, config.seed)
 
 
 @lru_cache(maxsize=256)

@@ -3,12 +3,13 @@ method end, packs."""
 
 import time
 from dataclasses import dataclass
+from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from flwr.client import NumPyClient
-from flwr.common import NDArrays, Scalar
+from flwr.common import NDArrays, Scalar, log
 
 from client.data import LocalData
 from client.diagnostics import local_model_scores
@@ -17,7 +18,8 @@ from client.objective import Objective
 from client.round import LocalRound
 from client.train import train
 from common.data.batches import Resident
-from common.data.view import ClientView
+from common.data.names import name_problem
+from common.data.view import ClientView, use_of_own_data
 from common.dp.settings import DpOn
 from common.errors import FedmirageError
 from common.learning.task import evaluate
@@ -54,9 +56,13 @@ class FederatedClient(NumPyClient):
 
     def get_properties(self, config: dict[str, Scalar]) -> dict[str, Scalar]:
         """Who this is, and what its data look like; nothing about what they contain."""
+        if (problem := name_problem(self.view.dataset, config)) is not None:
+            log(WARNING, "this node is not used: %s", problem[1])
+            return {"partition": self.view.partition, ERROR: problem[0]}
         seen = appearance(self.view.dataset)
         if self.own_data:
             del seen["fingerprint"]  # it would let a guess at the data be confirmed
+            log(INFO, "%s", use_of_own_data(self.view))
         return {"partition": self.view.partition, "own": self.own_data, **seen}
 
     def fit(
@@ -154,7 +160,8 @@ class FederatedClient(NumPyClient):
         if config.scores_local_models and len(self.view.test_shard):
             scores = self.score(self.view.dataset.test, self.view.test_shard)
             figures |= {f"{TEST_SHARD}{name}": value for name, value in scores.items()}
-        if config.diagnostics and config.evaluates(local.number):
+        tested = len(self.view.dataset.test) > 0  # a node's own data may have no test part
+        if config.diagnostics and config.evaluates(local.number) and tested:
             figures |= local_model_scores(self.run, self.model, self.view)
         return figures
 
@@ -215,5 +222,5 @@ class FederatedClient(NumPyClient):
             self.run.task,
             memory_format=self.run.memory_format,
             device=self.run.device,
-            real_classes=len(data.classes),
+            classes=len(data.classes),
         )

@@ -11,7 +11,7 @@ from common.data.partitions import check
 from common.data.set import DataSet
 from common.device import memory_format
 from common.errors import ConfigurationError
-from common.learning.task import TASKS, Task
+from common.learning.task import ALL_OUTPUTS, TASKS, Task
 from common.method import Parts, Section, Shape, parts_of
 from common.models import Model, build
 from common.seeds import derive, seed_torch
@@ -73,7 +73,7 @@ class Run:
     def metric_names(self) -> tuple[str, ...]:
         """The names of what an evaluation gives."""
         widened = any(method.extra_outputs(self.classes) for method in self.config.method_list)
-        return (*self.task.metrics, "accuracy_real_classes") if widened else self.task.metrics
+        return (*self.task.metrics, ALL_OUTPUTS) if widened else self.task.metrics
 
     def entries_of(self, section: Section) -> tuple[Entry, ...] | None:
         """What the arrays of a section must look like; None where only the method knows."""

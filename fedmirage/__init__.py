@@ -6,19 +6,28 @@
     summary = fedmirage.run(config)
     print(summary["final_accuracy"])
 
+    model, facts = fedmirage.load_model("runs/first/model.safetensors")
+    answers = model(facts.normalise(images))[:, : len(facts.classes)].argmax(1)
+
 `METHODS` holds the parameters of every method by name, and `load("digits")` reads a data set.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.data import load
 from common.methods import METHODS
 from common.settings.config import RunConfig, configure
 from common.settings.project import project
 
-__all__ = ["METHODS", "RunConfig", "__version__", "configure", "load", "run"]
+__all__ = ["METHODS", "RunConfig", "__version__", "configure", "load", "load_model", "run"]
+
+if TYPE_CHECKING:
+    from common.models import Model
+    from common.models.files import ModelFacts
 
 __version__: str = project()["project"]["version"]
 
@@ -38,3 +47,11 @@ def run(
 
     placed = place(config if isinstance(config, RunConfig) else configure(config))
     return launch(placed, runtime or RUNTIMES[0], Path(placed.out), Console(quiet=quiet))
+
+
+def load_model(path: str | Path) -> tuple[Model, ModelFacts]:
+    """The network of a model file that a run left, in evaluation mode on the CPU, and what the file
+    tells of it: classes, normalisation, image shape, network, methods, round."""
+    from common.models import files  # it loads torch, which settings and listings do without
+
+    return files.load_model(path)

@@ -2,8 +2,8 @@
 where that was asked for."""
 
 import time
-from dataclasses import dataclass
-from logging import WARNING
+from dataclasses import dataclass, field
+from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from flwr.compat.common import recorddict_compat as compat
 from flwr.server.strategy import Strategy
 
 from common.errors import FedmirageError
+from common.learning.detail import for_round, for_summary
 from common.settings.config import RunConfig
 from common.wire.payload import Arrays, size
 from server.messages.exchange import exchange
@@ -38,11 +39,13 @@ class Rounds:
     evaluator: Evaluator
     results: Results
     checkpoint: Checkpoint
+    last_evaluation: dict[str, Any] = field(default_factory=dict)  # with what rounds do not write
 
     def run(self) -> dict[str, Any]:
         """All rounds; returns the summary line."""
         started = time.perf_counter()
         self.roster.await_all(self.config.node_timeout)
+        self.choose_test_set()
         stopped = self.out_of_patience  # a resumed run may have stopped early already
         for number in range(self.checkpoint.round + 1, self.config.rounds + 1):
             if stopped:
@@ -52,7 +55,17 @@ class Rounds:
             "seconds": time.perf_counter() - started,
             **({"stopped_early": True} if stopped else {}),
         }
-        return self.results.finish("finished", **more, **self.checkpoint.progress)
+        detail = for_summary(self.last_evaluation)
+        return self.results.finish("finished", detail, **more, **self.checkpoint.progress)
+
+    def choose_test_set(self) -> None:
+        """Where every node trains on data of its own, nothing of the server's set is dealt: all of
+        it is the test set, unless its files say which part is."""
+        if self.roster.all_own and self.evaluator.run.dataset.divided:
+            self.roster.only_own = True
+            self.evaluator.test_on_everything()
+            count = len(self.evaluator.test)
+            log(INFO, "all nodes have own data: the server tests on all its %s samples", count)
 
     def one(self, number: int) -> bool:
         """One round; True if the run should stop after it."""
@@ -101,7 +114,9 @@ class Rounds:
         line: dict[str, Any] = {}
         if scored is not None:
             loss, metrics = scored
-            line = {"accuracy": metrics.pop("accuracy", None), "loss": loss, "evaluation": metrics}
+            self.last_evaluation = dict(metrics)
+            accuracy, kept = metrics.pop("accuracy", None), for_round(metrics)
+            line = {"accuracy": accuracy, "loss": loss, "evaluation": kept}
         if self.config.validation:
             line["validation"] = self.validate(number, parameters)
         if self.config.scores_local_models:
@@ -160,7 +175,7 @@ class Rounds:
                 "best_round_accuracy": line["accuracy"],
                 "waited": 0,
             }
-            self.evaluator.save(shared, self.folder / "best.safetensors")
+            self.evaluator.save(shared, self.folder / "best.safetensors", line["round"])
         else:
             progress["waited"] = progress.get("waited", 0) + 1
         return self.out_of_patience
@@ -177,6 +192,7 @@ class Rounds:
         self.checkpoint.strategy = save_state(self.strategy)
         if self.config.keep_models == "all":
             (self.folder / "models").mkdir(exist_ok=True)
-            self.evaluator.save(shared, self.folder / "models" / f"round-{number:05d}.safetensors")
-        self.evaluator.save(shared, self.folder / "model.safetensors")
+            kept = self.folder / "models" / f"round-{number:05d}.safetensors"
+            self.evaluator.save(shared, kept, number)
+        self.evaluator.save(shared, self.folder / "model.safetensors", number)
         self.checkpoint.write(self.folder / CHECKPOINT)

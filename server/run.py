@@ -16,6 +16,7 @@ from flwr.serverapp import Grid
 
 from common import device
 from common.data import load
+from common.data.names import told_names
 from common.errors import ConfigurationError, FedmirageError
 from common.methods import half
 from common.methods.fedavg import FedAvg
@@ -91,6 +92,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
             "task": run.task.name,
             "parameters": run.manifest.size,
             "classes": run.classes,
+            "class_names": list(dataset.classes),
             "shape": list(run.shape),
             "fingerprint": dataset.fingerprint,
             "token": state.token,
@@ -98,7 +100,8 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         }
         results.begin(config, resolved)
     send = partial(exchange, grid)
-    roster = Roster(grid, config.clients, config.seed, send, appearance(dataset))
+    facts = (appearance(dataset), told_names(dataset))
+    roster = Roster(grid, config.clients, config.seed, send, *facts)
     if state.round == 0 and (first := strategy.initialize_parameters(roster)) is not None:
         # Where a new run begins is the strategy's to say, as in Flower.
         state.shared = parameters_to_ndarrays(first)

@@ -22,7 +22,8 @@ import numpy as np
 from common.data.files.raw import RawSplit
 from common.data.set import DataSet, Split
 
-VERSION = 1  # of what decoding does: raise it when the same files would give other bytes
+# of what decoding does: raise it when the same files would give other bytes or other facts
+VERSION = 2
 DESCRIPTION = "description.json"
 log = logging.getLogger("fedmirage")
 

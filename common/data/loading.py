@@ -7,16 +7,15 @@ import numpy as np
 
 from common.data.cache import cached, content_fingerprint, watched
 from common.data.catalogue.cards import Card
-from common.data.catalogue.params import DATASETS, DatasetParams, OwnParams
+from common.data.catalogue.params import DATASETS, DatasetParams, ImageFolder, OwnParams
+from common.data.combine import combine
 from common.data.files.checks import check_lengths, checked
 from common.data.files.places import Source, data_folder, homes
 from common.data.files.raw import Form
 from common.data.files.sources import locate
-from common.data.set import DataSet, Split
+from common.data.set import DataSet, NamedBy
 from common.errors import ConfigurationError, DataError
 from common.settings.language import resolve_line, write
-
-NEUTRAL = 0.5  # mean and std of a mixture whose parts differ in theirs
 
 
 def load(line: str, data_dir: str | Path | None = None, download: bool = False) -> DataSet:
@@ -57,37 +56,17 @@ def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
     key = [params.model_dump(mode="json", exclude={"mean", "std"}), watched(found.files)]
     dataset = cached(params.name, key, lambda: _decode(params, found))
     mean, std = (_normalisation(params, name, dataset.shape[0]) for name in ("mean", "std"))
-    return replace(dataset, name=write(params), mean=mean, std=std)
-
-
-def combine(parts: list[DataSet]) -> DataSet:
-    """Several sets as one; what they share must agree, and the normalisation is 0.5/0.5 unless it
-    agrees too."""
-    _check_alike(parts)
-    same = len({(part.mean, part.std) for part in parts}) == 1
-    neutral = (NEUTRAL,) * parts[0].shape[0]
-
-    def build() -> DataSet:
-        train, test = (
-            _joined([getattr(part, split) for part in parts]) for split in ("train", "test")
-        )
-        return replace(
-            parts[0], train=train, test=test, fingerprint=content_fingerprint(train, test)
-        )
-
-    joined = cached("combined", [part.fingerprint for part in parts], build)
-    name = ", ".join(part.name for part in parts)
-    mean, std = (parts[0].mean, parts[0].std) if same else (neutral, neutral)
-    return replace(
-        joined, name=name, mean=mean, std=std, classes=parts[0].classes, task=parts[0].task
-    )
+    named_by, domains = _named_by(params, dataset), _domains(dataset)
+    facts = {"mean": mean, "std": std, "named_by": named_by, "domains": domains}
+    return replace(dataset, name=write(params), **facts)  # type: ignore[arg-type]
 
 
 def _decode(params: DatasetParams, source: Source) -> DataSet:
     card = params.about()
     raw = source.read(Form(params.size, params.channels or (card.shape[0] if card.shape else None)))
     check_lengths(source.origin, raw)
-    if raw.test is None:
+    divided = raw.test is None
+    if divided:
         from common.data.holdout import (
             with_test,
         )  # here, because it loads torch, which most sets do without
@@ -100,7 +79,33 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
 
         train, test = limited(train, test, params.limit, fingerprint)
         fingerprint = content_fingerprint(train, test)
-    return DataSet(params.name, train, test, classes, task, card.mean, card.std, fingerprint)
+    return DataSet(
+        params.name,
+        train,
+        test,
+        classes,
+        task,
+        card.mean,
+        card.std,
+        fingerprint,
+        divided=divided,
+    )
+
+
+def _named_by(params: DatasetParams, dataset: DataSet) -> NamedBy:
+    """Arrays and parquet files may have no names; folders always do."""
+    if not isinstance(params, OwnParams):
+        return "published"
+    numbers = tuple(map(str, range(len(dataset.classes))))
+    named = isinstance(params, ImageFolder) or isinstance(params.classes, tuple)
+    return "own" if named or dataset.classes != numbers else "numbers"
+
+
+def _domains(dataset: DataSet) -> tuple[str, ...]:
+    """The numbers of a column "domain" that the files have, as texts."""
+    columns = [split.columns.get("domain") for split in (dataset.train, dataset.test)]
+    top = max((column.max(initial=-1) for column in columns if column is not None), default=-1)
+    return tuple(map(str, range(int(top) + 1)))
 
 
 def _expected(params: DatasetParams, card: Card) -> tuple[int, int, int] | None:
@@ -150,49 +155,3 @@ def _missing(params: DatasetParams, folder: Path, download: bool) -> str:
     elif not card.hub:
         ways += "; --download does not help here, the hub has no copy that we know"
     return f"dataset: {params.name} is not there: {looked}; {ways}"
-
-
-def _check_alike(parts: list[DataSet]) -> None:
-    problems = []
-    first = parts[0]
-    for part in parts[1:]:
-        both = f"dataset: {first.name} and {part.name} cannot be one set:"
-        if part.shape[0] != first.shape[0]:
-            problems.append(
-                f"{both} {first.shape[0]} and {part.shape[0]} channels; write channels=1 or"
-                " channels=3 for both"
-            )
-        if part.shape[1:] != first.shape[1:]:
-            sizes = " and ".join(
-                "x".join(map(str, shape)) for shape in (first.shape[1:], part.shape[1:])
-            )
-            problems.append(
-                f"{both} pictures of {sizes}; write size={max(first.shape[1:])} for both"
-            )
-        if len(part.classes) != len(first.classes):
-            problems.append(
-                f"{both} {len(first.classes)} and {len(part.classes)} classes; choose sets with the"
-                " same classes"
-            )
-        if part.task != first.task:
-            problems.append(f"{both} {first.task} and {part.task}; choose sets of one task")
-    if problems:
-        raise ConfigurationError(problems)
-
-
-def _joined(splits: list[Split]) -> Split:
-    """One after the other. A column that all have stays, its numbers shifted so that two sources
-    share none."""
-    columns = {
-        "domain": np.concatenate(
-            [np.full(len(split), number, np.int64) for number, split in enumerate(splits)]
-        )
-    }
-    for name in splits[0].columns:
-        if all(name in split.columns for split in splits) and name != "domain":
-            tops = np.cumsum([0, *(split.columns[name].max(initial=-1) + 1 for split in splits)])
-            columns[name] = np.concatenate(
-                [split.columns[name] + top for split, top in zip(splits, tops, strict=False)]
-            )
-    images = np.concatenate([split.images for split in splits])
-    return Split(images, np.concatenate([split.labels for split in splits]), columns)

@@ -8,6 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 Task = Literal["single-label", "multi-label"]
+# Whose names the classes have: a published set's, those of somebody's own folders, files or dataset
+# line, or none, and they are just numbered.
+NamedBy = Literal["published", "own", "numbers"]
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,23 @@ class DataSet:
     mean: tuple[float, ...]  # per channel, of pixels in [0, 1]
     std: tuple[float, ...]
     fingerprint: str  # of the content, not of the files: what the server and its nodes compare
+    named_by: NamedBy = "published"
+    domains: tuple[str, ...] = ()  # names of the numbers in the column "domain", if there is one
+    divided: bool = False  # the files have no test split: the one here was held out of them
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """(channels, height, width) of one image."""
         channels, height, width = self.train.images.shape[1:]
         return channels, height, width
+
+    @property
+    def everything(self) -> Split:
+        """Both splits as one, test samples last."""
+        splits = [self.train, self.test]
+        columns = {
+            name: np.concatenate([split.columns[name] for split in splits])
+            for name in self.train.columns
+        }
+        images = np.concatenate([split.images for split in splits])
+        return Split(images, np.concatenate([split.labels for split in splits]), columns)

@@ -1,7 +1,7 @@
 """What one client sees of the data: its training samples, its validation share, its part of the
 test set."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,29 @@ def view(
         test_shard=np.sort(tested).astype(np.int64),
         class_counts=count_classes(dataset.train.labels[train], len(dataset.classes)),
     )
+
+
+def own_view(
+    dataset: DataSet, partition: int, clients: int, validation: float, seed: int
+) -> ClientView:
+    """All of a set that belongs to this client alone, its whole test split included."""
+    everything = np.arange(len(dataset.train))
+    seen = view(dataset, everything, partition, clients, validation, seed)
+    return replace(seen, test_shard=np.arange(len(dataset.test)))
+
+
+def use_of_own_data(view: ClientView) -> str:
+    """What happens to a node's own data, for its log."""
+    data = view.dataset
+    held = f", {len(view.validation)} are held out for validation" if len(view.validation) else ""
+    tested = ""
+    if len(data.test):
+        held_out = "held out of them" if data.divided else "of their test split"
+        tested = (
+            f"; the {len(data.test)} samples {held_out} are used only where the run scores local"
+            " models (local-evaluation, diagnostics)"
+        )
+    return f"own data: trains on {len(view.train)} samples of {data.name}{held}{tested}"
 
 
 def count_classes(

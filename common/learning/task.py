@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from common.data.batches import normalise
 from common.errors import DataError
+from common.learning.detail import Detail
+
+ALL_OUTPUTS = "accuracy_all_outputs"  # of a widened head, beside the real classes' accuracy
 
 
 class Meter(Protocol):
@@ -166,37 +169,34 @@ def evaluate(
     memory_format: torch.memory_format = torch.channels_last,
     device: torch.device | str = "cpu",
     classes: int | None = None,
-    real_classes: int | None = None,
+    detail: Detail | None = None,
 ) -> dict[str, float]:
     """The metrics of a model on uint8 images; the model, which lies on `device`, is left in the
     modes in which it came.
 
-    `classes` keeps the first so many outputs only: a head that a method widened is then judged on
-    the real classes alone. `real_classes` judges it on all outputs, and beside that says what the
-    accuracy on the first so many is.
+    `classes` judges the model on its first so many outputs: a head that a method widened answers
+    for the real classes alone, and `accuracy_all_outputs` says beside that how often the right one
+    is the largest of all. `detail` counts every batch in too.
     """
     if not len(labels):
         raise DataError(
             "evaluation: the set holds no samples; give it some, or leave this evaluation out"
         )
-    meter, narrow = task.meter(), None
+    meter, wide = task.meter(), None
     with _eval_mode(model):
         for start in range(0, len(labels), batch_size):
             batch = normalise(
                 images[start : start + batch_size].to(device), mean, std, memory_format
             )
             with torch.inference_mode():
-                logits, right = (
-                    model(batch)[:, :classes],
-                    labels[start : start + batch_size].to(device),
-                )
-                meter.add(logits, right)
-                if real_classes is not None and logits.shape[1] > real_classes:
-                    narrow = narrow or task.meter()
-                    narrow.add(logits[:, :real_classes], right)
-    return meter.result() | (
-        {} if narrow is None else {"accuracy_real_classes": narrow.result()["accuracy"]}
-    )
+                logits, right = model(batch), labels[start : start + batch_size].to(device)
+                meter.add(logits[:, :classes], right)
+                if detail is not None:
+                    detail.add(logits[:, :classes], right)
+                if classes is not None and logits.shape[1] > classes:
+                    wide = wide or task.meter()
+                    wide.add(logits, right)
+    return meter.result() | ({} if wide is None else {ALL_OUTPUTS: wide.result()["accuracy"]})
 
 
 @contextmanager

@@ -129,6 +129,32 @@ def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
+    """What the accuracy of skewed data hides: macro-F1, the class that fares worst, the domains,
+    and how far the clients' own models lie apart."""
+    shown = {}
+    if "macro_f1" in evaluation:
+        shown["macro-F1"] = percent(evaluation["macro_f1"])
+    if "worst_recall" in evaluation:
+        shown["worst class"] = (
+            f"{evaluation['worst_class']}, recall {percent(evaluation['worst_recall'])}"
+        )
+    for name, value in evaluation.get("domains", {}).items():
+        shown[f"accuracy on {name}"] = percent(value)
+    if "local_model.on_test_shard.worst.accuracy" in evaluation:
+        worst, best, std = (
+            percent(evaluation[f"local_model.on_test_shard.{name}.accuracy"])
+            for name in ("worst", "best", "std")
+        )
+        shown["clients' models"] = f"{worst} to {best}, standard deviation {std}"
+    return shown
+
+
+def percent(share: float) -> str:
+    """A share for a person."""
+    return f"{100 * share:.2f} %"
+
+
 def show_summary(console: Console, summary: dict[str, Any], folder: Path) -> None:
     """How a run ended, and where its results are: on a line of its own, which no narrow terminal
     cuts."""
@@ -147,15 +173,17 @@ def summary_table(summary: dict[str, Any]) -> Table:
         if summary.get(name) is not None:
             table.add_row(
                 name.replace("_", " ").replace("last5", "mean of the last five"),
-                f"{100 * summary[name]:.2f} %",
+                percent(summary[name]),
             )
     if summary.get("final_accuracy") is None:
         for name, value in local_scores(summary.get("final_evaluation", {})).items():
-            table.add_row(name, f"{100 * value:.2f} %")
+            table.add_row(name, percent(value))
+    for name, text in class_scores(summary.get("final_evaluation", {})).items():
+        table.add_row(name, Text(text))
     if "target_accuracy" in summary:
         reached = summary["rounds_to_target"]
         table.add_row(
-            f"rounds to {100 * summary['target_accuracy']:.2f} %",
+            f"rounds to {percent(summary['target_accuracy'])}",
             "not reached" if reached is None else str(reached),
         )
     if "best_round" in summary:

@@ -40,11 +40,19 @@ class Roster(ClientManager):
     """The nodes that have told their partition, drawn from by (seed, round)."""
 
     def __init__(
-        self, grid: Grid, clients: int, seed: int, exchange: Send, expected: Mapping[str, str | int]
+        self,
+        grid: Grid,
+        clients: int,
+        seed: int,
+        exchange: Send,
+        expected: Mapping[str, str | int],
+        told: Mapping[str, str] | None = None,
     ) -> None:
         self.grid, self.clients, self.seed, self.exchange = grid, clients, seed, exchange
         # what the nodes' data must look like: shape, classes, and for a common set its fingerprint
         self.expected = expected
+        self.told = dict(told or {})  # what nodes compare with their data themselves
+        self.only_own = False  # the server tests on what a node without data would train on
         self.round = 0  # set by the rounds' loop before each draw
         self.resting: set[int] = set()  # partitions that this round's further tries do without
         self.proxies: dict[int, PartitionProxy] = {}
@@ -68,7 +76,7 @@ class Roster(ClientManager):
         new = sorted(present - known)
         asked = [
             Message(
-                compat.getpropertiesins_to_recorddict(GetPropertiesIns({})),
+                compat.getpropertiesins_to_recorddict(GetPropertiesIns({**self.told})),
                 node,
                 MessageTypeLegacy.GET_PROPERTIES,
             )
@@ -119,6 +127,12 @@ class Roster(ClientManager):
                 node,
                 f"another node has partition-id={partition} already; give every SuperNode its own",
             )
+        if self.only_own and not properties.get("own"):
+            return self._refuse(
+                node,
+                "the other nodes have data of their own, and the server tests on all of its set, of"
+                " which this node would get a share; start it with --node-config 'data=\"...\"'",
+            )
         for key, value in self.expected.items():
             if properties.get(key) != value and not (
                 key == "fingerprint" and properties.get("own")
@@ -154,6 +168,11 @@ class Roster(ClientManager):
             :num_clients
         ]
         return sorted(chosen, key=lambda proxy: int(proxy.cid))
+
+    @property
+    def all_own(self) -> bool:
+        """Whether every node that is there trains on data of its own."""
+        return all(proxy.properties.get("own") for proxy in self.proxies.values())
 
     def num_available(self) -> int:
         """How many clients the run has, there or not: a share of participation is a share of

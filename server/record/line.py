@@ -6,7 +6,10 @@
     secagg            under secure aggregation: what the sum tells of all clients together
     methods           figures of the methods, each under its own name: "fedexp.step"
     dp                what has been spent of the privacy budget
-    evaluation        further scores, and those of the local models
+    evaluation        further scores of the global model, and those of the local models:
+        recall, macro_f1, worst_class, ...        common/learning/detail.py
+        domains                                   accuracy on each set of the dataset line
+        local_model.on_test_shard.NAME.accuracy   the worst, the best, and the std over clients
     diagnostics       with --diagnostics:
         drift                                     mean distance of the local models to their
                                                   average, weighed as the average is
@@ -28,7 +31,7 @@ from typing import Any
 from flwr.common import Scalar
 
 from common.settings.config import RunConfig
-from common.wire.figures import DIAGNOSTICS, DRIFT, LOCAL_MODEL, TERM
+from common.wire.figures import DIAGNOSTICS, DRIFT, LOCAL_MODEL, TERM, TEST_SHARD
 from server.messages.plain import FitOutcome
 from server.strategy.budget import figures as budget_figures
 
@@ -58,8 +61,20 @@ def make_round_line(
     validated = line.get("validation", {}).get("bytes_down", 0)
     line |= {"bytes_up": outcome.bytes_up, "bytes_down": outcome.bytes_down + validated}
     local = {name: value for name, value in metrics.items() if name.startswith("local_model")}
-    line["evaluation"] = {**local, **line.get("evaluation", {})}
+    line["evaluation"] = {**local, **spread(outcome.clients), **line.get("evaluation", {})}
     return line
+
+
+def spread(clients: list[dict[str, Any]]) -> dict[str, float]:
+    """How far the clients' models lie apart in accuracy on their shards of the test set: the worst,
+    the best, and the standard deviation over the clients that were scored."""
+    name = f"{TEST_SHARD}accuracy"
+    trained = [client for client in clients if client.get("examples")]
+    scores = [client[name] for client in trained if name in client]
+    if not scores:
+        return {}
+    found = {"worst": min(scores), "best": max(scores), "std": statistics.pstdev(scores)}
+    return {f"local_model.on_test_shard.{name}.accuracy": value for name, value in found.items()}
 
 
 def with_prefix(metrics: dict[str, Scalar], prefix: str) -> dict[str, Scalar]:

@@ -59,8 +59,11 @@ class Results:
         draft.write_text("".join(json.dumps(line) + "\n" for line in kept))
         os.replace(draft, self.path)
 
-    def finish(self, status: str, **more: Any) -> dict[str, Any]:
-        """The last line: how the run ended, and its accuracy in the usual three readings."""
+    def finish(
+        self, status: str, detail: dict[str, Any] | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """The last line: how the run ended, its accuracy in the usual three readings, and `detail`
+        of the last evaluation that the rounds' lines have no room for."""
         rounds = self.lines()
         scores = [line["accuracy"] for line in rounds if line.get("accuracy") is not None]
         summary = {
@@ -70,9 +73,12 @@ class Results:
             "final_accuracy": scores[-1] if scores else None,
             "best_accuracy": max(scores) if scores else None,
             "last5_accuracy": statistics.fmean(scores[-5:]) if scores else None,
-            "final_evaluation": next(
-                (line["evaluation"] for line in reversed(rounds) if line.get("evaluation")), {}
-            ),
+            "final_evaluation": {
+                **next(
+                    (line["evaluation"] for line in reversed(rounds) if line.get("evaluation")), {}
+                ),
+                **(detail or {}),
+            },
             **self._target(rounds),
             **({"dp": rounds[-1]["dp"]} if rounds and "dp" in rounds[-1] else {}),
             "bytes_up": sum(line["bytes_up"] for line in rounds),

@@ -5,16 +5,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import torch
 from flwr.common import Scalar
+from torch import Tensor
 
 from common.data.batches import Resident
+from common.data.set import Split
 from common.device import place
+from common.learning.detail import Detail
 from common.learning.task import evaluate
 from common.memory import local_models
 from common.models import Model
+from common.models.files import ModelFacts, save_model
 from common.run import Run
+from common.settings.language import write
+from common.settings.project import project
 from common.wire.payload import Arrays
-from common.wire.weights import from_arrays, save
+from common.wire.weights import from_arrays
 from server.strategy.average import shares_of, weighted_mean
 
 
@@ -25,24 +32,36 @@ class Evaluator:
     run: Run
     model: Model
     test: Resident = field(init=False)
+    domains: Tensor | None = field(init=False)  # of every test sample, where there are any
 
     def __post_init__(self) -> None:
         place(self.model, self.run.device, self.run.config)
-        split = self.run.dataset.test
-        everything = np.arange(len(split))
-        self.test = Resident.load(split, everything, self.run.device, self.run.memory_format)
+        self.use(self.run.dataset.test)
+
+    def test_on_everything(self) -> None:
+        """Nobody trains on any of this set: all of it is the test set."""
+        self.use(self.run.dataset.everything)
+
+    def use(self, split: Split) -> None:
+        """Take a split as the test set."""
+        indices = np.arange(len(split))
+        self.test = Resident.load(split, indices, self.run.device, self.run.memory_format)
+        column = split.columns.get("domain")
+        self.domains = None if column is None else torch.tensor(column, device=self.run.device)
 
     def __call__(
         self, round_number: int, shared: Arrays, config: dict[str, Scalar]
     ) -> tuple[float, dict[str, Scalar]] | None:
-        """Flower's `evaluate_fn`: the global model on the whole test set; one that is only shared
-        in part has no score."""
+        """Flower's `evaluate_fn`: the global model on the whole test set, in detail; one that is
+        only shared in part has no score."""
         if self.run.shared != self.run.manifest:
             return None
-        scores = self.score(shared)
-        return scores.pop("loss"), dict(scores)
+        data = self.run.dataset
+        detail = Detail(data.classes, data.task, self.domains, data.domains)
+        scores = self.score(shared, detail)
+        return scores.pop("loss"), {**scores, **detail.result()}
 
-    def score(self, arrays: Arrays) -> dict[str, float]:
+    def score(self, arrays: Arrays, detail: Detail | None = None) -> dict[str, float]:
         """Named metrics of a whole model on the test set."""
         from_arrays(self.model, arrays)
         data = self.run.dataset
@@ -55,7 +74,8 @@ class Evaluator:
             self.run.task,
             memory_format=self.run.memory_format,
             device=self.run.device,
-            real_classes=len(data.classes),
+            classes=len(data.classes),
+            detail=detail,
         )
 
     def average_of_local_models(self, folder: Path, round_number: int) -> dict[str, float]:
@@ -72,8 +92,26 @@ class Evaluator:
             for name, value in self.score(mean).items()
         }
 
-    def save(self, shared: Arrays, path: Path) -> None:
-        """Weights by name; where only a part is shared, that part; where nothing is, no file (an
-        empty one could not be read)."""
+    def save(self, shared: Arrays, path: Path, round_number: int) -> None:
+        """Weights by name, and what their use takes; where only a part is shared, that part; where
+        nothing is, no file (an empty one could not be read)."""
         if len(self.run.shared):
-            save(self.run.shared.name(shared), path)
+            save_model(self.run.shared.name(shared), path, self.facts(round_number))
+
+    def facts(self, round_number: int) -> ModelFacts:
+        """What a model file of this run tells."""
+        config, data, classes = self.run.config, self.run.dataset, self.run.classes
+        return ModelFacts(
+            model=write(config.model_params),
+            outputs=classes + sum(method.extra_outputs(classes) for method in config.method_list),
+            parameters=self.run.manifest.size,
+            classes=data.classes,
+            task=data.task,
+            shape=data.shape,
+            mean=data.mean,
+            std=data.std,
+            methods=config.methods,
+            round=round_number,
+            version=project()["project"]["version"],
+            parts=tuple(dict.fromkeys(entry.part for entry in self.run.shared)),
+        )

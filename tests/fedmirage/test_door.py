@@ -4,16 +4,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import fedmirage
 from common.settings.project import project
+from tests.support.inprocess import run_in_process
+from tests.support.runs import SMALL
 
 
 def test_the_documented_names() -> None:
-    assert set(fedmirage.__all__) >= {"METHODS", "__version__", "configure", "load", "run"}
+    names = {"METHODS", "__version__", "configure", "load", "load_model", "run"}
+    assert set(fedmirage.__all__) >= names
     assert fedmirage.__version__ == project()["project"]["version"]
     assert "scaffold" in fedmirage.METHODS
     assert len(fedmirage.load("digits").classes) == 10
+
+
+def test_a_runs_model_answers_with_names(tmp_path: Path) -> None:
+    """As the README shows it."""
+    run_in_process(tmp_path, **{**SMALL, "rounds": 1})
+    model, facts = fedmirage.load_model(tmp_path / "model.safetensors")
+    images = torch.zeros(2, *facts.shape, dtype=torch.uint8)
+    answers = model(facts.normalise(images))[:, : len(facts.classes)].argmax(1)
+    names = [facts.classes[number] for number in answers]
+    assert len(names) == 2
+    assert set(names) <= set("0123456789")
 
 
 @pytest.mark.parametrize("settings", [{"clients": 3}, fedmirage.configure({"clients": 3})])

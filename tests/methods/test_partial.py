@@ -176,7 +176,7 @@ def test_no_accuracy_without_a_global_model_but_named_figures(tmp_path: Path, me
     (summary,) = lines(tmp_path, "summary")
     assert summary["final_accuracy"] is None
     assert summary["final_evaluation"] == lines(tmp_path)[-1]["evaluation"]
-    cells = list(summary_table(summary, tmp_path).columns[0].cells)
+    cells = list(summary_table(summary).columns[0].cells)
     assert "average of local models on test by examples accuracy" in cells
     assert "final accuracy" not in cells
 

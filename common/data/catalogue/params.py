@@ -187,8 +187,9 @@ class OwnParams(DatasetParams):
     path: str = Field(min_length=1)
     """Where it is: absolute, or relative to the data folder or else to the current folder."""
     test_share: float = Field(0.2, ge=0, lt=1)
-    """Share of every class that is held out where there is no test part; 0 leaves the test set
-    empty (for a node)."""
+    """Share of every class that is held out as the test set where the files have no test part. A
+    node with data of its own holds out nothing unless the run scores local models, and where all
+    nodes have their own, the server tests on all of its set."""
     classes: int | tuple[str, ...] | None = None
     """Number or names of the classes; needed where a node may lack some of them, so that all nodes
     count alike."""

@@ -21,9 +21,9 @@ Sections: `virtual` goes down: always the set's SHA-256; the set itself (or, wit
 seed) to clients that are not known to hold it. Who answers holds it; who was silent, failed, or
 came back as another node gets it again. Remembered: the set ("vhl.virtual"). Beside VHL, what other
 methods generate is of the real classes only.
-Results: `accuracy` is over all outputs, `accuracy_real_classes` over the first C;
-`virtual_accuracy` is the global model's on the virtual set, over all outputs. A step whose loss is
-not finite is left out and counted.
+Results: `accuracy` and `loss` are over the first C outputs; where the head is wider,
+`accuracy_all_outputs` is over all of them. `virtual_accuracy` is the global model's on the virtual
+set, over all outputs. A step whose loss is not finite is left out and counted.
 Differs from the paper: 8-bit images without JPEG, because a set that is sent or made anew must be
 the same everywhere.
 Differs from the code: the learning rate decays by round and not by a client's own visits,

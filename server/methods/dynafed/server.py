@@ -9,7 +9,7 @@ with the network that the clients train and the shape of its (normalised) input.
 those of a whole state dict, as Flower's examples send them, or the parameters alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
@@ -129,15 +129,10 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         if scored is None or self.repaired_from is None:
             return scored
         loss, metrics = scored
-        named = {
-            f"dynafed.repaired.{name}": value for name, value in {"loss": loss, **metrics}.items()
-        }
+        named = {f"dynafed.repaired.{name}": value for name, value in numbers(loss, metrics)}
         before = self.inner.evaluate(server_round, self.repaired_from)
         if before is not None:
-            named |= {
-                f"dynafed.average.{name}": value
-                for name, value in {"loss": before[0], **before[1]}.items()
-            }
+            named |= {f"dynafed.average.{name}": value for name, value in numbers(*before)}
         return loss, {**metrics, **named}
 
     # Collecting
@@ -270,3 +265,9 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
     def note(self, server_round: int, text: str) -> None:
         """Say something to whoever watches."""
         self.context.note(server_round, text)
+
+
+def numbers(loss: float, metrics: dict[str, Scalar]) -> Iterator[tuple[str, Scalar]]:
+    """The figures of an evaluation that are single numbers."""
+    yield "loss", loss
+    yield from ((name, value) for name, value in metrics.items() if isinstance(value, int | float))

@@ -9,7 +9,7 @@ from common.data import available, describe, load
 from common.data.files import genuine
 from common.data.files.genuine import IDX_NAMES
 from common.errors import ConfigurationError
-from tests.support.files import labels, pictures, write_idx, write_parquet
+from tests.support.files import labels, pictures, png, write_files, write_idx, write_parquet
 
 
 @pytest.fixture
@@ -38,6 +38,7 @@ def test_sources_are_numbered_in_the_order_of_the_line(sources: Path) -> None:
     )
     assert np.array_equal(both.test.labels, np.concatenate([usps.test.labels, mnist.test.labels]))
     assert both.name == line
+    assert both.domains == ("usps", "mnist")
     assert both.mean == both.std == (0.5,)
     assert len({both.fingerprint, usps.fingerprint, mnist.fingerprint}) == 3
     assert isinstance(load(line, sources).train.images.base, np.memmap)
@@ -66,6 +67,54 @@ def test_class_counts_must_agree(sources: Path) -> None:
     np.savez(sources / "own.npz", images=pictures(40, 28, 28), labels=labels(40, 4))
     with pytest.raises(ConfigurationError, match="10 and 4 classes"):
         load("mnist, npz(path='own.npz')", sources)
+
+
+def folders(data: Path, name: str, *kinds: str) -> str:
+    files = {
+        f"{kind}/{n}.png": png(np.full((8, 8), n, np.uint8)) for kind in kinds for n in range(5)
+    }
+    write_files(data / name, files)
+    return f"imagefolder(path='{name}')"
+
+
+def test_folders_of_other_names_are_not_one_set(data: Path) -> None:
+    one = folders(data, "one", "Tshirt", "bag", "sandal", "trouser")
+    other = folders(data, "other", "bag", "sandal", "trouser", "tshirt")
+    with pytest.raises(
+        ConfigurationError,
+        match=r"class 0 is 'Tshirt' in the one and 'bag' in the other; .* upper and lower case",
+    ):
+        load(f"{one}, {other}", data)
+    apart = folders(data, "apart", "bag", "coat", "sandal", "trouser")
+    with pytest.raises(
+        ConfigurationError, match=r"class 1 is 'sandal' .* give the classes the same"
+    ):
+        load(f"{other}, {apart}", data)
+    same = folders(data, "same", "Tshirt", "bag", "sandal", "trouser")
+    both = load(f"{one}, {same}", data)
+    assert both.domains == ("imagefolder(path='one')", "imagefolder(path='same')")
+
+
+def test_names_in_another_order_and_sets_without_names(data: Path) -> None:
+    for name in ("a", "b", "c"):
+        np.savez(data / f"{name}.npz", images=pictures(20, 8, 8), labels=labels(20, 2))
+    named = "npz(path='a.npz', classes=('cat', 'dog'))"
+    with pytest.raises(ConfigurationError, match="in another order: write classes="):
+        load(f"{named}, npz(path='b.npz', classes=('dog', 'cat'))", data)
+    both = load(f"npz(path='b.npz'), {named}, npz(path='c.npz')", data)  # nothing to compare with
+    assert both.classes == ("cat", "dog")
+    line = "npz(path='b.npz'), npz(path='a.npz', classes=('x', 'y')), npz(path='c.npz'"
+    with pytest.raises(ConfigurationError, match=r"a\.npz.*c\.npz.*class 1 is 'y' .* and 'z'"):
+        load(f"{line}, classes=('x', 'z'))", data)
+
+
+def test_a_published_set_beside_folders_compares_names_too(sources: Path) -> None:
+    words = ("eight", "five", "four", "nine", "one", "seven", "six", "three", "two", "zero")
+    line = folders(sources, "words", *words).replace(")", ", size=28)")
+    with pytest.raises(ConfigurationError, match="class 0 is '0' in the one and 'eight'"):
+        load(f"mnist, {line}", sources)
+    line = folders(sources, "numbers", *"0123456789").replace(")", ", size=28)")
+    assert load(f"mnist, {line}", sources).domains == ("mnist", "imagefolder")
 
 
 def test_columns_of_two_sources_share_no_number(data: Path) -> None:

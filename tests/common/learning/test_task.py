@@ -182,6 +182,8 @@ def test_classes_restricts_a_widened_head_to_the_real_classes() -> None:
     whole = evaluate(Echo(), images, labels, (0.0,) * 3, (1.0,) * 3, SINGLE)
     real = evaluate(Echo(), images, labels, (0.0,) * 3, (1.0,) * 3, SINGLE, classes=2)
     assert (whole["accuracy"], real["accuracy"]) == (0.0, 1.0)
+    assert real["accuracy_all_outputs"] == 0.0
+    assert "accuracy_all_outputs" not in whole
     assert real["loss"] == pytest.approx(
         (np.log1p(np.exp(-4)) + np.log1p(np.exp(-5))) / 2, rel=1e-5
     )

@@ -262,7 +262,7 @@ def test_the_budget_is_written_and_shown(tmp_path: Path) -> None:
     assert found == [epsilon(1.0, {(2, 4): number}, 1e-5) for number in (1, 2, 3)]
     assert summary["dp"] == rounds[-1]["dp"]
     assert f"epsilon {found[0]:.4g} at delta 1e-05" in scores(rounds[0])
-    table = summary_table(summary, tmp_path)
+    table = summary_table(summary)
     assert f"epsilon {found[-1]:.4g} at delta 1e-05" in list(table.columns[1].cells)
 
 

@@ -1,0 +1,103 @@
+"""Several sets as one with a column "domain": what they have in common must agree."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from common.data.cache import cached, content_fingerprint
+from common.data.names import difference
+from common.data.set import DataSet, Split
+from common.errors import ConfigurationError
+
+NEUTRAL = 0.5  # mean and std of a mixture whose parts differ in theirs
+
+
+def combine(parts: list[DataSet]) -> DataSet:
+    """Several sets as one; what they share must agree, and the normalisation is 0.5/0.5 unless it
+    agrees too."""
+    _check_alike(parts)
+    same = len({(part.mean, part.std) for part in parts}) == 1
+    neutral = (NEUTRAL,) * parts[0].shape[0]
+
+    def build() -> DataSet:
+        train, test = (
+            _joined([getattr(part, split) for part in parts]) for split in ("train", "test")
+        )
+        return replace(
+            parts[0], train=train, test=test, fingerprint=content_fingerprint(train, test)
+        )
+
+    joined = cached("combined", [part.fingerprint for part in parts], build)
+    name = ", ".join(part.name for part in parts)
+    mean, std = (parts[0].mean, parts[0].std) if same else (neutral, neutral)
+    named = _first_named(parts)
+    short = [part.name.partition("(")[0] for part in parts]
+    domains = short if len(set(short)) == len(short) else [part.name for part in parts]
+    return replace(
+        joined,
+        name=name,
+        mean=mean,
+        std=std,
+        classes=named.classes,
+        task=named.task,
+        named_by=named.named_by,
+        domains=tuple(domains),
+        divided=any(part.divided for part in parts),
+    )
+
+
+def _check_alike(parts: list[DataSet]) -> None:
+    problems = []
+    first, named = parts[0], _first_named(parts)
+    for part in parts[1:]:
+        both = f"dataset: {first.name} and {part.name} cannot be one set:"
+        if part.shape[0] != first.shape[0]:
+            problems.append(
+                f"{both} {first.shape[0]} and {part.shape[0]} channels; write channels=1 or"
+                " channels=3 for both"
+            )
+        if part.shape[1:] != first.shape[1:]:
+            sizes = " and ".join(
+                "x".join(map(str, shape)) for shape in (first.shape[1:], part.shape[1:])
+            )
+            problems.append(
+                f"{both} pictures of {sizes}; write size={max(first.shape[1:])} for both"
+            )
+        if len(part.classes) != len(first.classes):
+            problems.append(
+                f"{both} {len(first.classes)} and {len(part.classes)} classes; choose sets with the"
+                " same classes"
+            )
+        elif (apart := difference(part, named.classes, named.named_by)) is not None:
+            problems.append(
+                f"dataset: {named.name} and {part.name} cannot be one set: class {apart.place} is"
+                f" {named.classes[apart.place]!r} in the one and {part.classes[apart.place]!r} in"
+                f" the other; {apart.fix}"
+            )
+        if part.task != first.task:
+            problems.append(f"{both} {first.task} and {part.task}; choose sets of one task")
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def _first_named(parts: list[DataSet]) -> DataSet:
+    """The part whose names the classes of all have."""
+    return next((part for part in parts if part.named_by != "numbers"), parts[0])
+
+
+def _joined(splits: list[Split]) -> Split:
+    """One after the other. A column that all have stays, its numbers shifted so that two sources
+    share none."""
+    columns = {
+        "domain": np.concatenate(
+            [np.full(len(split), number, np.int64) for number, split in enumerate(splits)]
+        )
+    }
+    for name in splits[0].columns:
+        if all(name in split.columns for split in splits) and name != "domain":
+            tops = np.cumsum([0, *(split.columns[name].max(initial=-1) + 1 for split in splits)])
+            columns[name] = np.concatenate(
+                [split.columns[name] + top for split, top in zip(splits, tops, strict=False)]
+            )
+    images = np.concatenate([split.images for split in splits])
+    return Split(images, np.concatenate([split.labels for split in splits]), columns)

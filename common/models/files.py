@@ -1,0 +1,104 @@
+"""A model as a file that tells all that its use takes, and such a file as a model again."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from common.data.batches import normalise
+from common.data.set import Task
+from common.errors import DataError
+from common.method import NETWORK
+from common.models.base import Model
+from common.models.factory import build
+from common.wire.manifest import Manifest
+from common.wire.payload import Array
+from common.wire.weights import from_arrays, load, save
+
+# One key of the file's metadata: safetensors writes several in an order that differs every time,
+# and the same model is to give the same file.
+KEY = "fedmirage"
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a model file tells beside its weights."""
+
+    model: str  # the line that names the network
+    outputs: int  # the classes first, then what a method added to the head
+    parameters: int  # numbers in the whole network, those of batch norm included
+    classes: tuple[str, ...]
+    task: Task
+    shape: tuple[int, int, int]  # (channels, height, width) of an image
+    mean: tuple[float, ...]  # per channel, of pixels in [0, 1]
+    std: tuple[float, ...]
+    methods: str
+    round: int
+    version: str  # of fedmirage
+    # what the file holds: "features" and "classifier" are the whole network, a method may add more
+    parts: tuple[str, ...] = NETWORK
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Bytes (batch, channels, height, width) as the network wants them."""
+        if images.dtype != torch.uint8 or tuple(images.shape[1:]) != self.shape:
+            wanted = "x".join(map(str, self.shape))
+            raise DataError(
+                f"images are {images.dtype} {tuple(images.shape)}; this model takes torch.uint8 of"
+                f" (batch, {wanted.replace('x', ', ')})"
+            )
+        return normalise(images, self.mean, self.std)
+
+    def to_metadata(self) -> dict[str, str]:
+        """As safetensors keeps it."""
+        return {KEY: json.dumps(asdict(self))}
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str], path: str | Path) -> "ModelFacts":
+        """From a file's metadata, or a sentence about why not."""
+        try:
+            found: dict[str, Any] = json.loads(metadata[KEY])
+            known: dict[str, Any] = {
+                item.name: found[item.name] for item in fields(cls) if item.name in found
+            }
+            for name in ("classes", "shape", "mean", "std", "parts"):
+                known[name] = tuple(known[name])
+            return cls(**known)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise DataError(
+                f"{str(path)!r} does not say which network its weights belong to; it was written by"
+                " another program or by an earlier version: run it again, or load its arrays with"
+                " safetensors"
+            ) from None
+
+
+def save_model(named: Mapping[str, Array], path: str | Path, facts: ModelFacts) -> None:
+    """Write weights by name, with what their use takes."""
+    save(named, path, facts.to_metadata())
+
+
+def load_model(path: str | Path) -> tuple[Model, ModelFacts]:
+    """The network of a model file in evaluation mode on the CPU, and what the file tells of it.
+
+    The first `len(facts.classes)` outputs are the classes. Parts that a method added to the network
+    are not needed for its answers and are left out. A file that lacks a part of the network is
+    refused: the rest stayed with the clients.
+    """
+    named, metadata = load(path)
+    facts = ModelFacts.from_metadata(metadata, path)
+    if not set(NETWORK) <= set(facts.parts):
+        raise DataError(
+            f"{str(path)!r} holds only {' and '.join(facts.parts)} of a {facts.model}, which is"
+            f" what methods={facts.methods!r} shares; every client keeps the rest: load the arrays"
+            " with safetensors"
+        )
+    extra = facts.outputs - len(facts.classes)
+    model = build(facts.model, facts.shape, len(facts.classes), extra)
+    manifest = Manifest.of(model)
+    if missing := [name for name in manifest.names if name not in named]:
+        raise DataError(f"{str(path)!r} lacks {missing[0]!r} of a {facts.model}; write it again")
+    from_arrays(model, [named[name] for name in manifest.names])
+    return model.eval(), facts

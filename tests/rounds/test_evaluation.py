@@ -1,0 +1,112 @@
+"""What a round's line and the summary tell beside the one accuracy."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.show.progress import summary_table
+from tests.support.inprocess import run_in_process
+from tests.support.runs import SMALL, lines
+from tests.support.vhl import BASE
+
+
+def test_recall_macro_f1_and_at_the_end_the_confusion_matrix(tmp_path: Path) -> None:
+    run_in_process(tmp_path, **SMALL)
+    rounds, (summary,) = lines(tmp_path), lines(tmp_path, "summary")
+    final = summary["final_evaluation"]
+    confusion = np.array(final["confusion"])
+    assert confusion.shape == (10, 10)
+    assert np.trace(confusion) / confusion.sum() == pytest.approx(summary["final_accuracy"])
+    recall = np.diagonal(confusion) / confusion.sum(1)
+    assert final["recall"] == pytest.approx(recall.tolist(), abs=1e-6)
+    assert final["worst_recall"] == recall.min()
+    assert final["worst_class"] == str(recall.argmin())
+    for line in rounds:
+        assert {"macro_f1", "recall", "worst_recall", "worst_class"} <= set(line["evaluation"])
+        assert "confusion" not in line["evaluation"]
+        assert len(json.dumps(line["evaluation"])) < 400
+    cells = [list(column.cells) for column in summary_table(summary).columns]
+    shown = dict(zip(map(str, cells[0]), map(str, cells[1]), strict=True))
+    assert shown["macro-F1"] == f"{100 * final['macro_f1']:.2f} %"
+    assert shown["worst class"].startswith(f"{final['worst_class']}, recall")
+
+
+def test_several_labels_have_recall_by_class(tmp_path: Path) -> None:
+    settings = {**SMALL, "dataset": "digits-multi(train=60, test=40)", "partition": "iid"}
+    run_in_process(tmp_path, **settings)
+    final = lines(tmp_path, "summary")[0]["final_evaluation"]
+    assert np.mean(final["recall"]) == pytest.approx(final["C-R"], abs=1e-5)
+    assert "confusion" not in final
+
+
+def test_dynafeds_other_scores_are_single_numbers(tmp_path: Path) -> None:
+    small = "length=2, iterations=2, steps=2, segment=1, per_class=1, epochs=1, max_loss=10.0"
+    methods = f"dynafed({small}, min_participants=1)"
+    run_in_process(tmp_path, **{**BASE, "rounds": 3}, methods=methods)
+    evaluation = lines(tmp_path)[-1]["evaluation"]
+    assert "dynafed.average.macro_f1" in evaluation
+    prefixed = {name: value for name, value in evaluation.items() if name.startswith("dynafed")}
+    assert all(isinstance(value, float) for value in prefixed.values())
+
+
+def test_every_domain_has_its_accuracy(tmp_path: Path) -> None:
+    settings = {**SMALL, "dataset": "digits(limit=300, mean=0.3), digits(limit=200, mean=0.3)"}
+    run_in_process(tmp_path / "same", **settings)
+    evaluation = lines(tmp_path / "same")[-1]["evaluation"]
+    names = ["digits(mean=0.3, limit=300)", "digits(mean=0.3, limit=200)"]
+    assert list(evaluation["domains"]) == names
+    accuracies = list(evaluation["domains"].values())
+    # both have 200 test samples
+    assert np.mean(accuracies) == pytest.approx(lines(tmp_path / "same")[-1]["accuracy"])
+    cells = list(summary_table(lines(tmp_path / "same", "summary")[0]).columns[0].cells)
+    assert f"accuracy on {names[0]}" in cells
+    run_in_process(tmp_path / "one", **{**SMALL, "rounds": 1})
+    assert "domains" not in lines(tmp_path / "one")[-1]["evaluation"]
+
+
+def test_clients_accuracies_and_how_far_they_lie_apart(tmp_path: Path) -> None:
+    run_in_process(tmp_path, **SMALL, local_evaluation=True)
+    for line in lines(tmp_path):
+        single = [
+            client["local_model.on_test_shard.by_examples.accuracy"] for client in line["clients"]
+        ]
+        start = "local_model.on_test_shard"
+        found = [
+            line["evaluation"][f"{start}.{name}.accuracy"] for name in ("worst", "best", "std")
+        ]
+        assert found == pytest.approx([min(single), max(single), np.std(single)])
+
+
+def test_a_secure_run_tells_nothing_of_single_clients(tmp_path: Path) -> None:
+    run_in_process(tmp_path, **SMALL, local_evaluation=True, secagg="on", methods="fedavg")
+    evaluation = lines(tmp_path)[-1]["evaluation"]
+    assert "local_model.on_test_shard.by_examples.accuracy" in evaluation
+    assert not any(".worst." in name or ".std." in name for name in evaluation)
+
+
+@pytest.mark.parametrize("secagg", ["off", "on"])
+def test_the_headline_of_a_widened_head_is_over_the_real_classes(
+    tmp_path: Path, secagg: str
+) -> None:
+    """With a virtual set this strong the twenty outputs know no real class in the first round."""
+    settings = {
+        **BASE,
+        "rounds": 1,
+        "lr": 0.001,
+        "local_evaluation": True,
+        "secagg": secagg,
+        "clients": 3,
+    }
+    run_in_process(
+        tmp_path, **settings, methods="vhl(generator='gaussian', per_class=4, virtual_weight=20.0)"
+    )
+    (line,) = lines(tmp_path)
+    evaluation = line["evaluation"]
+    assert line["accuracy"] > evaluation["accuracy_all_outputs"]
+    confusion = np.array(lines(tmp_path, "summary")[0]["final_evaluation"]["confusion"])
+    assert confusion.shape == (10, 10)
+    assert np.trace(confusion) / confusion.sum() == pytest.approx(line["accuracy"])
+    start = "local_model.on_test_shard.by_examples"
+    assert evaluation[f"{start}.accuracy"] >= evaluation[f"{start}.accuracy_all_outputs"]
