@@ -212,15 +212,4 @@ class FederatedClient(NumPyClient):
     def score(self, split: Any, indices: Any) -> dict[str, float]:
         """The model's named metrics on some samples of this client."""
         samples = Resident.load(split, indices, self.run.device, self.run.memory_format)
-        data = self.view.dataset
-        return evaluate(
-            self.model,
-            samples.images,
-            samples.labels,
-            data.mean,
-            data.std,
-            self.run.task,
-            memory_format=self.run.memory_format,
-            device=self.run.device,
-            classes=len(data.classes),
-        )
+        return evaluate(self.model, self.run.in_batches(samples), self.run.task, self.run.classes)

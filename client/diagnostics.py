@@ -28,17 +28,7 @@ def local_model_scores(run: Run, model: Model, view: ClientView) -> dict[str, fl
     samples = Resident.load(data.test, np.arange(len(data.test)), run.device, run.memory_format)
     if task.name == SingleLabel.name:
         task = OwnLabels(torch.from_numpy(view.class_counts).to(run.device))
-    scores = evaluate(
-        model,
-        samples.images,
-        samples.labels,
-        data.mean,
-        data.std,
-        task,
-        memory_format=run.memory_format,
-        device=run.device,
-        classes=len(data.classes),
-    )
+    scores = evaluate(model, run.in_batches(samples), task, run.classes)
     found = {ON_TEST: scores["accuracy"]}
     if OWN in scores:
         found[ON_OWN_LABELS] = scores[OWN]

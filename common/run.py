@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+from torch import Tensor
 
+from common.data.batches import Resident
 from common.data.partitions import check
 from common.data.set import DataSet
 from common.device import memory_format
@@ -74,6 +77,10 @@ class Run:
         """The names of what an evaluation gives."""
         widened = any(method.extra_outputs(self.classes) for method in self.config.method_list)
         return (*self.task.metrics, ALL_OUTPUTS) if widened else self.task.metrics
+
+    def in_batches(self, samples: Resident) -> Iterator[tuple[Tensor, Tensor]]:
+        """All samples once, normalised as the run's model wants them, for evaluation."""
+        return samples.in_order(self.dataset.mean, self.dataset.std, self.memory_format)
 
     def entries_of(self, section: Section) -> tuple[Entry, ...] | None:
         """What the arrays of a section must look like; None where only the method knows."""

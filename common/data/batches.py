@@ -37,6 +37,21 @@ class Resident:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def in_order(
+        self,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        memory_format: torch.memory_format = torch.channels_last,
+        batch_size: int = 512,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """All samples once, as batches of normalised images and their labels, for evaluation."""
+        for start in range(0, len(self), batch_size):
+            images = self.images[start : start + batch_size]
+            yield (
+                normalise(images, mean, std, memory_format),
+                self.labels[start : start + batch_size],
+            )
+
     def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Images and labels of a batch; the images keep the memory format.
 

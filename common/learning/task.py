@@ -1,7 +1,7 @@
 """What a run learns, single-label or multi-label: its loss, its metrics, and the evaluation of a
 model on a set."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.data.batches import normalise
 from common.errors import DataError
 from common.learning.detail import Detail
 
@@ -160,42 +159,34 @@ class MultiLabelMeter:
 
 def evaluate(
     model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    mean: tuple[float, ...],
-    std: tuple[float, ...],
+    batches: Iterable[tuple[Tensor, Tensor]],
     task: Task,
-    batch_size: int = 512,
-    memory_format: torch.memory_format = torch.channels_last,
-    device: torch.device | str = "cpu",
     classes: int | None = None,
     detail: Detail | None = None,
 ) -> dict[str, float]:
-    """The metrics of a model on uint8 images; the model, which lies on `device`, is left in the
+    """The metrics of a model on batches of normalised images and labels; the model is left in the
     modes in which it came.
 
     `classes` judges the model on its first so many outputs: a head that a method widened answers
     for the real classes alone, and `accuracy_all_outputs` says beside that how often the right one
     is the largest of all. `detail` counts every batch in too.
     """
-    if not len(labels):
+    meter, wide, empty = task.meter(), None, True
+    with _eval_mode(model):
+        for images, labels in batches:
+            empty = False
+            with torch.inference_mode():
+                logits = model(images)
+                meter.add(logits[:, :classes], labels)
+                if detail is not None:
+                    detail.add(logits[:, :classes], labels)
+                if classes is not None and logits.shape[1] > classes:
+                    wide = wide or task.meter()
+                    wide.add(logits, labels)
+    if empty:
         raise DataError(
             "evaluation: the set holds no samples; give it some, or leave this evaluation out"
         )
-    meter, wide = task.meter(), None
-    with _eval_mode(model):
-        for start in range(0, len(labels), batch_size):
-            batch = normalise(
-                images[start : start + batch_size].to(device), mean, std, memory_format
-            )
-            with torch.inference_mode():
-                logits, right = model(batch), labels[start : start + batch_size].to(device)
-                meter.add(logits[:, :classes], right)
-                if detail is not None:
-                    detail.add(logits[:, :classes], right)
-                if classes is not None and logits.shape[1] > classes:
-                    wide = wide or task.meter()
-                    wide.add(logits, right)
     return meter.result() | ({} if wide is None else {ALL_OUTPUTS: wide.result()["accuracy"]})
 
 

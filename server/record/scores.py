@@ -64,19 +64,8 @@ class Evaluator:
     def score(self, arrays: Arrays, detail: Detail | None = None) -> dict[str, float]:
         """Named metrics of a whole model on the test set."""
         from_arrays(self.model, arrays)
-        data = self.run.dataset
-        return evaluate(
-            self.model,
-            self.test.images,
-            self.test.labels,
-            data.mean,
-            data.std,
-            self.run.task,
-            memory_format=self.run.memory_format,
-            device=self.run.device,
-            classes=len(data.classes),
-            detail=detail,
-        )
+        batches = self.run.in_batches(self.test)
+        return evaluate(self.model, batches, self.run.task, self.run.classes, detail)
 
     def average_of_local_models(self, folder: Path, round_number: int) -> dict[str, float]:
         """FedMD-CG's G.acc for any method: the average, by examples, of every client's last local

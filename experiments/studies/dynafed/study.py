@@ -164,9 +164,8 @@ def from_scratch(made: Made, epochs: int = SCRATCH_EPOCHS) -> dict[str, float]:
         train_from_scratch(
             model, learned, epochs, torch_generator(made.config.seed, "dynafed-scratch", name)
         )
-        scores[name] = evaluate(
-            model, test.images, test.labels, made.dataset.mean, made.dataset.std, task
-        )["accuracy"]
+        batches = test.in_order(made.dataset.mean, made.dataset.std)
+        scores[name] = evaluate(model, batches, task)["accuracy"]
     return scores
 
 
@@ -257,15 +256,8 @@ def client_losses(made: Made, clients: int = 3, rounds: int = 5) -> list[dict[st
             from_arrays(model, arrays)
             own = Resident.load(made.dataset.train, parts[partition])
             task = task_of(made.config, made.dataset)
-            score = evaluate(
-                model,
-                own.images,
-                own.labels,
-                made.dataset.mean,
-                made.dataset.std,
-                task,
-                classes=made.classes,
-            )
+            batches = own.in_order(made.dataset.mean, made.dataset.std)
+            score = evaluate(model, batches, task, made.classes)
             found.append(
                 {"round": line["round"], "client": partition, "stage": stage, "loss": score["loss"]}
             )

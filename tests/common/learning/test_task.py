@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_score, recall_score
 from torch import Tensor, nn
 
-from common.data.batches import normalise
+from common.data.batches import Resident, normalise
 from common.errors import DataError
 from common.learning.task import TASKS, evaluate
 from common.models import build
@@ -128,14 +128,7 @@ def test_an_empty_set_is_refused(name: str) -> None:
     with pytest.raises(DataError, match="no batch"):
         TASKS[name].meter().result()
     with pytest.raises(DataError, match="no samples"):
-        evaluate(
-            nn.Identity(),
-            torch.zeros(0, 1, 8, 8, dtype=torch.uint8),
-            torch.zeros(0),
-            (0.5,),
-            (0.5,),
-            TASKS[name],
-        )
+        evaluate(nn.Identity(), [], TASKS[name])
 
 
 def test_evaluation_equals_one_pass_in_eval_mode() -> None:
@@ -145,7 +138,7 @@ def test_evaluation_equals_one_pass_in_eval_mode() -> None:
     mean, std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model.features[1].eval()
-    result = evaluate(model, images, labels, mean, std, SINGLE, batch_size=7)
+    result = evaluate(model, Resident(images, labels).in_order(mean, std, batch_size=7), SINGLE)
     assert model.training
     assert not model.features[1].training
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
@@ -159,14 +152,7 @@ def test_evaluation_equals_one_pass_in_eval_mode() -> None:
 def test_modes_are_restored_after_a_failure() -> None:
     model = build("mlp", (1, 8, 8), 4)
     with pytest.raises(RuntimeError):
-        evaluate(
-            model,
-            torch.zeros(2, 1, 9, 9, dtype=torch.uint8),
-            torch.zeros(2).long(),
-            (0.5,),
-            (0.5,),
-            SINGLE,
-        )
+        evaluate(model, [(torch.zeros(2, 1, 9, 9), torch.zeros(2).long())], SINGLE)
     assert all(module.training for module in model.modules())
 
 
@@ -179,8 +165,9 @@ def test_classes_restricts_a_widened_head_to_the_real_classes() -> None:
 
     images = torch.tensor([[1, 5, 9], [7, 2, 8]], dtype=torch.uint8).view(2, 3, 1, 1)
     labels = torch.tensor([1, 0])
-    whole = evaluate(Echo(), images, labels, (0.0,) * 3, (1.0,) * 3, SINGLE)
-    real = evaluate(Echo(), images, labels, (0.0,) * 3, (1.0,) * 3, SINGLE, classes=2)
+    batch = (images / 255, labels)
+    whole = evaluate(Echo(), [batch], SINGLE)
+    real = evaluate(Echo(), [batch], SINGLE, classes=2)
     assert (whole["accuracy"], real["accuracy"]) == (0.0, 1.0)
     assert real["accuracy_all_outputs"] == 0.0
     assert "accuracy_all_outputs" not in whole

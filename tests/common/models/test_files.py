@@ -10,6 +10,7 @@ import torch
 from safetensors import safe_open
 
 from common.data import load
+from common.data.batches import Resident
 from common.errors import DataError
 from common.learning.task import TASKS, evaluate
 from common.models.files import load_model, save_model
@@ -78,7 +79,8 @@ def test_the_facts_serve_evaluation_of_several_labels(tmp_path: Path) -> None:
     model, facts = load_model(tmp_path / "model.safetensors")
     test = load(line).test
     images, labels = torch.tensor(np.array(test.images)), torch.tensor(np.array(test.labels))
-    scores = evaluate(model, images, labels, facts.mean, facts.std, TASKS[facts.task])
+    batches = Resident(images, labels).in_order(facts.mean, facts.std)
+    scores = evaluate(model, batches, TASKS[facts.task])
     assert scores["accuracy"] == pytest.approx(lines(tmp_path)[-1]["accuracy"])
 
 

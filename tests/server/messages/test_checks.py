@@ -9,6 +9,7 @@ import pytest
 from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters
 
 from common.method import Method, Section
+from common.methods import METHODS
 from common.settings.config import configure
 from server.messages.checks import ReplyCheck
 from tests.support.facts import entries, make_facts
@@ -28,15 +29,20 @@ class Sender(Method):
     up: ClassVar[tuple[Section, ...]] = SECTIONS
 
 
-def check(methods: Sequence[Method], trainable: Sequence[bool]) -> ReplyCheck:
-    config = configure({})
-    config.__dict__["method_list"] = tuple(methods)
-    manifest = entries(*zip(NAMES, REFERENCE, trainable, strict=True))
-    return ReplyCheck(make_facts(config, manifest=manifest, classes=2))
+def check(methods: str, trainable: Sequence[bool]) -> ReplyCheck:
+    METHODS["sender"] = Sender
+    try:
+        run = make_facts(
+            configure({"methods": methods}),
+            manifest=entries(*zip(NAMES, REFERENCE, trainable, strict=True)),
+        )
+        return ReplyCheck(run)
+    finally:
+        del METHODS["sender"]
 
 
-CHECK = check([], [True, True])
-BESIDE = check([Sender()], [True, False])
+CHECK = check("fedavg", [True, True])
+BESIDE = check("sender", [True, False])
 
 
 def answer(
@@ -52,8 +58,23 @@ def test_a_good_reply_passes() -> None:
     assert BESIDE.problem(beside(REFERENCE[0], np.ones(1), np.ones(7))) is None
 
 
-def beside(control: np.ndarray, norm: np.ndarray, odd: np.ndarray) -> FitRes:
-    return answer([*REFERENCE, control, norm, odd], "shared:2 control:1 norm:1 odd:1")
+def test_figures_that_nobody_declared_are_refused() -> None:
+    assert CHECK.problem(answer(REFERENCE, steps=3, seconds=0.5)) is None
+    words = str(CHECK.problem(answer(REFERENCE, **{"term.secret": 1.0})))
+    assert "the figure 'term.secret' is not declared by any method" in words
+
+
+def test_arrays_of_other_shapes_are_checked_by_their_declaration() -> None:
+    wrong = str(BESIDE.problem(beside(REFERENCE[0], np.ones(1), np.ones(7), np.ones(3))))
+    assert "'counts.0' is float64(3,)" in wrong
+
+
+def beside(
+    control: np.ndarray, norm: np.ndarray, odd: np.ndarray, counts: np.ndarray | None = None
+) -> FitRes:
+    counted = np.ones(2) if counts is None else counts
+    layout = "shared:2 control:1 counts:1 norm:1 odd:1"
+    return answer([*REFERENCE, control, counted, norm, odd], layout)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +86,7 @@ def beside(control: np.ndarray, norm: np.ndarray, odd: np.ndarray) -> FitRes:
             beside(REFERENCE[0], np.ones(1), np.array([np.inf])),
             "'odd' holds values that are not finite",
         ),
-        (answer(REFERENCE), "this run sends 'shared control norm odd'"),
+        (answer(REFERENCE), "this run sends 'shared control norm counts odd'"),
     ],
 )
 def test_what_comes_beside_the_model_is_checked_too(reply: FitRes, words: str) -> None:
