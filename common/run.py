@@ -7,7 +7,7 @@ from functools import cached_property
 
 import torch
 
-from common.data.partitions import check
+from common.data.partitions import check, check_columns
 from common.data.set import DataSet
 from common.device import memory_format
 from common.errors import ConfigurationError
@@ -115,6 +115,7 @@ def check_with_data(config: RunConfig, dataset: DataSet) -> Task:
         len(dataset.train),
         dataset.task,
     )
+    problems += check_columns(config.partition_params, dataset.train.columns, config.clients)
     for attempt in (lambda: task_of(config, dataset), lambda: check_model(config, dataset)):
         try:
             attempt()

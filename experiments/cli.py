@@ -113,10 +113,11 @@ def _run_command() -> Any:
             str,
             typer.Option(
                 help=(
-                    "simulation (Ray, one host) or grpc (a SuperLink and SuperNodes, real"
-                    " processes)."
+                    "inprocess (one host, no Ray), simulation (one host, Ray), grpc (a SuperLink"
+                    " and SuperNodes, real processes), or auto: inprocess where the run is small,"
+                    " else simulation."
                 ),
-                metavar="simulation|grpc",
+                metavar="auto|inprocess|simulation|grpc",
             ),
         ],
         "preset": Annotated[
@@ -126,14 +127,14 @@ def _run_command() -> Any:
             list[Path], typer.Option(help="A TOML file of settings; may be given several times.")
         ],
         "actors": Annotated[
-            int, typer.Option(help="Simulated clients at a time; 0 takes one a core.")
+            int, typer.Option(help="Clients that train at a time; 0 takes one per core.")
         ],
         "verbose": Annotated[
             bool, typer.Option("--verbose", help="Show what Flower and Ray have to say.")
         ],
     }
     values: dict[str, Any] = {
-        "runtime": "simulation",
+        "runtime": "auto",
         "preset": None,
         "config": [],
         "actors": 0,

@@ -3,7 +3,7 @@ where that was asked for."""
 
 import time
 from dataclasses import dataclass
-from logging import WARNING
+from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ from server.messages.sampling import Roster
 from server.record.checkpoint import FILE as CHECKPOINT
 from server.record.checkpoint import Checkpoint
 from server.record.line import make_round_line
+from server.record.lines import scores
 from server.record.results import Results
 from server.record.scores import Evaluator
-from server.strategy.wrapper import save_state
+from server.strategy.wrapper import idle, save_state
 
 
 @dataclass
@@ -51,6 +52,7 @@ class Rounds:
         more = {
             "seconds": time.perf_counter() - started,
             **({"stopped_early": True} if stopped else {}),
+            **({"idle": reasons} if (reasons := idle(self.strategy)) else {}),
         }
         return self.results.finish("finished", **more, **self.checkpoint.progress)
 
@@ -73,6 +75,7 @@ class Rounds:
         stop = self.progress(line, shared)
         self.results.append(line)
         self.save(number, shared)
+        log(INFO, "round %s/%s: %s", number, self.config.rounds, scores(line))
         return stop
 
     def try_fit(self, number: int, parameters: Parameters) -> FitOutcome:

@@ -5,6 +5,7 @@ import math
 import os
 import platform
 import statistics
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ PACKAGES = ("flwr", "torch", "torchvision", "numpy", "ray")
 class Results:
     """The file results.jsonl of one run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, log: Callable[[str], None] | None = None) -> None:
         self.path = folder / FILE
+        self.log = log or (lambda sentence: None)  # also told what a person would want to see
 
     def begin(self, config: RunConfig, resolved: dict[str, Any]) -> None:
         """Line 1: the configuration as it was resolved, with versions and what the data are."""
@@ -30,7 +32,8 @@ class Results:
             "python": platform.python_version(),
         }
         versions |= {package: version(package) for package in PACKAGES}
-        self.append({"kind": "config", **config.flat(), "resolved": resolved, "versions": versions})
+        line = {"kind": "config", **config.flat(), "cautions": config.cautions}
+        self.append({**line, "resolved": resolved, "versions": versions})
 
     def append(self, line: dict[str, Any]) -> None:
         """Write a line and make sure that it is on disk."""
@@ -39,10 +42,12 @@ class Results:
             file.flush()
             os.fsync(file.fileno())
 
-    def note(self, round_number: int, text: str) -> None:
-        """What a server half has to say while a round goes on; the watcher shows it, readers of
-        rounds pass it over."""
-        self.append({"kind": "note", "round": round_number, "text": text})
+    def note(self, round_number: int, text: str, progress: bool = False) -> None:
+        """What a server half has to say while a round goes on: a decision, which the summary
+        repeats, or only how far it has come."""
+        line = {"kind": "note", "round": round_number, "text": text}
+        self.append({**line, "progress": True} if progress else line)
+        self.log(f"round {round_number}: {text}")
 
     def lines(self, kind: str = "round") -> list[dict[str, Any]]:
         """All lines of a kind; a torn last line, as a kill can leave it, is passed over."""
@@ -55,9 +60,21 @@ class Results:
             for line in read(self.path)
             if line["kind"] == "config" or line.get("round", math.inf) <= round_number
         ]
+        self._rewrite(kept)
+
+    def _rewrite(self, lines: list[dict[str, Any]]) -> None:
         draft = self.path.with_suffix(".tmp")
-        draft.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        draft.write_text("".join(json.dumps(line) + "\n" for line in lines))
         os.replace(draft, self.path)
+
+    def interrupt(self) -> None:
+        """Close the file of a run whose processes are gone: exactly one summary, behind lines that
+        are whole. A run that had finished has finished."""
+        lines = read(self.path)
+        if not lines or lines[-1].get("status") == "finished":
+            return
+        self._rewrite([line for line in lines if line["kind"] != "summary"])
+        self.finish("interrupted")
 
     def finish(self, status: str, **more: Any) -> dict[str, Any]:
         """The last line: how the run ended, and its accuracy in the usual three readings."""
@@ -74,13 +91,26 @@ class Results:
                 (line["evaluation"] for line in reversed(rounds) if line.get("evaluation")), {}
             ),
             **self._target(rounds),
+            **self._notes(),
             **({"dp": rounds[-1]["dp"]} if rounds and "dp" in rounds[-1] else {}),
             "bytes_up": sum(line["bytes_up"] for line in rounds),
             "bytes_down": sum(line["bytes_down"] for line in rounds),
             **more,
         }
         self.append(summary)
+        self.log(outcome(summary))
         return summary
+
+    def _notes(self) -> dict[str, list[str]]:
+        """What a reader of the numbers has to know: what was odd about the settings, and what the
+        methods decided."""
+        cautions = [text for line in self.lines("config") for text in line.get("cautions", [])]
+        decided = [
+            f"round {line['round']}: {line['text']}"
+            for line in self.lines("note")
+            if not line.get("progress")
+        ]
+        return {"notes": cautions + decided} if cautions or decided else {}
 
     def _target(self, rounds: list[dict[str, Any]]) -> dict[str, Any]:
         """The first round whose global model reached the accuracy that the run asked for; null if
@@ -94,6 +124,15 @@ class Results:
             if line.get("accuracy") is not None and line["accuracy"] >= target
         )
         return {"target_accuracy": target, "rounds_to_target": next(reached, None)}
+
+
+def outcome(summary: dict[str, Any]) -> str:
+    """How a run ended, in a sentence."""
+    score = summary.get("final_accuracy")
+    texts = [f"{summary['status']} after round {summary['rounds']}"]
+    texts += [f"final accuracy {100 * score:.2f} %"] if score is not None else []
+    texts += [f"{name} never acted: {why}" for name, why in summary.get("idle", {}).items()]
+    return "; ".join(texts + ([str(summary["reason"])] if "reason" in summary else []))
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,31 @@
+"""The figures of a round in a line, for terminals and logs."""
+
+from typing import Any
+
+from server.strategy.budget import spent
+
+
+def scores(line: dict[str, Any]) -> str:
+    """The figures of a round in one line."""
+    shown = {
+        "accuracy": line.get("accuracy"),
+        "loss": line.get("loss"),
+        "validation loss": line.get("validation", {}).get("loss"),
+    }
+    shown |= {} if line.get("accuracy") is not None else local_scores(line.get("evaluation", {}))
+    shown["train"] = line["train"].get("task")
+    texts = [f"{name} {value:.4f}" for name, value in shown.items() if value is not None]
+    return ", ".join(texts + ([spent(line["dp"])] if "dp" in line else []))
+
+
+def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """What stands in for `accuracy` where no global model exists, under names that say what it
+    is."""
+    return {
+        name.replace("_", " ").replace(".", " "): evaluation[name]
+        for name in (
+            "local_model.on_test_shard.by_examples.accuracy",
+            "average_of_local_models.on_test.by_examples.accuracy",
+        )
+        if name in evaluation
+    }
