@@ -1,6 +1,7 @@
 """The command line, `fedmirage`. Every setting of the run configuration is a flag; its help is the
 sentence under the field."""
 
+import contextlib
 import inspect
 import sys
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from common.settings.config import RunConfig, configure, defaults, key_of
 from common.settings.describe import allowed
 from common.settings.language import Params
 from common.settings.project import project
+from experiments.interrupts import Interruptions
 from experiments.parser import Command, Commands, RunCommand
 from experiments.settings import PRESETS, find, read_preset, read_toml, settle
 
@@ -40,6 +42,7 @@ app = typer.Typer(
 )
 out = Console()
 err = Console(stderr=True)
+interruptions = Interruptions()
 
 
 def show_version(asked: bool) -> None:
@@ -81,7 +84,11 @@ def run(
     layers += [read_toml(path, "config") for path in config_file]
     config = settle(layers, settings)
     folder = Path(config.resume or config.out)
-    summary = launch(config, runtime, folder, out, actors, verbose)
+    try:
+        summary = launch(config, runtime, folder, out, actors, verbose)
+    except KeyboardInterrupt:
+        interruptions.told = True
+        raise
     if summary.get("status") != "finished":
         raise typer.Exit(1)
 
@@ -342,6 +349,22 @@ def doctor(
 
 def main() -> None:
     """Entry point: sentences instead of stack traces, and an exit code that is true."""
+    interruptions.install()
+    try:
+        carry_out()
+    except BaseException as error:  # an import that was interrupted may raise anything
+        done = isinstance(error, SystemExit) and not error.code
+        if done or not interruptions.seen:
+            raise
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            out.show_cursor()
+            if not interruptions.told:
+                err.print("interrupted before the run began; the same command starts it again")
+        sys.exit(130)
+
+
+def carry_out() -> None:
+    """The command that was typed."""
     try:
         app(standalone_mode=True)
     except FedmirageError as error:
@@ -351,11 +374,6 @@ def main() -> None:
     except OSError as error:  # a full disk, a directory that may not be written
         err.print(f"error: {error}", style="red", highlight=False, markup=False)
         sys.exit(1)
-    except KeyboardInterrupt:
-        err.print(
-            "interrupted; what was finished is kept, and --resume continues it", style="yellow"
-        )
-        sys.exit(130)
 
 
 if __name__ == "__main__":

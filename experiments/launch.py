@@ -52,12 +52,14 @@ def launch(
         describe(config, console)
         try:
             conduct(config, runtime, folder, console, actors, verbose)
+            summary = read(folder / FILE)[-1]
         except KeyboardInterrupt:
             with undisturbed():
-                console.show_cursor()
-                console.print(interrupted(folder), highlight=False, soft_wrap=True)
+                text = interrupted(folder)
+                with contextlib.suppress(OSError):  # the terminal may be closed
+                    console.show_cursor()
+                    console.print(text, highlight=False, soft_wrap=True)
             raise
-        summary = read(folder / FILE)[-1]
     show_summary(console, summary, folder)
     return summary
 

@@ -1,5 +1,6 @@
 """Watching a run: results.jsonl is what every runtime writes, so one watcher serves them all."""
 
+import contextlib
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ from server.record.results import FILE, read
 from server.strategy.budget import spent
 
 POLL = 0.2
+NOTES = 5  # how many of them a table shows
 
 
 class Watch:
@@ -56,8 +58,9 @@ class Watch:
         trace: TracebackType | None,
     ) -> None:
         self.stopped.set()
-        self.thread.join()
-        self.progress.stop()
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            self.thread.join()
+            self.progress.stop()
 
     def _follow(self) -> None:
         while not self.stopped.wait(POLL):
@@ -88,6 +91,8 @@ class Watch:
             )
         if line["kind"] == "retry":
             self.warn(f"{line['reason']} Trying again.")
+        elif line["kind"] == "note" and not line.get("progress"):
+            self.warn(f"round {line['round']}: {line['text']}")
         elif line["kind"] == "note":
             self.progress.update(self.task, description=line["text"])
             if not self.console.is_terminal:
@@ -146,6 +151,13 @@ def summary_table(summary: dict[str, Any]) -> Table:
     )
     if "seconds" in summary:
         table.add_row("seconds", f"{summary['seconds']:.1f}")
+    for name, why in summary.get("idle", {}).items():
+        table.add_row(f"{name} never acted", Text(why, style="yellow"))
+    notes = summary.get("notes", [])
+    for note in notes[:NOTES]:
+        table.add_row("note", Text(note, style="yellow"))
+    if len(notes) > NOTES:
+        table.add_row("note", f"and {len(notes) - NOTES} more in {FILE}")
     if "reason" in summary:
         table.add_row("reason", Text(str(summary["reason"])))
     return table

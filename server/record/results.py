@@ -79,22 +79,13 @@ class Results:
     def finish(self, status: str, **more: Any) -> dict[str, Any]:
         """The last line: how the run ended, and its accuracy in the usual three readings."""
         rounds = self.lines()
-        scores = [line["accuracy"] for line in rounds if line.get("accuracy") is not None]
         summary = {
             "kind": "summary",
             "status": status,
-            "rounds": rounds[-1]["round"] if rounds else 0,
-            "final_accuracy": scores[-1] if scores else None,
-            "best_accuracy": max(scores) if scores else None,
-            "last5_accuracy": statistics.fmean(scores[-5:]) if scores else None,
-            "final_evaluation": next(
-                (line["evaluation"] for line in reversed(rounds) if line.get("evaluation")), {}
-            ),
+            **standing(rounds),
             **self._target(rounds),
             **self._notes(),
             **({"dp": rounds[-1]["dp"]} if rounds and "dp" in rounds[-1] else {}),
-            "bytes_up": sum(line["bytes_up"] for line in rounds),
-            "bytes_down": sum(line["bytes_down"] for line in rounds),
             **more,
         }
         self.append(summary)
@@ -124,6 +115,22 @@ class Results:
             if line.get("accuracy") is not None and line["accuracy"] >= target
         )
         return {"target_accuracy": target, "rounds_to_target": next(reached, None)}
+
+
+def standing(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """How far some rounds have come, which a summary tells of all of them."""
+    scores = [line["accuracy"] for line in rounds if line.get("accuracy") is not None]
+    return {
+        "rounds": rounds[-1]["round"] if rounds else 0,
+        "final_accuracy": scores[-1] if scores else None,
+        "best_accuracy": max(scores) if scores else None,
+        "last5_accuracy": statistics.fmean(scores[-5:]) if scores else None,
+        "final_evaluation": next(
+            (line["evaluation"] for line in reversed(rounds) if line.get("evaluation")), {}
+        ),
+        "bytes_up": sum(line["bytes_up"] for line in rounds),
+        "bytes_down": sum(line["bytes_down"] for line in rounds),
+    }
 
 
 def outcome(summary: dict[str, Any]) -> str:
