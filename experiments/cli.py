@@ -1,7 +1,6 @@
 """The command line, `fedmirage`. Every setting of the run configuration is a flag; its help is the
 sentence under the field."""
 
-import contextlib
 import inspect
 import sys
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from common.settings.config import RunConfig, configure, defaults, key_of
 from common.settings.describe import allowed
 from common.settings.language import Params
 from common.settings.project import project
-from experiments.interrupts import Interruptions
+from experiments.interrupts import interruptions
 from experiments.parser import Command, Commands, RunCommand
 from experiments.settings import PRESETS, find, read_preset, read_toml, settle
 
@@ -42,7 +41,6 @@ app = typer.Typer(
 )
 out = Console()
 err = Console(stderr=True)
-interruptions = Interruptions()
 
 
 def show_version(asked: bool) -> None:
@@ -347,24 +345,8 @@ def doctor(
     examine(out, data_dir)
 
 
-def main() -> None:
-    """Entry point: sentences instead of stack traces, and an exit code that is true."""
-    interruptions.install()
-    try:
-        carry_out()
-    except BaseException as error:  # an import that was interrupted may raise anything
-        done = isinstance(error, SystemExit) and not error.code
-        if done or not interruptions.seen:
-            raise
-        with contextlib.suppress(OSError):  # the terminal may be closed
-            out.show_cursor()
-            if not interruptions.told:
-                err.print("interrupted before the run began; the same command starts it again")
-        sys.exit(130)
-
-
 def carry_out() -> None:
-    """The command that was typed."""
+    """The command that was typed, with sentences instead of stack traces. Called by entry.py."""
     try:
         app(standalone_mode=True)
     except FedmirageError as error:
@@ -374,6 +356,13 @@ def carry_out() -> None:
     except OSError as error:  # a full disk, a directory that may not be written
         err.print(f"error: {error}", style="red", highlight=False, markup=False)
         sys.exit(1)
+
+
+def main() -> None:
+    """The entry point for those who start this file."""
+    from experiments.entry import main as enter
+
+    enter()
 
 
 if __name__ == "__main__":

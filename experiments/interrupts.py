@@ -32,3 +32,6 @@ class Interruptions:
         if now - self.last > PAUSE:
             self.last = now
             raise KeyboardInterrupt
+
+
+interruptions = Interruptions()  # of this process

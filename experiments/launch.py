@@ -143,10 +143,12 @@ def interrupted(folder: Path) -> str:
     results = Results(folder)
     if not results.lines("config"):
         return "interrupted before the run began; the same command starts it again"
+    path = folder / checkpoint.FILE
+    done = checkpoint.read(path).round if path.exists() else 0
     with claim(folder):
-        results.interrupt()
+        results.interrupt(done)
     if read(folder / FILE)[-1]["status"] == "finished":
         return f"interrupted after the run had finished; its results are in {folder}"
-    if (folder / checkpoint.FILE).exists():
-        return f"interrupted; continue with: fedmirage run --resume {folder}"
+    if done:
+        return f"interrupted after round {done}; continue with: fedmirage run --resume {folder}"
     return "interrupted before a round was finished; the same command starts it again"

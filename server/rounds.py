@@ -21,9 +21,9 @@ from server.messages.sampling import Roster
 from server.record.checkpoint import FILE as CHECKPOINT
 from server.record.checkpoint import Checkpoint
 from server.record.line import make_round_line
-from server.record.lines import scores
 from server.record.results import Results
 from server.record.scores import Evaluator
+from server.record.shown import scores
 from server.strategy.wrapper import idle, save_state
 
 

@@ -79,12 +79,12 @@ def check(config: RunConfig, folder: Path, actors: int) -> int:
     if actors < 0:
         problems.append(f"actors={actors}: write how many clients train at a time, or 0")
     try:
-        initial = check_run(config, folder)[1]
+        model = check_run(config, folder)
     except ConfigurationError as error:
         problems += error.problems
     if problems:
         raise ConfigurationError(problems)
-    return sum(array.nbytes for array in initial)
+    return 4 * model.size
 
 
 def choose(config: RunConfig) -> tuple[str, str]:

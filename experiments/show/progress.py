@@ -18,8 +18,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from server.record.lines import local_scores, scores
 from server.record.results import FILE, read
+from server.record.shown import local_scores, scores
 from server.strategy.budget import spent
 
 POLL = 0.2

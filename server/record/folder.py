@@ -43,9 +43,9 @@ def claim(folder: Path) -> Iterator[None]:
 
 
 def require_vacant(config: RunConfig, folder: Path) -> None:
-    """A new run does not overwrite the rounds of another one. A folder in which no round was
-    finished holds nothing to be lost."""
-    used = Results(folder).lines() or (folder / checkpoint.FILE).exists()
+    """A new run does not overwrite the rounds of another one. A folder without a checkpoint, in
+    which at most the line of the first round was written, holds nothing to be lost."""
+    used = len(Results(folder).lines()) > 1 or (folder / checkpoint.FILE).exists()
     if used and not config.resume:
         raise ConfigurationError(
             [

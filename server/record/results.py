@@ -12,6 +12,7 @@ from typing import Any
 
 from common.settings.config import RunConfig
 from common.settings.project import project
+from server.record.shown import outcome
 
 FILE = "results.jsonl"
 PACKAGES = ("flwr", "torch", "torchvision", "numpy", "ray")
@@ -60,21 +61,16 @@ class Results:
             for line in read(self.path)
             if line["kind"] == "config" or line.get("round", math.inf) <= round_number
         ]
-        self._rewrite(kept)
-
-    def _rewrite(self, lines: list[dict[str, Any]]) -> None:
         draft = self.path.with_suffix(".tmp")
-        draft.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        draft.write_text("".join(json.dumps(line) + "\n" for line in kept))
         os.replace(draft, self.path)
 
-    def interrupt(self) -> None:
-        """Close the file of a run whose processes are gone: exactly one summary, behind lines that
-        are whole. A run that had finished has finished."""
-        lines = read(self.path)
-        if not lines or lines[-1].get("status") == "finished":
-            return
-        self._rewrite([line for line in lines if line["kind"] != "summary"])
-        self.finish("interrupted")
+    def interrupt(self, round_number: int) -> None:
+        """Close the file of a run whose processes are gone: what its checkpoint, of this round,
+        knows of, and exactly one summary. A run that had finished has finished."""
+        if read(self.path)[-1].get("status") != "finished":
+            self.forget_after(round_number)
+            self.finish("interrupted")
 
     def finish(self, status: str, **more: Any) -> dict[str, Any]:
         """The last line: how the run ended, and its accuracy in the usual three readings."""
@@ -131,15 +127,6 @@ def standing(rounds: list[dict[str, Any]]) -> dict[str, Any]:
         "bytes_up": sum(line["bytes_up"] for line in rounds),
         "bytes_down": sum(line["bytes_down"] for line in rounds),
     }
-
-
-def outcome(summary: dict[str, Any]) -> str:
-    """How a run ended, in a sentence."""
-    score = summary.get("final_accuracy")
-    texts = [f"{summary['status']} after round {summary['rounds']}"]
-    texts += [f"final accuracy {100 * score:.2f} %"] if score is not None else []
-    texts += [f"{name} never acted: {why}" for name, why in summary.get("idle", {}).items()]
-    return "; ".join(texts + ([str(summary["reason"])] if "reason" in summary else []))
 
 
 def read(path: Path) -> list[dict[str, Any]]:

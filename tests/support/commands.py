@@ -23,7 +23,7 @@ TINY = [
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "experiments.cli", *arguments]
+    return [sys.executable, "-m", "experiments.entry", *arguments]
 
 
 def fedmirage(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:

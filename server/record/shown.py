@@ -1,4 +1,4 @@
-"""The figures of a round in a line, for terminals and logs."""
+"""A round and a run in a line each, for terminals and logs."""
 
 from typing import Any
 
@@ -29,3 +29,12 @@ def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
         )
         if name in evaluation
     }
+
+
+def outcome(summary: dict[str, Any]) -> str:
+    """How a run ended, in a sentence."""
+    score = summary.get("final_accuracy")
+    texts = [f"{summary['status']} after round {summary['rounds']}"]
+    texts += [f"final accuracy {100 * score:.2f} %"] if score is not None else []
+    texts += [f"{name} never acted: {why}" for name, why in summary.get("idle", {}).items()]
+    return "; ".join(texts + ([str(summary["reason"])] if "reason" in summary else []))
