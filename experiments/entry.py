@@ -1,6 +1,7 @@
 """What the command `fedmirage` calls. Interrupts are taken over before anything else is loaded."""
 
 import contextlib
+import os
 import sys
 
 from experiments.interrupts import interruptions
@@ -21,7 +22,11 @@ def main() -> None:
             if not interruptions.told:
                 text = "interrupted before the run began; the same command starts it again"
                 print(text, file=sys.stderr)
-        sys.exit(130)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        # Python itself would exit with another code if the interrupt came while a text was executed
+        # as code, as dataclasses do, though it was caught here.
+        os._exit(130)
 
 
 if __name__ == "__main__":
