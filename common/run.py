@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from common.data.batches import Resident
-from common.data.partitions import check
+from common.data.partitions import check, check_columns
 from common.data.set import DataSet
 from common.device import memory_format
 from common.errors import ConfigurationError
@@ -122,6 +122,7 @@ def check_with_data(config: RunConfig, dataset: DataSet) -> Task:
         len(dataset.train),
         dataset.task,
     )
+    problems += check_columns(config.partition_params, dataset.train.columns, config.clients)
     for attempt in (lambda: task_of(config, dataset), lambda: check_model(config, dataset)):
         try:
             attempt()

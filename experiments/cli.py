@@ -16,6 +16,7 @@ from common.settings.config import RunConfig, configure, defaults, key_of
 from common.settings.describe import allowed
 from common.settings.language import Params
 from common.settings.project import project
+from experiments.interrupts import interruptions
 from experiments.parser import Command, Commands, RunCommand
 from experiments.settings import PRESETS, find, read_preset, read_toml, settle
 
@@ -81,7 +82,11 @@ def run(
     layers += [read_toml(path, "config") for path in config_file]
     config = settle(layers, settings)
     folder = Path(config.resume or config.out)
-    summary = launch(config, runtime, folder, out, actors, verbose)
+    try:
+        summary = launch(config, runtime, folder, out, actors, verbose)
+    except KeyboardInterrupt:
+        interruptions.told = True
+        raise
     if summary.get("status") != "finished":
         raise typer.Exit(1)
 
@@ -113,10 +118,11 @@ def _run_command() -> Any:
             str,
             typer.Option(
                 help=(
-                    "simulation (Ray, one host) or grpc (a SuperLink and SuperNodes, real"
-                    " processes)."
+                    "inprocess (one host, no Ray), simulation (one host, Ray), grpc (a SuperLink"
+                    " and SuperNodes, real processes), or auto: inprocess where the run is small,"
+                    " else simulation."
                 ),
-                metavar="simulation|grpc",
+                metavar="auto|inprocess|simulation|grpc",
             ),
         ],
         "preset": Annotated[
@@ -126,14 +132,14 @@ def _run_command() -> Any:
             list[Path], typer.Option(help="A TOML file of settings; may be given several times.")
         ],
         "actors": Annotated[
-            int, typer.Option(help="Simulated clients at a time; 0 takes one a core.")
+            int, typer.Option(help="Clients that train at a time; 0 takes one per core.")
         ],
         "verbose": Annotated[
             bool, typer.Option("--verbose", help="Show what Flower and Ray have to say.")
         ],
     }
     values: dict[str, Any] = {
-        "runtime": "simulation",
+        "runtime": "auto",
         "preset": None,
         "config": [],
         "actors": 0,
@@ -339,8 +345,8 @@ def doctor(
     examine(out, data_dir)
 
 
-def main() -> None:
-    """Entry point: sentences instead of stack traces, and an exit code that is true."""
+def carry_out() -> None:
+    """The command that was typed, with sentences instead of stack traces. Called by entry.py."""
     try:
         app(standalone_mode=True)
     except FedmirageError as error:
@@ -350,11 +356,13 @@ def main() -> None:
     except OSError as error:  # a full disk, a directory that may not be written
         err.print(f"error: {error}", style="red", highlight=False, markup=False)
         sys.exit(1)
-    except KeyboardInterrupt:
-        err.print(
-            "interrupted; what was finished is kept, and --resume continues it", style="yellow"
-        )
-        sys.exit(130)
+
+
+def main() -> None:
+    """The entry point for those who start this file."""
+    from experiments.entry import main as enter
+
+    enter()
 
 
 if __name__ == "__main__":

@@ -1,23 +1,29 @@
 """One run in one of the runtimes, watched."""
 
+import contextlib
+import json
 import os
-import signal
+import secrets
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from common.data import load
-from common.errors import ConfigurationError
-from common.run import check_with_data
+from common.errors import ConfigurationError, FedmirageError
 from common.secagg.settings import SecAggOn
 from common.settings.config import RunConfig
-from experiments.runtimes.simulation import plan_actors, simulate
+from experiments.runtimes.processes import Processes, environment, undisturbed
 from experiments.show.progress import Watch, show_summary
 from server.record import checkpoint
+from server.record.folder import claim, finished, require_vacant, say_finished
 from server.record.results import FILE, Results, read
 
-RUNTIMES = ("simulation", "grpc")
+RUNTIMES = ("auto", "inprocess", "simulation", "grpc")
+CHILD = "experiments.runtimes.child"
+TAIL = 6  # lines that are shown of what a process said before it ended unexpectedly
 
 
 def launch(
@@ -28,21 +34,38 @@ def launch(
     actors: int = 0,
     verbose: bool = False,
 ) -> dict[str, Any]:
-    """Run, show progress, and return the summary line; a run that failed raises the reason."""
+    """Run, show progress, and return the summary line; a run that failed raises the reason.
+
+    All that computes does so in processes of its own. An interrupt ends them, closes results.jsonl
+    and arrives as KeyboardInterrupt, so that a notebook goes on.
+    """
     if runtime not in RUNTIMES:
         raise ConfigurationError(
             [f"runtime={runtime!r} is not known; write {' or '.join(RUNTIMES)}"]
         )
-    if not config.resume and Results(folder).lines("config"):
-        raise ConfigurationError(
-            [
-                f"out={str(folder)!r} holds the results of another run; choose another directory,"
-                " or continue it with --resume"
-            ]
-        )
-    if config.resume:  # an older summary would look like the end of this run
-        Results(folder).forget_after(checkpoint.read(folder / checkpoint.FILE).round)
-    check_with_data(config, load(config.dataset, config.data_dir or None, config.download))
+    if folder.exists():
+        with claim(folder):  # whoever else writes there is named now, before anything is started
+            require_vacant(config, folder)
+    if (summary := finished(config, folder)) is not None:
+        console.print(say_finished(summary), highlight=False)
+    else:
+        describe(config, console)
+        try:
+            conduct(config, runtime, folder, console, actors, verbose)
+            summary = read(folder / FILE)[-1]
+        except KeyboardInterrupt:
+            with undisturbed():
+                text = interrupted(folder)
+                with contextlib.suppress(OSError):  # the terminal may be closed
+                    console.show_cursor()
+                    console.print(text, highlight=False, soft_wrap=True)
+            raise
+    show_summary(console, summary, folder)
+    return summary
+
+
+def describe(config: RunConfig, console: Console) -> None:
+    """What runs, and what is odd about it."""
     console.print(
         f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients,"
         f" {config.model}, seed {config.seed}",
@@ -52,26 +75,80 @@ def launch(
         console.print(config.secagg_params.budget(config.drawn), highlight=False)
     for caution in config.cautions:
         console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # as Ctrl-C; a simulation has Ray's handler, which just ends it
-    try:
-        with Watch(console, folder, config.rounds):
-            if runtime == "simulation":
-                console.print(f"simulation: {plan_actors(config, actors)}", highlight=False)
-                simulate(config, verbose, actors)
-            else:
-                from experiments.runtimes.grpc import deploy
 
-                deploy(config, console, verbose)
-    except KeyboardInterrupt:
-        folder.mkdir(parents=True, exist_ok=True)
-        Results(folder).finish("interrupted")
-        if (folder / checkpoint.FILE).exists():
-            console.print(
-                f"interrupted; continue with: fedmirage run --resume {folder}", highlight=False
-            )
-        os._exit(130)  # the server's thread may still wait for replies that nobody will send
-    summary = read(folder / FILE)[-1]
-    show_summary(console, summary, folder)
-    return summary
+
+def conduct(
+    config: RunConfig, runtime: str, folder: Path, console: Console, actors: int, verbose: bool
+) -> None:
+    """Start what the runtime needs, and see it through."""
+    mark = f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}"
+    with Processes(mark) as processes, Watch(console, folder, config.rounds):
+        request = {"config": config.flat(), "folder": str(folder), "runtime": runtime}
+        attend(processes, {**request, "actors": actors, "verbose": verbose}, console)
+        if runtime == "grpc":
+            from experiments.runtimes.grpc import deploy
+
+            deploy(config, console, verbose)
+
+
+def attend(processes: Processes, request: dict[str, Any], console: Console) -> None:
+    """Let a process do what is asked for, and pass on what it says; its failure is raised here."""
+    reader, writer = os.pipe()
+    with tempfile.TemporaryFile() as log, os.fdopen(reader, "rb") as pipe:
+        output = None if request["verbose"] else log
+        child = processes.spawn(
+            [sys.executable, "-P", "-m", CHILD],
+            environment(),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            pass_fds=(writer,),
+        )
+        os.close(writer)
+        assert child.stdin is not None
+        with contextlib.suppress(BrokenPipeError), child.stdin as stdin:
+            stdin.write(json.dumps({**request, "pipe": writer}).encode())
+        said = follow(child, pipe, console)
+        if child.returncode:
+            log.seek(0)
+            raise failure(said, child.returncode, log.read().decode(errors="replace"))
+
+
+def follow(child: "subprocess.Popen[bytes]", pipe: Any, console: Console) -> dict[str, Any]:
+    """Show what a process says until it ends; returns why it failed, if it said so."""
+    why: dict[str, Any] = {}
+    for line in map(json.loads, pipe):
+        if "say" in line:
+            console.print(line["say"], highlight=False, markup=False)
+        else:
+            why = line
+    child.wait()
+    return why
+
+
+def failure(said: dict[str, Any], code: int, log: str) -> FedmirageError:
+    """What to raise for a process that failed."""
+    if "problems" in said:
+        return ConfigurationError(said["problems"])
+    if "failure" in said:
+        return FedmirageError(said["failure"])
+    last = " / ".join(log.strip().splitlines()[-TAIL:]) or "it said nothing"
+    return FedmirageError(
+        f"the process of the run ended with code {code}: {last} (--verbose shows all of it)"
+    )
+
+
+def interrupted(folder: Path) -> str:
+    """Close the results of a run whose processes are gone; returns how to go on."""
+    results = Results(folder)
+    if not results.lines("config"):
+        return "interrupted before the run began; the same command starts it again"
+    path = folder / checkpoint.FILE
+    done = checkpoint.read(path).round if path.exists() else 0
+    with claim(folder):
+        results.interrupt(done)
+    if read(folder / FILE)[-1]["status"] == "finished":
+        return f"interrupted after the run had finished; its results are in {folder}"
+    if done:
+        return f"interrupted after round {done}; continue with: fedmirage run --resume {folder}"
+    return "interrupted before a round was finished; the same command starts it again"

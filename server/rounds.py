@@ -24,7 +24,8 @@ from server.record.checkpoint import Checkpoint
 from server.record.line import make_round_line
 from server.record.results import Results
 from server.record.scores import Evaluator
-from server.strategy.wrapper import save_state
+from server.record.shown import scores
+from server.strategy.wrapper import idle, save_state
 
 
 @dataclass
@@ -54,6 +55,7 @@ class Rounds:
         more = {
             "seconds": time.perf_counter() - started,
             **({"stopped_early": True} if stopped else {}),
+            **({"idle": reasons} if (reasons := idle(self.strategy)) else {}),
         }
         detail = for_summary(self.last_evaluation)
         return self.results.finish("finished", detail, **more, **self.checkpoint.progress)
@@ -86,6 +88,7 @@ class Rounds:
         stop = self.progress(line, shared)
         self.results.append(line)
         self.save(number, shared)
+        log(INFO, "round %s/%s: %s", number, self.config.rounds, scores(line))
         return stop
 
     def try_fit(self, number: int, parameters: Parameters) -> FitOutcome:

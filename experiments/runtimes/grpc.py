@@ -4,7 +4,6 @@ FLWR_HOME of their own."""
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +19,9 @@ from rich.console import Console
 from common.errors import FedmirageError
 from common.settings.config import RunConfig
 from experiments.bundle import app_folder
-from server.record.results import FILE, read
+from experiments.runtimes.processes import Processes
+from server.record import checkpoint
+from server.record.results import FILE, Results, read
 
 ENVIRONMENT = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": (
@@ -33,7 +34,6 @@ ENVIRONMENT = {
 PROGRAMS = Path(sys.executable).parent
 ENDED = "finished"  # what the status of a run that is over begins with
 STATUS_EVERY = 30.0  # seconds between two questions for the run's status
-GRACE = 10.0  # seconds that a process has to end by itself
 
 
 def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
@@ -42,6 +42,10 @@ def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
     folder = Path(config.resume or config.out)
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
+    if config.resume:  # an older summary would look like the end of this run
+        Results(folder).forget_after(checkpoint.read(folder / checkpoint.FILE).round)
+    else:
+        (folder / FILE).unlink(missing_ok=True)  # of a run that never finished a round
     with (
         tempfile.TemporaryDirectory(prefix=".flower-", dir=folder) as home,
         Federation(Path(home), logs, verbose) as federation,
@@ -64,14 +68,16 @@ class Federation:
             [str(PROGRAMS), os.environ.get("PATH", "")]
         )  # Flower's programs call each other by name
         self.environment = {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(home), "PATH": path}
+        self.all = Processes(f"FLWR_HOME={home}", home)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.fleet = self.control = ""
 
     def __enter__(self) -> "Federation":
+        self.all.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.all.stop()
 
     def start(self, config: RunConfig, memory: Path) -> None:
         """A SuperLink, then a SuperNode a client."""
@@ -107,18 +113,12 @@ class Federation:
         (self.home / "config.toml").write_text(tomli_w.dumps(connection))
 
     def spawn(self, name: str, program: str, *arguments: str) -> None:
-        """Start a process in a group of its own, so that its children can be ended with it; what it
-        says goes to its log."""
+        """Start a process; what it says goes to its log."""
         command = [str(PROGRAMS / program), *arguments]
         with (self.logs / f"{name}.log").open("ab") as log:
             output = None if self.verbose else log
-            self.processes[name] = subprocess.Popen(
-                command,
-                env=self.environment,
-                stdout=output,
-                stderr=output,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
+            self.processes[name] = self.all.spawn(
+                command, self.environment, stdout=output, stderr=output
             )
 
     def await_port(self, name: str, address: str, timeout: float = 60.0) -> None:
@@ -221,41 +221,10 @@ class Federation:
                         f" {self.logs / 'superlink.log'}"
                     )
 
-    def stop(self) -> None:
-        """End every process of this federation: politely first, then for good.
-
-        Flower's SuperExec detaches itself from the SuperLink that starts it, so groups are not
-        enough: a process belongs here if its environment names this FLWR_HOME.
-        """
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for identifier in self.members():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(identifier, number)
-            deadline = time.monotonic() + GRACE
-            while self.members() and time.monotonic() < deadline:
-                time.sleep(0.1)
-
-    def members(self) -> set[int]:
-        """Ids of all living processes of this federation."""
-        own = {process.pid for process in self.processes.values() if process.poll() is None}
-        return own | processes_with(f"FLWR_HOME={self.home}")
-
 
 def ended(folder: Path) -> dict[str, Any] | None:
     """The summary line of a run that is over."""
     return next((line for line in read(folder / FILE)[-1:] if line.get("kind") == "summary"), None)
-
-
-def processes_with(variable: str) -> set[int]:
-    """Ids of the processes that have this variable in their environment; where there is no /proc,
-    none are found."""
-    found = set()
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            alive = place.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z"
-            if alive and variable.encode() in place.joinpath("environ").read_bytes().split(b"\0"):
-                found.add(int(place.name))
-    return found
 
 
 def require_free(address: str) -> None:

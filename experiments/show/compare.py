@@ -1,18 +1,23 @@
-"""Runs beside each other: a table of how they ended, and a picture of their accuracy by round."""
+"""Runs beside each other: how they ended, and a picture of their accuracy by round."""
 
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+from rich.console import Group
+from rich.text import Text
 
 from common.errors import FedmirageError
-from server.record.results import FILE, read
+from server.record.results import FILE, read, standing
 
-COLUMNS = {"final_accuracy": "final", "best_accuracy": "best", "last5_accuracy": "last five"}
+SCORES = ("final_accuracy", "best_accuracy", "last5_accuracy")
+WHAT = ("methods", "dataset", "partition", "model", "clients", "rounds", "seed")
+STYLES = ("-", "--", ":", "-.")  # with ten colours: forty curves that can be told apart
+Run = tuple[Path, dict[str, Any], list[dict[str, Any]]]
 
 
-def load(folders: list[Path]) -> list[tuple[Path, list[dict[str, Any]]]]:
-    """The lines of every run; a folder without any is refused."""
+def load(folders: list[Path]) -> list[Run]:
+    """The folder, the configuration and the other lines of every run; a folder without any is
+    refused."""
     runs = [(folder, read(folder / FILE)) for folder in folders]
     empty = [str(folder) for folder, lines in runs if not lines or lines[0]["kind"] != "config"]
     if empty:
@@ -20,47 +25,80 @@ def load(folders: list[Path]) -> list[tuple[Path, list[dict[str, Any]]]]:
             f"there are no results in {', '.join(empty)}; give directories of runs, as --out named"
             " them"
         )
-    return runs
+    return [(folder, lines[0], lines[1:]) for folder, lines in runs]
 
 
-def table(folders: list[Path]) -> Table:
-    """One row a run."""
-    made = Table(title="runs", title_justify="left")
-    for column in ("run", "rounds", *COLUMNS.values(), "MB up", "status"):
-        made.add_column(column, overflow="fold", no_wrap=column != "run")
-    for folder, (config, *lines) in load(folders):
-        summary: dict[str, Any] = next(
-            (line for line in reversed(lines) if line["kind"] == "summary"),
-            {"status": "unfinished"},
-        )
-        what = (
-            f"{folder.name}: {config['methods']} on {config['dataset']}, {config['partition']},"
-            f" seed {config['seed']}"
-        )
-        scores = [
-            f"{100 * summary[key]:.2f}" if summary.get(key) is not None else "-" for key in COLUMNS
-        ]
-        rounds, up = str(summary.get("rounds", "-")), f"{summary.get('bytes_up', 0) / 1e6:.1f}"
-        made.add_row(what, rounds, *scores, up, summary["status"])
-    return made
+def table(folders: list[Path]) -> Group:
+    """Two lines per run: name and figures, and what makes it different; then what has to be known
+    of single runs."""
+    runs = load(folders)
+    differ = [key for key in WHAT if len({str(config.get(key)) for _, config, _ in runs}) > 1]
+    alike = [key for key in WHAT if key not in differ]
+    shown = [_line("all: " + _settings(runs[0][1], alike))] if alike else []
+    head = ("run", "rounds", "final %", "best %", "last 5 %", "MB up", "ended")
+    shown.append(_line(_row(*head), "bold"))
+    remarks = []
+    for folder, config, lines in runs:
+        end = ending(lines)
+        scores = [f"{100 * end[key]:.2f}" if end[key] is not None else "-" for key in SCORES]
+        figures = (str(end["rounds"]), *scores, f"{end['bytes_up'] / 1e6:.1f}", end["status"])
+        shown.append(_line(_row(folder.name, *figures)))
+        shown += [_line("  " + _settings(config, differ), "dim")] if differ else []
+        idle = [f"{name} never acted: {why}" for name, why in end.get("idle", {}).items()]
+        remarks += [(folder.name, text) for text in [*idle, *end.get("notes", [])]]
+    said = [Text(f"{name}: {text}", style="yellow") for name, text in remarks]
+    return Group(*shown, *said)
+
+
+def ending(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """The summary of a run, or how far one without a summary has come."""
+    summaries = [line for line in lines if line["kind"] == "summary"]
+    if summaries:
+        return summaries[-1]
+    rounds = [line for line in lines if line["kind"] == "round"]
+    return {**standing(rounds), "status": "unfinished"}
+
+
+def _settings(config: dict[str, Any], keys: list[str]) -> str:
+    """Some settings; numbers need their name to be understood."""
+    return ", ".join(
+        str(value) if isinstance(value := config.get(key), str) else f"{key} {value}"
+        for key in keys
+    )
+
+
+def _row(name: str, *cells: str) -> str:
+    """Within 80 columns."""
+    short = name if len(name) <= 26 else f"{name[:25]}…"
+    *numbers, status = cells
+    return f"{short:26}" + "".join(f"{cell:>8}" for cell in numbers) + f"  {status}"
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def picture(folders: list[Path], path: Path) -> Path:
-    """Accuracy on the test set by round, one line a run."""
+    """Accuracy on the test set by round, one curve per run."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
-    for folder, (config, *lines) in load(folders):
+    for number, (folder, config, lines) in enumerate(load(folders)):
         points = [
             (line["round"], line["accuracy"])
             for line in lines
             if line["kind"] == "round" and line["accuracy"] is not None
         ]
         if points:
-            axes.plot(*zip(*points, strict=True), label=f"{config['methods']} ({folder.name})")
+            axes.plot(
+                *zip(*points, strict=True),
+                color=f"C{number % 10}",
+                linestyle=STYLES[number // 10 % len(STYLES)],
+                label=f"{config['methods']} ({folder.name})",
+            )
     axes.set_xlabel("round")
     axes.set_ylabel("accuracy on the test set")
     axes.grid(alpha=0.3)

@@ -1,5 +1,6 @@
 """Watching a run: results.jsonl is what every runtime writes, so one watcher serves them all."""
 
+import contextlib
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -18,9 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from server.record.results import FILE, read
+from server.record.shown import local_scores, scores
 from server.strategy.budget import spent
 
 POLL = 0.2
+NOTES = 5  # how many of them a table shows
 
 
 class Watch:
@@ -55,8 +58,9 @@ class Watch:
         trace: TracebackType | None,
     ) -> None:
         self.stopped.set()
-        self.thread.join()
-        self.progress.stop()
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            self.thread.join()
+            self.progress.stop()
 
     def _follow(self) -> None:
         while not self.stopped.wait(POLL):
@@ -87,6 +91,8 @@ class Watch:
             )
         if line["kind"] == "retry":
             self.warn(f"{line['reason']} Trying again.")
+        elif line["kind"] == "note" and not line.get("progress"):
+            self.warn(f"round {line['round']}: {line['text']}")
         elif line["kind"] == "note":
             self.progress.update(self.task, description=line["text"])
             if not self.console.is_terminal:
@@ -101,32 +107,6 @@ class Watch:
                 self.console.print(
                     f"round {line['round']}/{self.rounds}: {scores(line)}", highlight=False
                 )
-
-
-def scores(line: dict[str, Any]) -> str:
-    """The figures of a round in one line."""
-    shown = {
-        "accuracy": line.get("accuracy"),
-        "loss": line.get("loss"),
-        "validation loss": line.get("validation", {}).get("loss"),
-    }
-    shown |= {} if line.get("accuracy") is not None else local_scores(line.get("evaluation", {}))
-    shown["train"] = line["train"].get("task")
-    texts = [f"{name} {value:.4f}" for name, value in shown.items() if value is not None]
-    return ", ".join(texts + ([spent(line["dp"])] if "dp" in line else []))
-
-
-def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """What stands in for `accuracy` where no global model exists, under names that say what it
-    is."""
-    return {
-        name.replace("_", " ").replace(".", " "): evaluation[name]
-        for name in (
-            "local_model.on_test_shard.by_examples.accuracy",
-            "average_of_local_models.on_test.by_examples.accuracy",
-        )
-        if name in evaluation
-    }
 
 
 def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
@@ -199,6 +179,13 @@ def summary_table(summary: dict[str, Any]) -> Table:
     )
     if "seconds" in summary:
         table.add_row("seconds", f"{summary['seconds']:.1f}")
+    for name, why in summary.get("idle", {}).items():
+        table.add_row(f"{name} never acted", Text(why, style="yellow"))
+    notes = summary.get("notes", [])
+    for note in notes[:NOTES]:
+        table.add_row("note", Text(note, style="yellow"))
+    if len(notes) > NOTES:
+        table.add_row("note", f"and {len(notes) - NOTES} more in {FILE}")
     if "reason" in summary:
         table.add_row("reason", Text(str(summary["reason"])))
     return table

@@ -23,6 +23,7 @@ from common.seeds import numpy_generator
 from server.messages.exchange import Replies
 
 Send = Callable[[list[Message], float], Replies]
+GRACE = 10.0  # seconds that a full but refused federation has to mend itself
 
 
 class PartitionProxy(GridClientProxy):
@@ -90,7 +91,8 @@ class Roster(ClientManager):
 
     def await_all(self, timeout: float) -> None:
         """Wait until every partition has its node."""
-        deadline = time.monotonic() + timeout
+        started = time.monotonic()
+        deadline, known, since = started + timeout, set(self.refused), started
         while True:
             self.refresh(max(1.0, deadline - time.monotonic()))
             missing = [
@@ -98,19 +100,37 @@ class Roster(ClientManager):
             ]
             if not missing:
                 return
-            if time.monotonic() > deadline:
-                shown = ", ".join(map(str, missing[:8])) + (" and more" if len(missing) > 8 else "")
-                why = "".join(
-                    f" Node {node} was refused: {reason}." for node, reason in self.refused.items()
-                )
+            now = time.monotonic()
+            if set(self.refused) != known:
+                known, since = set(self.refused), now
+            if now > deadline:
+                raise FedmirageError(self._absent(missing, timeout))
+            complete = len(self.proxies) + len(self.refused) >= self.clients
+            if complete and now - since > GRACE:  # nobody else is expected
                 raise FedmirageError(
-                    f"after {timeout:.0f} s (node-timeout) {len(missing)} of {self.clients} clients"
-                    f" have not appeared: partition {shown}. Start their SuperNodes with"
-                    " --node-config 'partition-id=N', raise node-timeout, or lower clients; in"
-                    " Flower's own simulation say flwr run --federation-config"
-                    f" 'num-supernodes={self.clients}'.{why}"
+                    f"{len(self.refused)} of {self.clients} nodes were refused, and so nobody"
+                    f" serves partition {_some(missing)}.{self._why()}"
                 )
             time.sleep(0.2)
+
+    def _absent(self, missing: list[int], timeout: float) -> str:
+        """Who has not appeared, and what to do about it."""
+        return (
+            f"after {timeout:.0f} s (node-timeout) {len(missing)} of {self.clients} clients"
+            f" have not appeared: partition {_some(missing)}. Start their SuperNodes with"
+            " --node-config 'partition-id=N', raise node-timeout, or lower clients; in"
+            " Flower's own simulation say flwr run --federation-config"
+            f" 'num-supernodes={self.clients}'.{self._why()}"
+        )
+
+    def _why(self) -> str:
+        """The reasons for refusals, those that several nodes share only once."""
+        nodes: dict[str, list[str]] = {}
+        for node, reason in self.refused.items():
+            nodes.setdefault(reason, []).append(str(node))
+        return "".join(
+            f" Node {', '.join(some)} was refused: {reason}." for reason, some in nodes.items()
+        )
 
     def _enter(self, node: int, properties: dict[str, Scalar]) -> None:
         if "error" in properties:
@@ -193,3 +213,9 @@ class Roster(ClientManager):
     def wait_for(self, num_clients: int, timeout: int = 86400) -> bool:
         """Part of Flower's interface; waiting is done by `await_all`."""
         return len(self.proxies) >= num_clients
+
+
+def _some(partitions: list[int]) -> str:
+    """The first few."""
+    shown = ", ".join(map(str, partitions[:8]))
+    return shown + (" and more" if len(partitions) > 8 else "")

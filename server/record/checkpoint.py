@@ -56,8 +56,8 @@ def read(path: Path) -> Checkpoint:
     """A checkpoint from disk, or a sentence about why not."""
     if not path.exists():
         raise FedmirageError(
-            f"there is no checkpoint {path}; is this the directory of a run that finished at least"
-            " one round?"
+            f"there is no checkpoint {path}: no round was finished there; a run without rounds can"
+            " be started again with the same command, without resume"
         )
     try:
         with safe_open(path, framework="numpy") as file:

@@ -5,12 +5,14 @@ import math
 import os
 import platform
 import statistics
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from common.settings.config import RunConfig
 from common.settings.project import project
+from server.record.shown import outcome
 
 FILE = "results.jsonl"
 PACKAGES = ("flwr", "torch", "torchvision", "numpy", "ray")
@@ -19,8 +21,9 @@ PACKAGES = ("flwr", "torch", "torchvision", "numpy", "ray")
 class Results:
     """The file results.jsonl of one run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, log: Callable[[str], None] | None = None) -> None:
         self.path = folder / FILE
+        self.log = log or (lambda sentence: None)  # also told what a person would want to see
 
     def begin(self, config: RunConfig, resolved: dict[str, Any]) -> None:
         """Line 1: the configuration as it was resolved, with versions and what the data are."""
@@ -30,7 +33,8 @@ class Results:
             "python": platform.python_version(),
         }
         versions |= {package: version(package) for package in PACKAGES}
-        self.append({"kind": "config", **config.flat(), "resolved": resolved, "versions": versions})
+        line = {"kind": "config", **config.flat(), "cautions": config.cautions}
+        self.append({**line, "resolved": resolved, "versions": versions})
 
     def append(self, line: dict[str, Any]) -> None:
         """Write a line and make sure that it is on disk."""
@@ -39,10 +43,12 @@ class Results:
             file.flush()
             os.fsync(file.fileno())
 
-    def note(self, round_number: int, text: str) -> None:
-        """What a server half has to say while a round goes on; the watcher shows it, readers of
-        rounds pass it over."""
-        self.append({"kind": "note", "round": round_number, "text": text})
+    def note(self, round_number: int, text: str, progress: bool = False) -> None:
+        """What a server half has to say while a round goes on: a decision, which the summary
+        repeats, or only how far it has come."""
+        line = {"kind": "note", "round": round_number, "text": text}
+        self.append({**line, "progress": True} if progress else line)
+        self.log(f"round {round_number}: {text}")
 
     def lines(self, kind: str = "round") -> list[dict[str, Any]]:
         """All lines of a kind; a torn last line, as a kill can leave it, is passed over."""
@@ -59,34 +65,43 @@ class Results:
         draft.write_text("".join(json.dumps(line) + "\n" for line in kept))
         os.replace(draft, self.path)
 
+    def interrupt(self, round_number: int) -> None:
+        """Close the file of a run whose processes are gone: what its checkpoint, of this round,
+        knows of, and exactly one summary. A run that had finished has finished."""
+        if read(self.path)[-1].get("status") != "finished":
+            self.forget_after(round_number)
+            self.finish("interrupted")
+
     def finish(
         self, status: str, detail: dict[str, Any] | None = None, **more: Any
     ) -> dict[str, Any]:
         """The last line: how the run ended, its accuracy in the usual three readings, and `detail`
         of the last evaluation that the rounds' lines have no room for."""
         rounds = self.lines()
-        scores = [line["accuracy"] for line in rounds if line.get("accuracy") is not None]
         summary = {
             "kind": "summary",
             "status": status,
-            "rounds": rounds[-1]["round"] if rounds else 0,
-            "final_accuracy": scores[-1] if scores else None,
-            "best_accuracy": max(scores) if scores else None,
-            "last5_accuracy": statistics.fmean(scores[-5:]) if scores else None,
-            "final_evaluation": {
-                **next(
-                    (line["evaluation"] for line in reversed(rounds) if line.get("evaluation")), {}
-                ),
-                **(detail or {}),
-            },
+            **standing(rounds),
             **self._target(rounds),
+            **self._notes(),
             **({"dp": rounds[-1]["dp"]} if rounds and "dp" in rounds[-1] else {}),
-            "bytes_up": sum(line["bytes_up"] for line in rounds),
-            "bytes_down": sum(line["bytes_down"] for line in rounds),
             **more,
         }
+        summary["final_evaluation"] = {**summary["final_evaluation"], **(detail or {})}
         self.append(summary)
+        self.log(outcome(summary))
         return summary
+
+    def _notes(self) -> dict[str, list[str]]:
+        """What a reader of the numbers has to know: what was odd about the settings, and what the
+        methods decided."""
+        cautions = [text for line in self.lines("config") for text in line.get("cautions", [])]
+        decided = [
+            f"round {line['round']}: {line['text']}"
+            for line in self.lines("note")
+            if not line.get("progress")
+        ]
+        return {"notes": cautions + decided} if cautions or decided else {}
 
     def _target(self, rounds: list[dict[str, Any]]) -> dict[str, Any]:
         """The first round whose global model reached the accuracy that the run asked for; null if
@@ -100,6 +115,22 @@ class Results:
             if line.get("accuracy") is not None and line["accuracy"] >= target
         )
         return {"target_accuracy": target, "rounds_to_target": next(reached, None)}
+
+
+def standing(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """How far some rounds have come, which a summary tells of all of them."""
+    scores = [line["accuracy"] for line in rounds if line.get("accuracy") is not None]
+    return {
+        "rounds": rounds[-1]["round"] if rounds else 0,
+        "final_accuracy": scores[-1] if scores else None,
+        "best_accuracy": max(scores) if scores else None,
+        "last5_accuracy": statistics.fmean(scores[-5:]) if scores else None,
+        "final_evaluation": next(
+            (line["evaluation"] for line in reversed(rounds) if line.get("evaluation")), {}
+        ),
+        "bytes_up": sum(line["bytes_up"] for line in rounds),
+        "bytes_down": sum(line["bytes_down"] for line in rounds),
+    }
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -15,13 +15,15 @@ k is a large part of n, so the smaller of the two counts.
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from flwr.common import Scalar
 
 from common.wire.figures import CLIPPED
+
+if TYPE_CHECKING:  # a command line that only shows a budget need not wait for Flower
+    from flwr.common import Scalar
 
 EPSILON, DELTA = "dp.epsilon", "dp.delta"
 Draw = tuple[int, int]  # how many were drawn, out of how many
@@ -71,7 +73,7 @@ def divergences(
     return accountants[0].orders, np.minimum.reduce([accountant.rdp for accountant in accountants])
 
 
-def figures(metrics: Mapping[str, Scalar]) -> dict[str, Scalar]:
+def figures(metrics: "Mapping[str, Scalar]") -> "dict[str, Scalar]":
     """What the line of a round says under "privacy"; an infinite epsilon is null there."""
     return {
         name.removeprefix("dp."): metrics[name]

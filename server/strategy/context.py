@@ -3,11 +3,12 @@ else's Flower app, what that app's author told it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from logging import INFO
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from flwr.common import log
@@ -24,7 +25,14 @@ from common.wire.payload import Arrays
 from server.record.scores import Evaluator
 
 
-def log_note(round_number: int, text: str) -> None:
+class Note(Protocol):
+    """Takes what a server half has to say: a decision that whoever reads the numbers must know, or
+    only how far it has come (`progress`)."""
+
+    def __call__(self, round_number: int, text: str, progress: bool = False) -> None: ...
+
+
+def log_note(round_number: int, text: str, progress: bool = False) -> None:
     """Where nobody watches results.jsonl, Flower's log says it."""
     log(INFO, "round %s: %s", round_number, text)
 
@@ -36,8 +44,7 @@ class ServerContext:
     run: Run
     evaluator: Evaluator
     folder: Path | None = None  # where the run writes
-    note: Callable[[int, str], None] = log_note
-    # (round, sentence) for whoever watches a server half that takes long
+    note: Note = log_note
 
     @property
     def config(self) -> RunConfig:
@@ -89,7 +96,7 @@ class StandAlone:
     seed: int = 0
     folder: Path | None = None
     weighting: Weighting = "examples"
-    note: Callable[[int, str], None] = log_note
+    note: Note = log_note
 
     @cached_property
     def config(self) -> RunConfig:

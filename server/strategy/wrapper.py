@@ -48,6 +48,11 @@ class StrategyWrapper(Strategy, Generic[M]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
 
+    def idle(self) -> str | None:
+        """Why this method has changed nothing so far, if that is so; asked at the end of a run,
+        whose numbers are then those of the other methods."""
+        return None
+
     def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
         """The model that the first round starts from."""
         return self.inner.initialize_parameters(client_manager)
@@ -143,6 +148,12 @@ def chain(strategy: Strategy) -> Iterator[Strategy]:
         yield strategy
         strategy = strategy.inner
     yield strategy
+
+
+def idle(strategy: Strategy) -> dict[str, str]:
+    """The methods that have changed nothing so far, each with its reason."""
+    halves = (half for half in chain(strategy) if isinstance(half, StrategyWrapper))
+    return {half.params.name: reason for half in halves if (reason := half.idle()) is not None}
 
 
 def save_state(strategy: Strategy) -> dict[str, Any]:

@@ -1,57 +1,159 @@
 """Faults that are really injected, into real processes: interrupted, killed, lost."""
 
+import itertools
 import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from server.record.results import read
-from tests.e2e.test_same_numbers import SETTINGS
-from tests.support.commands import TINY, fedmirage, kill, processes, start, wait_until
+from tests.support.commands import (
+    SETTINGS,
+    TINY,
+    fedmirage,
+    kill,
+    node_processes,
+    processes,
+    rounds_done,
+    start,
+    wait_until,
+)
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits, lines
 
 pytestmark = pytest.mark.slow
-LONG = [*TINY, "--rounds", "6", "--clients", "3"]
 
 
-def rounds_done(folder: Path) -> int:
-    return len(lines(folder)) if (folder / "results.jsonl").exists() else 0
+def long(runtime: str) -> list[str]:
+    """Enough rounds to be caught in the middle; those in one process take a moment each."""
+    rounds = "80" if runtime == "inprocess" else "6"
+    return [*TINY, "--rounds", rounds, "--clients", "3", "--runtime", runtime]
+
+
+def assert_resumes_to_the_same_bits(folder: Path, runtime: str, whole: Path) -> None:
+    done = fedmirage("run", "--resume", str(folder), "--runtime", runtime)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rounds = 80 if runtime == "inprocess" else 6
+    run_in_process(whole, **{**SETTINGS, "rounds": rounds}, clients=3)
+    assert_same_bits(whole, folder)
+    assert [line["round"] for line in lines(folder)] == list(range(1, rounds + 1))
+    assert [line["status"] for line in lines(folder, "summary")] == ["finished"]
 
 
 @pytest.mark.parametrize(
-    ("runtime", "number"), [("simulation", signal.SIGINT), ("grpc", signal.SIGTERM)]
+    ("runtime", "number"),
+    [("inprocess", signal.SIGHUP), ("simulation", signal.SIGINT), ("grpc", signal.SIGTERM)],
 )
 def test_an_interrupted_run_leaves_nothing_behind_and_resumes_to_the_same_bits(
     tmp_path: Path, runtime: str, number: signal.Signals
 ) -> None:
     folder = tmp_path / "cut"
-    process = start("run", *LONG, "--runtime", runtime, "--out", str(folder))
+    process = start("run", *long(runtime), "--out", str(folder))
     wait_until(lambda: rounds_done(folder) >= 2, 240, "two rounds")
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
-    assert "--resume" in output
+    assert "--resume" in output.splitlines()[-1]
     assert processes(str(folder)) == []
-    done = fedmirage("run", "--resume", str(folder), "--runtime", runtime)
+    assert read(folder / "results.jsonl")[-1]["status"] == "interrupted"
+    assert len(lines(folder, "summary")) == 1
+    assert_resumes_to_the_same_bits(folder, runtime, tmp_path / "whole")
+
+
+def listens(process: "subprocess.Popen[str]") -> bool:
+    """Whether a command has begun to take signals for interrupts."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) & 1 << signal.SIGHUP - 1)
+
+
+@pytest.mark.parametrize("runtime", ["inprocess", "simulation", "grpc"])
+def test_an_interrupt_during_start_up_lets_the_same_command_start_again(
+    tmp_path: Path, runtime: str
+) -> None:
+    """At moments that fall into imports, checks, Ray's or Flower's start, and right behind the
+    first line of results."""
+    folder = tmp_path / "run"
+    command = ["run", *TINY, "--clients", "3", "--runtime", runtime, "--out", str(folder)]
+    numbers = itertools.cycle([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    for moment in (0.0, 0.5, 1.5, 3.0, 5.0, None):
+        (folder / "results.jsonl").unlink(missing_ok=True)
+        process = start(*command)
+        wait_until(lambda: listens(process), 60, "Python starts")  # noqa: B023 - called at once
+        if moment is None:
+            wait_until(lambda: (folder / "results.jsonl").exists(), 240, "the first line")
+        else:
+            time.sleep(moment)
+        process.send_signal(next(numbers))
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 130, (moment, output)
+        assert "the same command starts it again" in output.splitlines()[-1], (moment, output)
+        assert "Traceback" not in output, (moment, output)
+        assert processes(str(folder)) == []
+        assert len(lines(folder, "summary")) <= 1
+    done = fedmirage(*command)
     assert done.returncode == 0, done.stdout + done.stderr
-    run_in_process(tmp_path / "whole", **{**SETTINGS, "rounds": 6}, clients=3)
-    assert_same_bits(tmp_path / "whole", folder)
-    assert [line["round"] for line in lines(folder)] == [1, 2, 3, 4, 5, 6]
     assert [line["status"] for line in lines(folder, "summary")] == ["finished"]
 
 
-def test_a_killed_simulation_keeps_its_history_and_resumes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("runtime", ["inprocess", "simulation", "grpc"])
+def test_nothing_outlives_a_killed_command_and_its_run_resumes(
+    tmp_path: Path, runtime: str
+) -> None:
     folder = tmp_path / "cut"
-    process = start("run", *LONG, "--out", str(folder))
+    process = start("run", *long(runtime), "--out", str(folder))
     wait_until(lambda: rounds_done(folder) >= 2, 240, "two rounds")
     process.kill()
     process.communicate(timeout=60)
-    assert rounds_done(folder) >= 2
-    assert fedmirage("run", "--resume", str(folder)).returncode == 0
-    run_in_process(tmp_path / "whole", **{**SETTINGS, "rounds": 6}, clients=3)
-    assert_same_bits(tmp_path / "whole", folder)
+    wait_until(lambda: processes(str(folder)) == [], 30, "everything ends with the command")
+    assert list(folder.glob(".flower-*")) == []
+    assert lines(folder, "summary") == []
+    assert_resumes_to_the_same_bits(folder, runtime, tmp_path / "whole")
+
+
+def test_a_second_writer_is_refused_with_the_id_of_the_first(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    process = start("run", *long("grpc"), "--out", str(folder))
+    wait_until(lambda: rounds_done(folder) >= 1, 240, "one round")
+    (writer,) = {int((folder / ".lock").read_text())} & set(processes(f"FLWR_HOME={folder}"))
+    done = fedmirage("run", "--resume", str(folder))
+    assert done.returncode == 1
+    assert f"process {writer} is writing into {folder}" in done.stderr
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    assert [line["status"] for line in lines(folder, "summary")] == ["finished"]
+
+
+NOTEBOOK = """
+import os, signal, sys, threading, time
+import fedmirage
+from tests.support.commands import rounds_done
+from pathlib import Path
+
+def interrupt():
+    while rounds_done(Path(sys.argv[1])) < 2:
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+settings = {"dataset": "digits(limit=300)", "clients": 3, "local_steps": 3, "batch_size": 16}
+try:
+    fedmirage.run({**settings, "rounds": 300, "out": sys.argv[1]})
+except KeyboardInterrupt:
+    print("the kernel lives")
+"""
+
+
+def test_an_interrupt_does_not_end_a_notebook(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", NOTEBOOK, str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "the kernel lives"
+    assert read(tmp_path / "run" / "results.jsonl")[-1]["status"] == "interrupted"
+    assert processes(str(tmp_path / "run")) == []
 
 
 def test_a_lost_node_is_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
@@ -79,20 +181,9 @@ def test_a_lost_node_is_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
     assert {entry["partition"] for entry in refused} <= {1}
 
 
-def node_processes(folder: Path, partition: int, clients: int = 3) -> list[int]:
-    """A SuperNode and whatever it has started."""
-    (node,) = processes(
-        f'partition-id={partition} num-partitions={clients} memory="{folder}/memory"'
-    )
-    children = subprocess.run(
-        ["pgrep", "-s", str(node)], capture_output=True, text=True, check=False
-    ).stdout.split()
-    return [node, *(int(child) for child in children if int(child) != node)]
-
-
 def test_a_lost_superlink_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    process = start("run", *LONG, "--runtime", "grpc", "--out", str(folder))
+    process = start("run", *long("grpc"), "--out", str(folder))
     wait_until(lambda: rounds_done(folder) >= 1, 240, "one round")
     (link,) = [number for number in processes(f"FLWR_HOME={folder}") if str(number) in superlinks()]
     kill(link)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_same_numbers import SETTINGS
-from tests.support.commands import TINY, fedmirage
+from tests.support.commands import SETTINGS, TINY, fedmirage
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits
 

@@ -18,8 +18,8 @@ from experiments.runtimes.grpc import (
     PROGRAMS,
     Federation,
     free_addresses,
-    processes_with,
 )
+from experiments.runtimes.guardian import processes_with
 from server.record.results import read
 from tests.support.commands import wait_until
 from tests.support.inprocess import run_in_process

@@ -1,25 +1,17 @@
-"""One seed, three places: the tests' own loop, Ray, and gRPC with separate processes give the same
-bits."""
+"""One seed, four places: the test's own process, the inprocess runtime, Ray, and gRPC with separate
+processes give the same bits."""
 
 from pathlib import Path
 
 import pytest
 
 from server.record.results import read
-from tests.support.commands import TINY, fedmirage, processes
+from tests.support.commands import SETTINGS, TINY, fedmirage, processes
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits, without_times
 
-SETTINGS = {
-    "dataset": "digits(limit=300)",
-    "rounds": 2,
-    "local_steps": 3,
-    "batch_size": 16,
-    "participation": 0.5,
-}
 
-
-@pytest.mark.parametrize("runtime", ["simulation", "grpc"])
+@pytest.mark.parametrize("runtime", ["inprocess", "simulation", "grpc"])
 def test_the_same_bits_everywhere(tmp_path: Path, runtime: str) -> None:
     run_in_process(tmp_path / "plain", **SETTINGS, clients=4)
     done = fedmirage(

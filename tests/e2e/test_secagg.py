@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 
 from server.record.results import read
-from tests.e2e.test_faults import node_processes, rounds_done
-from tests.e2e.test_same_numbers import SETTINGS
-from tests.support.commands import TINY, fedmirage, kill, processes, start, wait_until
+from tests.support.commands import (
+    SETTINGS,
+    TINY,
+    fedmirage,
+    kill,
+    node_processes,
+    processes,
+    rounds_done,
+    start,
+    wait_until,
+)
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits, lines
 from tests.support.runs import weights as shared
@@ -23,6 +31,7 @@ COG = "fedcog(start=1, steps=2, samples=8)"
     ("methods", "runtime"),
     [
         ("fedavg", "grpc"),
+        ("fedavg", "inprocess"),
         pytest.param("fedavg", "simulation", marks=pytest.mark.slow),
         pytest.param("scaffold", "grpc", marks=pytest.mark.slow),
         pytest.param(COG, "grpc", marks=pytest.mark.slow),

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.runs import lines
+
 TINY = [
     "--dataset",
     "digits(limit=300)",
@@ -21,9 +23,18 @@ TINY = [
     "0.5",
 ]
 
+SETTINGS = {
+    "dataset": "digits(limit=300)",
+    "rounds": 2,
+    "local_steps": 3,
+    "batch_size": 16,
+    "participation": 0.5,
+}
+"""The same for a run in the test's own process."""
+
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "experiments.cli", *arguments]
+    return [sys.executable, "-m", "experiments.entry", *arguments]
 
 
 def fedmirage(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
@@ -72,3 +83,18 @@ def processes(mark: str) -> list[int]:
 
 def kill(identifier: int) -> None:
     os.kill(identifier, signal.SIGKILL)
+
+
+def rounds_done(folder: Path) -> int:
+    return len(lines(folder)) if (folder / "results.jsonl").exists() else 0
+
+
+def node_processes(folder: Path, partition: int, clients: int = 3) -> list[int]:
+    """A SuperNode and whatever it has started."""
+    (node,) = processes(
+        f'partition-id={partition} num-partitions={clients} memory="{folder}/memory"'
+    )
+    children = subprocess.run(
+        ["pgrep", "-s", str(node)], capture_output=True, text=True, check=False
+    ).stdout.split()
+    return [node, *(int(child) for child in children if int(child) != node)]

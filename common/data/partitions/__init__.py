@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.data.partitions import dirichlet, groups, labels
-from common.data.partitions.check import check
+from common.data.partitions.check import check, check_columns
 from common.data.partitions.deal import Indices
 from common.data.partitions.params import (
     PARTITIONS,
@@ -27,7 +27,7 @@ from common.data.set import Split
 from common.errors import ConfigurationError
 from common.settings.language import resolve_one, write
 
-__all__ = ["PARTITIONS", "Indices", "PartitionParams", "check", "split"]
+__all__ = ["PARTITIONS", "Indices", "PartitionParams", "check", "check_columns", "split"]
 
 
 def split(
@@ -49,6 +49,7 @@ def split(
         len(train),
         "multi-label" if train.labels.ndim == 2 else "single-label",
     )
+    problems += check_columns(params, train.columns, clients)
     if problems:
         raise ConfigurationError(problems)
     parts = _parts(params, train, classes, clients, numpy_generator(seed, "partition", params.name))

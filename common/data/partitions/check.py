@@ -1,6 +1,11 @@
 """What is wrong with a partition, as far as it can be told before any sample is dealt."""
 
-from common.data.partitions.params import Classes, Dirichlet, Domains, PartitionParams
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from common.data.partitions.params import Classes, Dirichlet, Domains, Natural, PartitionParams
 from common.data.set import Task
 from common.settings.language import write
 
@@ -10,8 +15,8 @@ def check(
 ) -> list[str]:
     """Sentences, one per problem; empty if the partition may be tried.
 
-    What depends on the data themselves (groups and domains, how large the classes are) is found by
-    `split`.
+    Groups and domains are the business of `check_columns`; what depends on how large the classes
+    are is found by `split`.
     """
     if clients < 1:
         return [f"clients={clients}: a federation needs at least one client; set clients=1 or more"]
@@ -21,6 +26,35 @@ def check(
     if isinstance(params, Classes) and task == "single-label":
         problems += _classes(params, clients, classes, samples)
     return problems
+
+
+def check_columns(
+    params: PartitionParams, columns: Mapping[str, npt.NDArray[np.int64]], clients: int
+) -> list[str]:
+    """The same for a partition that goes by a column of the data, which must be there and have the
+    right number of values."""
+    if not isinstance(params, Natural | Domains):
+        return []
+    name = params.by if isinstance(params, Natural) else "domain"
+    if name not in columns:
+        there = f"it has {', '.join(sorted(columns))}" if columns else "it has no columns at all"
+        return [
+            f"partition: {params.name} needs the column {name!r} of the data, but {there}; take"
+            " another column, data or partition"
+        ]
+    groups = len(np.unique(columns[name]))
+    if isinstance(params, Natural) and groups < clients:
+        return [
+            f"partition: {write(params)}: column {params.by!r} has {groups} groups for"
+            f" clients={clients}; set clients to {groups} or fewer"
+        ]
+    if isinstance(params, Domains) and groups * params.shards != clients:
+        return [
+            f"partition: {write(params)}: {groups} domains times shards={params.shards} are"
+            f" {groups * params.shards} clients, not clients={clients}; set"
+            f" clients={groups * params.shards} or another number of shards"
+        ]
+    return []
 
 
 def _too_few(params: PartitionParams, clients: int, samples: int) -> list[str]:

@@ -29,15 +29,7 @@ def natural(
 ) -> list[Indices]:
     """One group a client in the order of the group numbers, or, with more groups, shuffled and
     dealt like cards or drawn."""
-    column = _column(train, params.by, "natural")
-    groups, group_of = np.unique(column, return_inverse=True)
-    if len(groups) < clients:
-        raise ConfigurationError(
-            [
-                f"partition: {write(params)}: column {params.by!r} has {len(groups)} groups for"
-                f" clients={clients}; set clients to {len(groups)} or fewer"
-            ]
-        )
+    groups, group_of = np.unique(train.columns[params.by], return_inverse=True)
     order = np.arange(len(groups)) if len(groups) == clients else generator.permutation(len(groups))
     client_of = np.full(
         len(groups), clients, dtype=np.int64
@@ -53,16 +45,8 @@ def domains(
     params: Domains, train: Split, clients: int, generator: np.random.Generator
 ) -> list[Indices]:
     """Domain after domain, each cut into its shards."""
-    column = _column(train, "domain", "domains")
+    column = train.columns["domain"]
     names = np.unique(column)
-    if len(names) * params.shards != clients:
-        raise ConfigurationError(
-            [
-                f"partition: {write(params)}: {len(names)} domains times shards={params.shards} are"
-                f" {len(names) * params.shards} clients, not clients={clients}; set"
-                f" clients={len(names) * params.shards} or another number of shards"
-            ]
-        )
     labels = np.asarray(train.labels, dtype=np.int64)
     parts = []
     for name in names:
@@ -71,22 +55,6 @@ def domains(
             members[shard] for shard in _shards(params, int(name), labels[members], generator)
         ]
     return parts
-
-
-def _column(train: Split, name: str, partition: str) -> npt.NDArray[np.int64]:
-    if name in train.columns:
-        return train.columns[name]
-    there = (
-        f"it has {', '.join(sorted(train.columns))}"
-        if train.columns
-        else "it has no columns at all"
-    )
-    raise ConfigurationError(
-        [
-            f"partition: {partition} needs the column {name!r} of the data, but {there}; take"
-            " another column, data or partition"
-        ]
-    )
 
 
 def _shards(

@@ -2,18 +2,16 @@
 (save-images)."""
 
 import time
-from collections.abc import Callable
-from logging import WARNING
 from pathlib import Path
 
 import numpy as np
 import torch
-from flwr.common import log
 
 from common.wire.payload import Array
 from common.wire.weights import arrays_of, save
 from server.methods.dynafed.synthesis import Synthesis
 from server.methods.dynafed.trajectory import Segments
+from server.strategy.context import Note
 
 EVERY = 10.0  # seconds between two notes
 SNAPSHOTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of all iterations: when the images are kept
@@ -26,7 +24,7 @@ class SynthesisLog:
         self,
         round_number: int,
         iterations: int,
-        note: Callable[[int, str], None],
+        note: Note,
         folder: Path | None,
     ) -> None:
         self.round, self.iterations, self.note, self.folder = round_number, iterations, note, folder
@@ -45,6 +43,7 @@ class SynthesisLog:
                 self.round,
                 f"dynafed synthesises: {iteration}/{self.iterations}, matching loss"
                 f" {synthesis.loss:.4f}, {left:.0f} s left",
+                progress=True,
             )
             self.said = now
 
@@ -62,12 +61,11 @@ class SynthesisLog:
         if accepted:
             self.note(self.round, f"dynafed has its set: {text}")
         else:
-            text = (
+            self.note(
+                self.round,
                 f"dynafed leaves the model alone: {text}; a loss not below {threshold:g} means that"
-                " the set learned nothing"
+                " the set learned nothing",
             )
-            log(WARNING, text)
-            self.note(self.round, text)
         if self.folder is not None:
             self.write(
                 self.folder / "dynafed" / f"round-{self.round:05d}.safetensors", synthesis, segments

@@ -48,6 +48,7 @@ class DynaFedState:
     images: Array | None = None  # X: (samples, channels, height, width)
     labels: Array | None = None  # Y: (samples, classes) logits
     rate: float = 0.0  # eta, as it was learned
+    repairs: int = 0  # averages that were refined
 
 
 class DynaFedServer(StrategyWrapper[DynaFed]):
@@ -117,6 +118,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
             repaired = self.repair(server_round, average)
             if repaired is not None:
                 self.repaired_from, aggregated = aggregated, ndarrays_to_parameters(repaired)
+                self.state.repairs += 1
                 figures["dynafed.repaired"] = 1.0
         return aggregated, {**metrics, **figures}
 
@@ -134,6 +136,16 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         if before is not None:
             named |= {f"dynafed.average.{name}": value for name, value in numbers(*before)}
         return loss, {**metrics, **named}
+
+    def idle(self) -> str | None:
+        """No average was refined: the run is that of the inner strategy."""
+        if self.state.repairs:
+            return None
+        if self.state.phase == GIVEN_UP:
+            return "no set was accepted"
+        if self.state.phase == REPAIRING:
+            return f"it has a set since round {self.state.made}, but refined no average with it"
+        return f"the run ended while it collected ({self.state.seen} of {self.wanted} averages)"
 
     # Collecting
 
@@ -262,9 +274,9 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
             ]
         return images.to(self.device), labels.to(self.device)
 
-    def note(self, server_round: int, text: str) -> None:
+    def note(self, round_number: int, text: str, progress: bool = False) -> None:
         """Say something to whoever watches."""
-        self.context.note(server_round, text)
+        self.context.note(round_number, text, progress)
 
 
 def numbers(loss: float, metrics: dict[str, Scalar]) -> Iterator[tuple[str, Scalar]]:

@@ -1,0 +1,116 @@
+"""The process in which a run takes place: checks first, then server and simulated clients.
+
+The command that a person sees computes nothing. It starts this program, watches, and ends it; so
+it can be interrupted at any moment, whatever Ray, Flower or torch are doing, and so can a notebook.
+The request comes as JSON on standard input. What the starter should know goes back as lines of JSON
+through a pipe.
+"""
+
+import json
+import logging
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from common.errors import ConfigurationError, FedmirageError
+from common.settings.config import RunConfig, validate
+
+SMALL = 1000  # client trainings (clients of a round x rounds) up to which `auto` does without Ray
+
+
+def main() -> None:
+    """Do what the request asks for; 0 if it went well."""
+    request = json.load(sys.stdin)
+    os.set_inheritable(request["pipe"], False)
+    code = 1
+    with os.fdopen(request["pipe"], "w", buffering=1) as pipe:
+
+        def tell(**line: Any) -> None:
+            pipe.write(json.dumps(line) + "\n")
+
+        try:
+            conduct(tell, **{key: value for key, value in request.items() if key != "pipe"})
+            code = 0
+        except ConfigurationError as error:
+            tell(problems=error.problems)
+        except (FedmirageError, OSError) as error:  # a full disk is no mistake of this program
+            tell(failure=str(error))
+        except BaseException:
+            traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads of Ray and Flower may wait for what never comes
+
+
+def conduct(
+    tell: Any, config: dict[str, Any], folder: str, runtime: str, actors: int, verbose: bool
+) -> None:
+    """Check; say where the run takes place; run, unless that is somebody else's part (grpc)."""
+    settings = validate(config)
+    weights = check(settings, Path(folder), actors)
+    if settings.keep_models == "all":
+        tell(say=space(settings, weights))
+    if runtime == "grpc":
+        return
+    from experiments.runtimes.simulation import plan_actors
+
+    plan = plan_actors(settings, actors)
+    chosen, why = choose(settings) if runtime == "auto" else (runtime, "")
+    tell(say=f"{chosen}: {plan}{why}")
+    if not verbose:
+        logging.getLogger("flwr").setLevel(logging.CRITICAL)
+    if chosen == "inprocess":
+        from experiments.runtimes.inprocess import run_in_process
+
+        run_in_process(settings, plan.actors)
+    else:
+        from experiments.runtimes.simulation import simulate
+
+        simulate(settings, verbose, actors)
+
+
+def check(config: RunConfig, folder: Path, actors: int) -> int:
+    """All problems at once, before anything is started or written; returns the bytes of a model."""
+    from server.start import check_run
+
+    problems: list[str] = []
+    if actors < 0:
+        problems.append(f"actors={actors}: write how many clients train at a time, or 0")
+    try:
+        model = check_run(config, folder)
+    except ConfigurationError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigurationError(problems)
+    return 4 * model.size
+
+
+def choose(config: RunConfig) -> tuple[str, str]:
+    """The runtime of `auto`, and why it is that one."""
+    from common import device
+
+    trainings, place = config.drawn * config.rounds, device.pick(config.device).type
+    if place != "cpu":
+        why = f"since the run computes on {place}"
+        return "simulation", f" ({why}; --runtime chooses another)"
+    count = f"{trainings} client trainings, {SMALL} are the limit"
+    if trainings <= SMALL:
+        return "inprocess", f" (without Ray, since the run is small: {count}; --runtime simulation)"
+    return "simulation", f" (with Ray, since the run is large: {count}; --runtime inprocess)"
+
+
+def space(config: RunConfig, weights: int) -> str:
+    """What keep-models=all will take of the disk, at least: a method that remembers more than the
+    local model adds to it."""
+    models = config.rounds * weights
+    memories = models * config.drawn
+    return (
+        f"keep-models=all: at least {(models + memories) / 1e6:.0f} MB by the last round"
+        f" ({models / 1e6:.0f} MB of global models, {memories / 1e6:.0f} MB that clients remember)"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""The processes that a run starts. None of them outlives the run, nor the process that started
+them."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.interrupts import INTERRUPTIONS
+from experiments.runtimes import guardian
+
+
+class Processes:
+    """Everything with one mark (NAME=VALUE) in its environment.
+
+    Flower's SuperExec and Ray's daemons detach themselves from who starts them, so neither process
+    groups nor parents are enough to find them; an environment is inherited by all.
+    """
+
+    def __init__(self, mark: str, folder: Path | None = None) -> None:
+        self.mark, self.folder = mark, folder  # the folder is removed if this process is killed
+        self.started: list[subprocess.Popen[bytes]] = []
+        self.guardian: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Processes":
+        command = [sys.executable, "-I", "-S", guardian.__file__, self.mark]
+        command += [str(self.folder)] if self.folder else []
+        self.guardian = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def spawn(
+        self, command: Sequence[str], environment: Mapping[str, str], **options: Any
+    ) -> "subprocess.Popen[bytes]":
+        """Start a process in a session of its own: a terminal's Ctrl-C is not meant for it."""
+        name, _, value = self.mark.partition("=")
+        process = subprocess.Popen(
+            command,
+            env={**environment, name: value},
+            start_new_session=True,
+            **{"stdin": subprocess.DEVNULL, **options},
+        )
+        self.started.append(process)
+        return process
+
+    def stop(self) -> None:
+        """End all of them, at once: whatever they leave on disk is whole at any moment."""
+        with undisturbed():
+            for process in self.started:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)  # its session, where there is no /proc
+            guardian.end_all(self.mark)
+            for process in self.started:
+                process.wait()
+            if self.guardian is not None and self.guardian.stdin is not None:
+                with contextlib.suppress(OSError):
+                    self.guardian.stdin.write(b"all is well")
+                    self.guardian.stdin.close()
+                self.guardian.wait()
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Clear up without interruption; a signal that comes meanwhile arrives afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def environment() -> dict[str, str]:
+    """This process's own, in which a new Python finds this code first, wherever it is started."""
+    root = str(Path(__file__).parents[2])
+    known = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([root, known] if known else [root])}

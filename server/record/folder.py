@@ -1,0 +1,73 @@
+"""A run's folder: who may write into it, and whether there is anything left to do."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from common.errors import ConfigurationError, FedmirageError
+from common.settings.config import RunConfig
+from server.record import checkpoint
+from server.record.results import FILE, Results, read
+
+LOCK = ".lock"  # holds the id of the process that writes into the folder
+PATIENCE = 3.0  # seconds that a writer which is just ending has for it
+
+
+@contextmanager
+def claim(folder: Path) -> Iterator[None]:
+    """Be the only one who writes into a folder. The operating system takes the claim back when its
+    process ends, however that happens."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a+") as file:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    file.seek(0)
+                    raise FedmirageError(
+                        f"process {file.read().strip() or 'unknown'} is writing into {folder}; wait"
+                        " for its end, end it, or choose another directory"
+                    ) from None
+                time.sleep(0.1)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def require_vacant(config: RunConfig, folder: Path) -> None:
+    """A new run does not overwrite the rounds of another one. A folder without a checkpoint, in
+    which at most the line of the first round was written, holds nothing to be lost."""
+    used = len(Results(folder).lines()) > 1 or (folder / checkpoint.FILE).exists()
+    if used and not config.resume:
+        raise ConfigurationError(
+            [
+                f"out={str(folder)!r} holds the results of another run; choose another directory,"
+                " or continue it with --resume"
+            ]
+        )
+
+
+def finished(config: RunConfig, folder: Path) -> dict[str, Any] | None:
+    """The summary of a run that is to be resumed and has nothing left to do."""
+    if not config.resume:
+        return None
+    summary = next(iter(read(folder / FILE)[-1:]), {})
+    if summary.get("status") != "finished":
+        return None
+    over = summary.get("stopped_early") or summary["rounds"] >= config.rounds
+    return summary if over else None
+
+
+def say_finished(summary: dict[str, Any]) -> str:
+    """Why nothing is started, and what would change that."""
+    if summary.get("stopped_early"):
+        return f"this run stopped early after round {summary['rounds']} (patience); nothing is left"
+    return f"this run finished after round {summary['rounds']}; raise --rounds to go on"

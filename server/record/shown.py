@@ -1,0 +1,40 @@
+"""A round and a run in a line each, for terminals and logs."""
+
+from typing import Any
+
+from server.strategy.budget import spent
+
+
+def scores(line: dict[str, Any]) -> str:
+    """The figures of a round in one line."""
+    shown = {
+        "accuracy": line.get("accuracy"),
+        "loss": line.get("loss"),
+        "validation loss": line.get("validation", {}).get("loss"),
+    }
+    shown |= {} if line.get("accuracy") is not None else local_scores(line.get("evaluation", {}))
+    shown["train"] = line["train"].get("task")
+    texts = [f"{name} {value:.4f}" for name, value in shown.items() if value is not None]
+    return ", ".join(texts + ([spent(line["dp"])] if "dp" in line else []))
+
+
+def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """What stands in for `accuracy` where no global model exists, under names that say what it
+    is."""
+    return {
+        name.replace("_", " ").replace(".", " "): evaluation[name]
+        for name in (
+            "local_model.on_test_shard.by_examples.accuracy",
+            "average_of_local_models.on_test.by_examples.accuracy",
+        )
+        if name in evaluation
+    }
+
+
+def outcome(summary: dict[str, Any]) -> str:
+    """How a run ended, in a sentence."""
+    score = summary.get("final_accuracy")
+    texts = [f"{summary['status']} after round {summary['rounds']}"]
+    texts += [f"final accuracy {100 * score:.2f} %"] if score is not None else []
+    texts += [f"{name} never acted: {why}" for name, why in summary.get("idle", {}).items()]
+    return "; ".join(texts + ([str(summary["reason"])] if "reason" in summary else []))

@@ -1,0 +1,120 @@
+"""Where a run begins: all that can be refused before it does, and the round it goes on from."""
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from common import device
+from common.data import load
+from common.data.partitions import split
+from common.errors import ConfigurationError, FedmirageError
+from common.run import Run, check_with_data, make_run
+from common.settings.config import RunConfig
+from common.wire.manifest import Manifest
+from common.wire.payload import Arrays
+from common.wire.weights import load as load_weights
+from server.record import checkpoint as checkpoints
+from server.record.checkpoint import Checkpoint
+
+
+def check_run(config: RunConfig, folder: Path) -> Manifest:
+    """All that can be wrong with a run before it begins, said at once, and nothing written; returns
+    what its model is made of. For a host that holds the clients' data too."""
+    dataset = load(config.dataset, config.data_dir or None, config.download)
+    problems: list[str] = []
+
+    def deal() -> None:
+        classes = len(dataset.classes)
+        split(config.partition_params, dataset.train, classes, config.clients, config.seed)
+
+    def begin() -> Manifest:
+        run, _ = make_run(config, dataset, torch.device("cpu"))
+        starting_point(run, folder)
+        return run.manifest
+
+    found = None
+    steps: list[Callable[[], Any]] = [lambda: device.pick(config.device)]
+    for step in [*steps, lambda: check_with_data(config, dataset), deal, begin]:
+        try:
+            found = step()
+        except FedmirageError as error:
+            problems += getattr(error, "problems", [str(error)])
+    if problems:
+        raise ConfigurationError(list(dict.fromkeys(problems)))
+    assert isinstance(found, Manifest)
+    return found
+
+
+def starting_point(run: Run, folder: Path) -> Checkpoint:
+    """Round 0 of a new run, the last round of one that is resumed, or a round of another run."""
+    config, initial = run.config, run.shared.pick(run.initial, run.manifest)
+    if config.resume:
+        state = checkpoints.read(folder / checkpoints.FILE)
+        require_same_model(state.shared, initial, config.resume)
+        return state
+    token = secrets.token_hex(8)
+    if not config.warm_start:
+        return Checkpoint(0, initial, token, counted={})
+    source, _, number = config.warm_start.partition("@")
+    parent = checkpoints.read(Path(source) / checkpoints.FILE)
+    if number and not number.isdecimal():
+        raise ConfigurationError(
+            [f"warm-start={config.warm_start!r}: write DIR or DIR@ROUND with a whole number"]
+        )
+    start = int(number or parent.round)
+    shared = (
+        parent.shared
+        if start == parent.round
+        else kept_model(Path(source), start, run.shared.names)
+    )
+    require_same_model(shared, initial, config.warm_start)
+    if start >= config.rounds:
+        raise ConfigurationError(
+            [
+                f"rounds={config.rounds}, but warm-start={config.warm_start!r} begins after round"
+                f" {start}; raise rounds"
+            ]
+        )
+    return Checkpoint(start, shared, token, parent=f"{parent.token}@{start}", counted={})
+
+
+def kept_model(source: Path, number: int, shared_names: Sequence[str]) -> Arrays:
+    """A round's global model that was kept by keep-models=all; where nothing is shared, nothing had
+    to be."""
+    if not shared_names:
+        return []
+    path = source / "models" / f"round-{number:05d}.safetensors"
+    if not path.exists():
+        raise FedmirageError(
+            f"{source} keeps no model of round {number}; run it with keep-models='all', or start"
+            " from its last round"
+        )
+    named, _ = load_weights(path)
+    return [named[name] for name in shared_names if name in named]
+
+
+def require_same_model(found: Arrays, expected: Arrays, where: str) -> None:
+    """Refuse weights of another model."""
+    if [array.shape for array in found] != [array.shape for array in expected]:
+        raise FedmirageError(
+            f"the weights in {where} belong to another model than this run's; use the model, data"
+            " set and methods that it had"
+        )
+
+
+def link_memories(source: Path, target: Path) -> None:
+    """The clients' memories of the run that this one begins from, where this host has them; files
+    never change, so links do."""
+    for path in source.glob("*/client-*/round-*.safetensors"):
+        place = target / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.exists():
+            try:
+                os.link(path, place)
+            except OSError:  # another file system, or one without links
+                shutil.copy2(path, place)
