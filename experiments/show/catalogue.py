@@ -28,21 +28,6 @@ def table(title: str, *columns: str) -> Table:
     return made
 
 
-def security_table() -> str:
-    """README's table of what goes with secure aggregation, as markdown: a row a method, and a row a
-    variant where they differ."""
-    rows = [
-        "| Method | Sent up beside the model | Plain | Secure aggregation |",
-        "|---|---|---|---|",
-    ]
-    for kind in METHODS.values():
-        told = {line: sends(method) for line, method in variants(kind).items()}
-        if len(set(told.values())) == 1:
-            told = {kind.name: next(iter(told.values()))}
-        rows += [f"| `{line}` | {up} | yes | {secure} |" for line, (up, secure) in told.items()]
-    return "\n".join(rows)
-
-
 def variants(kind: type[Method]) -> dict[str, Method]:
     """A method as it is written with each of its variants; where a parameter has no default,
     without any."""
@@ -61,19 +46,20 @@ def variants(kind: type[Method]) -> dict[str, Method]:
 def sends(method: Method) -> tuple[str, str]:
     """What clients send beside `shared`, and whether a sum of it is enough."""
     if not method.parts.sends:
-        return "nothing is sent at all", "yes"
+        return "nothing", "yes"
     up = ", ".join(f"{section.name}" for section in method.up) or "nothing"
     reason = why_not(method)
     return up, "yes" if reason is None else f"no: {reason}"
 
 
 def show_methods(console: Console) -> None:
-    """One line a method."""
-    made = table("methods", "name", "paper", "shares", "secagg", "parameters")
+    """One line per method."""
+    made = table("methods", "name", "paper", "shares", "sends beside it", "secagg", "parameters")
     for method in METHODS.values():
-        allowed = [sends(made_up)[1] for made_up in variants(method).values()]
+        sent, allowed = zip(*map(sends, variants(method).values()), strict=True)
         shown = "yes" if set(allowed) == {"yes"} else "some variants" if "yes" in allowed else "no"
-        made.add_row(method.name, method.authors, describe_parts(method.parts), shown, keys(method))
+        shares = describe_parts(method.parts)
+        made.add_row(method.name, method.authors, shares, sent[0], shown, keys(method))
     console.print(made)
     console.print(
         "fedmirage methods NAME explains one; several are joined by commas, left to right is inside"
@@ -180,7 +166,3 @@ def paragraphs(params: type[Params]) -> list[str]:
     """A docstring's paragraphs, each without line breaks."""
     texts = inspect.cleandoc(params.__doc__ or "").split("\n\n")
     return [" ".join(text.split()) for text in texts]
-
-
-if __name__ == "__main__":
-    print(security_table())

@@ -152,7 +152,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
     for name in ("final_accuracy", "best_accuracy", "last5_accuracy"):
         if summary.get(name) is not None:
             table.add_row(
-                name.replace("_", " ").replace("last5", "mean of the last five"),
+                name.replace("_", " ").replace("last5 accuracy", "mean of the last five"),
                 percent(summary[name]),
             )
     if summary.get("final_accuracy") is None:

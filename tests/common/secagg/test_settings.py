@@ -6,11 +6,8 @@ import pytest
 
 from common.errors import ConfigurationError
 from common.method import Method, Section
-from common.methods import METHODS
 from common.secagg.settings import SecAggOff, SecAggOn, why_not
 from common.settings.config import configure
-from common.settings.project import PROJECT_FILE
-from experiments.show.catalogue import security_table
 
 
 def test_off_is_the_default_and_on_the_bare_flag() -> None:
@@ -111,14 +108,3 @@ def test_a_section_that_must_be_seen_alone_is_refused_with_the_way_out() -> None
     assert reason is not None
     assert "curious needs each client's 'counts' one by one" in reason
     assert reason.endswith("write curious(blind=True)")
-
-
-def test_readme_has_the_table_that_the_code_gives() -> None:
-    readme = (PROJECT_FILE.parent / "README.md").read_text()
-    table = readme.partition("<!-- methods and secure aggregation -->\n")[2].partition(
-        "\n<!-- end -->"
-    )[0]
-    assert table == security_table(), (
-        "run `python -m experiments.show.catalogue` and put its table into README.md"
-    )
-    assert all(f"`{name}" in table for name in METHODS)
