@@ -54,12 +54,12 @@ def sends(method: Method) -> tuple[str, str]:
 
 def show_methods(console: Console) -> None:
     """One line per method."""
-    made = table("methods", "name", "paper", "shares", "sends beside it", "secagg", "parameters")
+    made = table("methods", "name", "paper", "shares", "secagg", "sends beside it")
     for method in METHODS.values():
         sent, allowed = zip(*map(sends, variants(method).values()), strict=True)
         shown = "yes" if set(allowed) == {"yes"} else "some variants" if "yes" in allowed else "no"
         shares = describe_parts(method.parts)
-        made.add_row(method.name, method.authors, shares, sent[0], shown, keys(method))
+        made.add_row(method.name, method.authors, shares, shown, sent[0])
     console.print(made)
     console.print(
         "fedmirage methods NAME explains one; several are joined by commas, left to right is inside"
