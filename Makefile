@@ -55,9 +55,9 @@ setup:  ## prepare .venv (does nothing when it is up to date); TORCH_INDEX=... f
 	echo "$$want" > .venv/.stamp; \
 	echo ".venv is ready"
 
-demo: setup  ## FedAvg on skewed digits: 5 clients, 10 rounds, simulated on this machine (results in runs/demo-TIME)
+demo: setup  ## FedAvg on skewed digits: 5 clients, 10 rounds, all on this machine (results in runs/demo-TIME)
 	@.venv/bin/fedmirage run --methods "fedavg" --dataset digits --partition "classes(per_client=2)" \
-		--clients 5 --rounds 10 --seed 0 --runtime simulation --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
+		--clients 5 --rounds 10 --seed 0 --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
 
 # Containers run as you, so that what they leave in runs/ is yours. Node memories stay in volumes: `docker compose down --volumes`.
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)

@@ -104,6 +104,8 @@ def test_flowers_own_simulation_gives_the_same_bits(
     )
     assert read(out / "results.jsonl")[-1].get("status") == "finished", done.stdout + done.stderr
     assert_same_bits(tmp_path / "plain", out)
+    assert "round 2/2: accuracy" in done.stdout
+    assert "finished after round 2; final accuracy" in done.stdout
     wait_until(lambda: statuses(environment) == ["finished:completed"], 30, "the run ends")
 
 

@@ -2,6 +2,7 @@
 codes."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -17,7 +18,11 @@ from common.settings.config import RunConfig, key_of
 from common.settings.project import project
 from experiments.cli import app
 from experiments.settings import PRESETS, read_toml, settle
+from experiments.show.compare import picture
+from server.record.results import Results
 from tests.support.commands import fedmirage
+from tests.support.inprocess import run_in_process
+from tests.support.runs import SMALL
 
 runner = CliRunner(env={"COLUMNS": "300", "TERM": "dumb"})
 
@@ -119,6 +124,11 @@ def test_partition_draws_its_pictures(tmp_path: Path) -> None:
             ["cifar100", "--download"],
         ),
         (["run", "--runtime", "cloud"], ["runtime='cloud'"]),
+        (
+            ["run", "--partition", "natural(by='user')", "--actors", "-1", "--runtime", "grpc"],
+            ["needs the column 'user'", "actors=-1"],
+        ),
+        (["run", "--warm-start", "/nonexistent"], ["there is no checkpoint /nonexistent"]),
         (["run", "--config", "/nonexistent.toml"], ["there is no file"]),
         (["run", "--preset", "fedcog-fmnist"], ["did you mean 'fedcog-fmnist-niid"]),
         (["run", "--resume", "/nonexistent"], ["resume='/nonexistent'"]),
@@ -148,7 +158,7 @@ def test_files_and_flags_in_their_order(tmp_path: Path) -> None:
 
 
 def test_an_old_run_is_never_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "results.jsonl").write_text('{"kind": "config"}\n')
+    (tmp_path / "results.jsonl").write_text('{"kind": "config"}\n' + 2 * '{"kind": "round"}\n')
     done = fedmirage("run", "--out", str(tmp_path), timeout=60)
     assert done.returncode == 1
     assert "holds the results of another run" in done.stderr
@@ -163,9 +173,6 @@ def test_resume_refuses_other_settings(tmp_path: Path) -> None:
 
 
 def test_compare(tmp_path: Path) -> None:
-    from tests.support.inprocess import run_in_process
-    from tests.support.runs import SMALL
-
     run_in_process(tmp_path / "one", **{**SMALL, "rounds": 2})
     run_in_process(tmp_path / "two", **{**SMALL, "rounds": 2, "methods": "fedprox(mu=1.0)"})
     text = shown(
@@ -179,6 +186,65 @@ def test_compare(tmp_path: Path) -> None:
     assert "finished" in text
     assert (tmp_path / "curve.png").stat().st_size > 1000
     assert "there are no results" in fedmirage("compare", str(tmp_path), timeout=60).stderr
+
+
+def test_compare_is_compact_and_shows_what_there_is(tmp_path: Path) -> None:
+    """Two lines per run in a narrow terminal; a run without a summary has its rounds; one whose
+    method never acted can be told from the others."""
+    methods = "dynafed(length=2, iterations=2, min_participants=1, max_loss=1e-9)"
+    run_in_process(tmp_path / "idle", **SMALL, methods=methods)
+    run_in_process(tmp_path / ("a-long-name-" * 4), **{**SMALL, "methods": "fedprox(mu=1.0)"})
+    run_in_process(tmp_path / "cut", **SMALL)
+    Results(tmp_path / "cut").forget_after(2)
+    folders = [str(path) for path in sorted(tmp_path.iterdir())]
+    narrow = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"})
+    text = narrow.invoke(app, ["compare", *folders]).output
+    rows = text.splitlines()
+    assert all(len(row) <= 80 for row in rows)
+    cut = next(row for row in rows if row.startswith("cut"))
+    assert cut.split()[1] == "2"
+    assert cut.split()[-1] == "unfinished"
+    assert "fedprox(mu=1.0)" in text
+    (said,) = [at for at, row in enumerate(rows) if "dynafed never acted" in row]
+    assert "no set was accepted" in " ".join(rows[said : said + 2])
+    assert said == 2 + 2 * 3
+
+
+def test_a_picture_tells_twenty_runs_apart(tmp_path: Path) -> None:
+    from matplotlib import pyplot
+
+    run_in_process(tmp_path / "one", **{**SMALL, "rounds": 1})
+    seen: list[tuple[str, str]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        close = pyplot.close
+
+        def look(figure: Any) -> None:
+            seen.extend((line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines)
+            close(figure)
+
+        patch.setattr(pyplot, "close", look)
+        picture([tmp_path / "one"] * 20, tmp_path / "curve.png")
+    assert len(set(seen)) == 20
+
+
+def test_a_finished_run_says_so_at_once(tmp_path: Path) -> None:
+    run_in_process(tmp_path, **SMALL)
+    before = (tmp_path / "results.jsonl").read_text()
+    done = fedmirage("run", "--resume", str(tmp_path), timeout=60)
+    assert done.returncode == 0
+    assert "finished after round 3; raise --rounds to go on" in done.stdout
+    assert (tmp_path / "results.jsonl").read_text() == before
+
+
+def test_a_warm_start_from_a_round_that_was_not_kept(tmp_path: Path) -> None:
+    run_in_process(tmp_path / "one", **SMALL)
+    settings = ["--dataset", SMALL["dataset"], "--clients", "4", "--out", str(tmp_path / "two")]
+    start = ["--warm-start", f"{tmp_path / 'one'}@2", "--actors", "-3"]
+    done = fedmirage("run", *settings, *start, timeout=60)
+    assert done.returncode == 1
+    assert "keeps no model of round 2" in done.stderr
+    assert "actors=-3" in done.stderr
+    assert not (tmp_path / "two").exists()
 
 
 @pytest.mark.parametrize(

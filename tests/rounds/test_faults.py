@@ -1,5 +1,6 @@
 """Clients that fail, lie or stay silent: refused, reported, and the round goes on."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from client.app import make_app
 from common.errors import FedmirageError
 from common.memory import Memory, versions
 from common.settings.config import configure
+from server.messages import sampling
 from server.messages.exchange import exchange
 from server.messages.sampling import Roster
 from server.run import run
@@ -138,6 +140,19 @@ def test_a_node_with_other_data_is_refused(tmp_path: Path) -> None:
     other = configure({**SMALL, "dataset": "digits(limit=200)", "out": str(tmp_path)})
     with pytest.raises(FedmirageError, match="the fingerprint of its data is"):
         run(InProcessGrid(make_app(other, tmp_path / "memory"), config.clients), config)
+
+
+def test_refused_nodes_are_not_waited_for_when_nobody_else_is_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "GRACE", 0.3)
+    config = configure({**SMALL, "out": str(tmp_path), "node_timeout": 300})
+    other = configure({**SMALL, "dataset": "digits(limit=200)", "out": str(tmp_path)})
+    started = time.monotonic()
+    with pytest.raises(FedmirageError, match=r"4 of 4 nodes were refused.*fingerprint") as caught:
+        run(InProcessGrid(make_app(other, tmp_path / "memory"), config.clients), config)
+    assert str(caught.value).count("fingerprint") == 1, "one reason is said once"
+    assert time.monotonic() - started < 60
 
 
 def lost(node: int, rounds: tuple[int, ...]) -> Any:

@@ -217,3 +217,20 @@ def test_a_run_that_stopped_early_stays_stopped(tmp_path: Path) -> None:
         one.tobytes() == other.tobytes()
         for one, other in zip(before, weights(tmp_path), strict=True)
     )
+
+
+def test_flowers_log_tells_every_round_and_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`flwr run --stream` shows nothing else."""
+    with caplog.at_level("INFO", logger="flwr"):
+        run_in_process(tmp_path, **SMALL)
+    said = [record.getMessage() for record in caplog.records if record.name == "flwr"]
+    for line in lines(tmp_path):
+        assert any(
+            text.startswith(f"round {line['round']}/3: accuracy {line['accuracy']:.4f}")
+            for text in said
+        )
+    (summary,) = lines(tmp_path, "summary")
+    score = f"{100 * summary['final_accuracy']:.2f} %"
+    assert said[-1] == f"finished after round 3; final accuracy {score}"

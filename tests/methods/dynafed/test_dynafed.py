@@ -1,6 +1,7 @@
 """DynaFed in runs: FedAvg before its start, phases, refusals, resume, warm start, resynthesis,
 controls, somebody else's app."""
 
+import re
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from common.methods.dynafed import DynaFed
 from common.settings.config import configure
 from common.settings.language import resolve_line
 from common.wire.weights import load
-from experiments.show.progress import Watch
+from experiments.show.progress import Watch, show_summary
 from server.methods.dynafed import log as synthesis_log
 from server.methods.dynafed.server import COLLECTING, GIVEN_UP, REPAIRING, DynaFedServer
 from server.record.checkpoint import read as read_checkpoint
@@ -128,13 +129,45 @@ def test_progress_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     run(tmp_path, line(length=1), rounds=1)
     assert "dynafed synthesises: 1/3, matching loss" in notes(tmp_path)
 
+    for note in lines(tmp_path, "note"):
+        assert note.get("progress", False) == ("synthesises" in note["text"])
 
-def test_the_watcher_shows_notes(tmp_path: Path) -> None:
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_decisions_are_printed_and_progress_moves_the_bar(tmp_path: Path, terminal: bool) -> None:
     heard = StringIO()
-    Watch(Console(file=heard, width=200), tmp_path, 3)._show(
-        {"kind": "note", "round": 2, "text": "dynafed synthesises: 1/3"}
-    )
-    assert heard.getvalue() == "round 2: dynafed synthesises: 1/3\n"
+    watch = Watch(Console(file=heard, width=200, force_terminal=terminal), tmp_path, 3)
+    watch._show({"kind": "note", "round": 2, "text": "half", "progress": True})
+    assert watch.progress.tasks[0].description == "half"
+    assert ("half" in heard.getvalue()) is not terminal
+    watch._show({"kind": "note", "round": 2, "text": "given up"})
+    assert "round 2: given up" in heard.getvalue()
+    assert watch.progress.tasks[0].description == "half"
+
+
+@pytest.mark.parametrize(
+    ("methods", "words"),
+    [
+        (line(length=1), None),
+        (line(length=1, max_loss=1e-9), "no set was accepted"),
+        (line(length=3), r"the run ended while it collected \(2 of 3"),
+    ],
+)
+def test_a_run_in_which_it_never_acted_is_recognisable(
+    tmp_path: Path, methods: str, words: str | None
+) -> None:
+    run(tmp_path, methods, rounds=2)
+    (summary,) = lines(tmp_path, "summary")
+    assert (words is None) == ("idle" not in summary)
+    if words is not None:
+        assert re.search(words, summary["idle"]["dynafed"])
+        heard = StringIO()
+        show_summary(Console(file=heard, width=200), summary, tmp_path)
+        assert "dynafed never acted" in heard.getvalue()
+    if summary.get("notes"):
+        assert [f"round {note['round']}: {note['text']}" for note in lines(tmp_path, "note")] == [
+            text for text in summary["notes"] if text.startswith("round")
+        ]
 
 
 def test_one_seed_one_result(tmp_path: Path) -> None:

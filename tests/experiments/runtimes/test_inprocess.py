@@ -1,0 +1,67 @@
+"""The inprocess runtime: helpers change nothing about the numbers, and may die."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import Message, RecordDict
+
+from client.app import make_app
+from common.settings.config import configure
+from experiments.runtimes.inprocess import Helper, LocalGrid, node_id, run_in_process
+from tests.support.inprocess import run_in_process as run_alone
+from tests.support.runs import SMALL, assert_same_bits, lines, without_times
+
+
+@pytest.mark.parametrize("settings", [{"methods": "scaffold"}, {"secagg": "on"}])
+def test_helpers_give_the_same_bits(
+    tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """State between the messages of a secure round travels to whichever process answers."""
+    helped: list[Message] = []
+    answer = Helper.answer
+    monkeypatch.setattr(Helper, "answer", lambda *_: helped.append(_[1]) or answer(*_))
+    settings = {**SMALL, **settings, "rounds": 40}
+    run_in_process(configure({**settings, "out": str(tmp_path / "helped")}), 2)
+    run_alone(tmp_path / "alone", **settings)
+    assert helped, "the helper was never ready; give the run more rounds"
+    assert_same_bits(tmp_path / "helped", tmp_path / "alone")
+    assert without_times(tmp_path / "helped") == without_times(tmp_path / "alone")
+
+
+def test_a_helper_that_dies_is_a_failed_client_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died: list[Message] = []
+    answer = Helper.answer
+
+    def die(helper: Helper, message: Message, context: Any) -> Any:
+        if message.metadata.message_type == "train":
+            helper.process.kill()
+            helper.process.join()
+            died.append(message)
+        return answer(helper, message, context)
+
+    monkeypatch.setattr(Helper, "answer", die)
+    run_in_process(configure({**SMALL, "rounds": 40, "out": str(tmp_path)}), 2)
+    assert len(died) == 1
+    refused = [entry for line in lines(tmp_path) for entry in line["refused"]]
+    assert [entry["reason"] for entry in refused] == ["it failed: its process ended with code -9"]
+    assert len(lines(tmp_path)) == 40
+
+
+def test_the_server_keeps_its_own_number_of_threads(tmp_path: Path) -> None:
+    config = configure({**SMALL, "out": str(tmp_path), "threads": 1})
+    grid = LocalGrid(make_app(config, tmp_path / "memory"), config.clients)
+    torch.set_num_threads(2)
+    grid.push_messages([Message(RecordDict(), node_id(0), "query")])
+    assert torch.get_num_threads() == 2
+
+
+def test_a_message_whose_time_is_up_is_not_begun(tmp_path: Path) -> None:
+    config = configure({**SMALL, "out": str(tmp_path)})
+    grid = LocalGrid(make_app(config, tmp_path / "memory"), config.clients)
+    late = Message(RecordDict(), node_id(0), "query", ttl=60)
+    late.metadata.created_at -= 61
+    assert list(grid.pull_messages(grid.push_messages([late]))) == []
