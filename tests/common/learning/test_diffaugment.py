@@ -176,8 +176,7 @@ def test_the_generator_alone_decides() -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_one_draw_transforms_every_image_of_every_batch_alike(operation: str) -> None:
-    """Two batches of different sizes, transformed by one draw, are what each image becomes by
-    itself; copies of one image stay copies."""
+    """One draw transforms every image of two batches as it does the image alone; copies stay so."""
     one = Draw(operation, uniform(1))
     first, second = images(5), images(8)[5:]
     for batch in (first, second):

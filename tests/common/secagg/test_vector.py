@@ -1,5 +1,4 @@
-"""The vector that is masked: the sum of the clients' vectors says their weighted means, and nothing
-is lost on the way."""
+"""The masked vector: the sum of the clients' vectors gives their weighted means, without loss."""
 
 import numpy as np
 import pytest
@@ -38,8 +37,7 @@ def moved(rng: np.random.Generator) -> list[np.ndarray]:
     uniform=st.booleans(),
 )
 def test_the_sum_is_the_weighted_mean(examples: list[int], seed: int, uniform: bool) -> None:
-    """Within half a step a client, over the sum of the weights; all types come back as they
-    were."""
+    """The error is at most half a step per client, over the sum of the weights; types are kept."""
     rng, made = (
         np.random.default_rng(seed),
         secure_vector(weighting="uniform" if uniform else "examples"),
@@ -73,8 +71,7 @@ def test_the_sum_is_the_weighted_mean(examples: list[int], seed: int, uniform: b
 
 
 def test_small_and_large_clients_are_both_exact() -> None:
-    """10 and 60,000 examples: the small client's share of the mean, 1/6001, is there to four
-    digits."""
+    """10 and 60,000 examples: the small client's share of the mean, 1/6001, has four digits."""
     made = secure_vector()
     small = [array + np.float32(1) for array in REFERENCE]
     vectors = [
@@ -88,8 +85,7 @@ def test_small_and_large_clients_are_both_exact() -> None:
 
 
 def test_sections_have_their_own_weightings() -> None:
-    """SCAFFOLD's control variates are averaged over clients, its models by examples: one message
-    carries both."""
+    """SCAFFOLD averages control variates over clients and models by examples, in one message."""
     made = secure_vector("scaffold")
     control = [np.full((2, 3), 1.0, np.float32), np.full(2, 3.0, np.float32)]
     other = [np.zeros((2, 3), np.float32), np.zeros(2, np.float32)]
@@ -109,12 +105,11 @@ def test_sections_have_their_own_weightings() -> None:
     assert np.allclose(means.sections["control-delta"][0], 0.5, atol=1e-6)
     assert np.allclose(means.sections["control-delta"][1], 1.5, atol=1e-6)
     assert np.allclose(means.sections["shared"][1], 40.125, atol=1e-5)
-    assert means.figures["term.control"] == pytest.approx(
-        0.75
-    )  # who has none counts as 0: nobody can be told by it
+    # A client without the figure counts as 0, so that the sum does not reveal it.
+    assert means.figures["term.control"] == pytest.approx(0.75)
 
 
-def test_numbers_lie_on_the_grid_so_that_rounding_changes_nothing() -> None:
+def test_numbers_lie_on_the_steps_so_that_rounding_changes_nothing() -> None:
     made = secure_vector()
     vector = made.encode(
         {"shared": moved(np.random.default_rng(0))},
@@ -130,7 +125,7 @@ def test_numbers_lie_on_the_grid_so_that_rounding_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("change", "examples", "reason"),
     [
-        (9.0, 65536, "leaves the range that secagg can mask"),
+        (9.0, 65536, "exceeds the range that secagg can mask"),
         (np.nan, 5, "is not finite"),
         (np.inf, 5, "is not finite"),
         (0.0, 65537, "more examples than secagg's max_examples=65536"),
@@ -160,7 +155,7 @@ def test_clients_without_examples_cannot_have_trained() -> None:
     made = secure_vector()
     sums = made.encode({"shared": REFERENCE}, REFERENCE, 5, {})
     sums[1] = sums[made.wide + 1] = 0  # n_i/max_examples, both places
-    with pytest.raises(WireError, match="1 clients that trained, and no examples"):
+    with pytest.raises(WireError, match="1 clients that trained, but no examples"):
         made.decode(sums, REFERENCE)
 
 
