@@ -1,19 +1,20 @@
-# Every target sets up what it needs in .venv; `make` alone lists them.
-# Where packages come from is the business of your own pip configuration; nothing here names an index.
+# Every target sets up what it needs in .venv; `make` alone lists the targets.
+# Packages come from the index of your own pip configuration; nothing here names one.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup demo docker-demo test test-all lint format lock clean
 
-# torch and torchvision from another index (CPU-only, another CUDA): make setup TORCH_INDEX=https://...
-# It is remembered in .venv; `make setup TORCH_INDEX=` goes back to your own index.
+# Take torch and torchvision from another index (CPU-only, another CUDA) with
+# `make setup TORCH_INDEX=https://...`. It is remembered in .venv; `make setup TORCH_INDEX=` returns
+# to your own index.
 TORCH_INDEX ?= $(shell cat .venv/.torch-index 2>/dev/null)
 
-# Python 3.11 under either of its names; `make setup PYTHON=/path/to/python3.11` takes any other.
+# Python 3.11 under either of its names; `make setup PYTHON=/path/to/python3.11` uses another one.
 PYTHON ?= $(shell for name in python3.11 python3; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && { command -v "$$name"; break; }; done)
 
-# -qq: errors only. A local copy of an index makes -q print a warning for every package it lacks.
+# -qq shows errors only; with -q, a local copy of an index causes one warning per missing package.
 PIP := .venv/bin/python -m pip --disable-pip-version-check --no-input -qq
 PYTEST := .venv/bin/python -m pytest
 
@@ -21,8 +22,9 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
 		printf '  make %-12s %s\n' "$$name" "$$text"; done
 
-# .venv is made anew when it is broken, was moved (its scripts hold its path) or is to have a torch from another index.
-# What it is made of stands in its stamp. Other tables of pyproject.toml (run defaults, linters) do not call for another installation.
+# .venv is rebuilt if it is broken, was moved (its scripts contain its path) or needs torch from
+# another index. Its stamp is a hash of everything that it was made from. Other tables of
+# pyproject.toml (run defaults, linters) are not part of it and do not cause a new installation.
 define FINGERPRINT
 import glob, hashlib, json, os, sys, tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))
@@ -59,7 +61,8 @@ demo: setup  ## FedAvg on skewed digits: 5 clients, 10 rounds, all on this machi
 	@.venv/bin/fedmirage run --methods "fedavg" --dataset digits --partition "classes(per_client=2)" \
 		--clients 5 --rounds 10 --seed 0 --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
 
-# Containers run as you, so that what they leave in runs/ is yours. Node memories stay in volumes: `docker compose down --volumes`.
+# Containers run as your user, so that the files in runs/ belong to you. The nodes' memories stay in
+# volumes until `docker compose down --volumes`.
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 CLIENTS ?= 3
 docker-demo:  ## FedAvg over gRPC in containers, results in runs/docker-TIME; CLIENTS=1..10, TLS=1, RUN_CONFIG='rounds=20 seed=1'
@@ -70,14 +73,14 @@ docker-demo:  ## FedAvg over gRPC in containers, results in runs/docker-TIME; CL
 	trap 'COMPOSE_PROFILES=clients-10 $$compose down' EXIT; trap 'exit 130' INT TERM; \
 	$$compose up --detach --build superlink $$nodes && { $$compose run --rm $$tty submit || { \
 		$$compose logs --no-color > "$${FEDMIRAGE_RUNS:-runs}/docker-demo.log" 2>&1; \
-		echo "what the containers said: $${FEDMIRAGE_RUNS:-runs}/docker-demo.log" >&2; exit 1; }; }
+		echo "the run failed; the log of the containers is $${FEDMIRAGE_RUNS:-runs}/docker-demo.log" >&2; exit 1; }; }
 
-# tests/e2e starts Ray and Flower's processes, which want the machine for themselves: one test at a time.
+# tests/e2e starts Ray and Flower's processes, which need the whole machine: one test at a time.
 test: lint  ## linters, types and the fast tests: what CI runs
 	$(PYTEST) -n 2 -m "not slow" --ignore tests/e2e
 	$(PYTEST) -m "not slow" tests/e2e
 
-test-all: lint  ## the same with the slow tests; what this machine lacks is skipped with its reason
+test-all: lint  ## the same with the slow tests; tests that this machine cannot run are skipped with the reason
 	$(PYTEST) -n 2 --ignore tests/e2e
 	$(PYTEST) tests/e2e
 
@@ -90,8 +93,8 @@ format: setup  ## rewrite the sources in the project's format and apply safe lin
 	.venv/bin/ruff check --fix --exit-zero --quiet
 	.venv/bin/ruff format
 
-# Names and versions only, so that one file serves every index and both kinds of torch: the CUDA packages, which torch itself
-# pins exactly, and local version suffixes are left out.
+# The lock file holds names and versions only, so that it works with every index and both kinds of
+# torch. It leaves out local version suffixes, and the CUDA packages, which torch itself pins.
 define LOCK
 import json, re, sys
 header = """# Every direct and transitive dependency, pinned; a constraints file: pip install -c requirements.lock -e '.[dev]'
@@ -106,7 +109,7 @@ print(header, *sorted(pins), sep="\n")
 endef
 export LOCK
 
-lock:  ## resolve pyproject.toml anew and rewrite requirements.lock
+lock:  ## resolve the dependencies of pyproject.toml again and rewrite requirements.lock
 	@[ -x .venv/bin/python ] || "$(PYTHON)" -m venv .venv
 	@$(PIP) install --dry-run --ignore-installed --report .venv/lock.json '.[dev]'
 	@.venv/bin/python -c "$$LOCK" < .venv/lock.json > .venv/requirements.lock

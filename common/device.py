@@ -13,13 +13,11 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def pick(name: str) -> torch.device:
-    """`auto` is the first CUDA device where there is one, else the CPU; a device that is not there
-    is refused."""
+    """Find the named device, or refuse; `auto` is the first CUDA device if any, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if (
-        name.startswith("cuda:") and "RAY_JOB_ID" in os.environ
-    ):  # a simulated client sees the one GPU that Ray gave it
+    # A simulated client sees only the GPU that Ray has assigned to it.
+    if name.startswith("cuda:") and "RAY_JOB_ID" in os.environ:
         name = "cuda"
     device = torch.device(name)
     if device.type == "cuda" and (
@@ -43,29 +41,29 @@ def prepare(config: RunConfig, threads: int) -> torch.device:
     if config.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.backends.cudnn.benchmark = False
-    # Some CUDA kernels have no deterministic twin (adaptive pooling backwards): they warn there,
-    # and never run on the CPU. The debug mode is the same switch as use_deterministic_algorithms,
-    # which would import the compiler: 1.4 s a process.
+    # Some CUDA kernels have no deterministic counterpart (adaptive pooling backwards), so they only
+    # warn. On the CPU there are none, so it is an error. The debug mode is the same switch as
+    # use_deterministic_algorithms, which would import the compiler: 1.4 s per process.
     torch.set_deterministic_debug_mode(
         ("error" if device.type == "cpu" else "warn") if config.deterministic else "default"
     )
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs a pass over new tensors
+    # Filling new tensors would cost a pass over each of them.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return device
 
 
 def place(model: M, device: torch.device, config: RunConfig) -> M:
-    """A model on its device, in the configured memory format."""
+    """Move a model to its device, in the configured memory format."""
     return model.to(device, memory_format=memory_format(config))  # type: ignore[call-overload,no-any-return]
 
 
 def cores() -> int:
-    """The cores that this process may use, which in a container can be fewer than the machine
-    has."""
+    """The number of cores that this process may use; in a container it can be fewer than all."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory_format(config: RunConfig) -> torch.memory_format:
-    """The configured layout of image tensors."""
+    """The configured memory format of image tensors."""
     return (
         torch.channels_last if config.memory_format == "channels_last" else torch.contiguous_format
     )

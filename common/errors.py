@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 
 class FedmirageError(Exception):
-    """Anything that a user can mend; printed without a stack trace, exit code 1."""
+    """An error that the user can correct; it is printed without a stack trace, exit code 1."""
 
 
 class ConfigurationError(FedmirageError):
-    """Every problem of a configuration at once."""
+    """All problems of a configuration at once."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
@@ -19,8 +19,8 @@ class ConfigurationError(FedmirageError):
 
 
 class DataError(FedmirageError):
-    """Data that is missing, corrupt, or not what its description promises."""
+    """Data that are missing, corrupt, or not what their description promises."""
 
 
 class WireError(FedmirageError):
-    """A message whose content is not what its layout or the model says."""
+    """A message whose content does not match its layout or the model."""

@@ -1,5 +1,4 @@
-"""Randomness is passed, never ambient: every generator is seeded from (seed, purpose, round,
-partition)."""
+"""Explicit randomness: every generator is seeded from (seed, purpose, round, partition)."""
 
 import hashlib
 from collections.abc import Iterator
@@ -16,18 +15,18 @@ def derive(seed: int, purpose: str, *position: int | str) -> int:
 
 
 def torch_generator(seed: int, purpose: str, *position: int | str) -> torch.Generator:
-    """A CPU generator: the same numbers whichever device they are moved to."""
+    """A CPU generator, so that the numbers are the same whichever device they are moved to."""
     return torch.Generator().manual_seed(derive(seed, purpose, *position))
 
 
 def numpy_generator(seed: int, purpose: str, *position: int | str) -> np.random.Generator:
-    """The same for numpy."""
+    """The same, as a generator of numpy."""
     return np.random.default_rng(derive(seed, purpose, *position))
 
 
 @contextmanager
 def seed_torch(seed: int) -> Iterator[None]:
-    """Torch's own CPU generator, which initialises layers: seeded for a while, then as it was."""
+    """Seed torch's global CPU generator, which initialises layers, and restore it afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

@@ -1,8 +1,8 @@
-"""Hand a run to a SuperLink, show its rounds, and exit with its true status.
+"""Submit a run to a SuperLink, show its rounds, and exit with its true status.
 
-`flwr run` is content when a run was submitted, and exits with 0 even if it watched the run fail.
-Here the summary line of results.jsonl counts, and the SuperLink's own word. Settings come from
-RUN_CONFIG, written as for `flwr run --run-config`.
+`flwr run` exits with 0 once a run is submitted, even if it shows how the run fails. Here, the exit
+code follows from the summary line of results.jsonl and from the status that the SuperLink reports.
+Settings come from RUN_CONFIG, written as for `flwr run --run-config`.
 """
 
 import json
@@ -27,7 +27,7 @@ from server.record.results import FILE, read
 
 RUNS = Path("/runs")
 CONNECTION = "compose"  # the SuperLink's name in Flower's config.toml
-STATUS_EVERY = 10.0  # seconds between two questions for the run's status
+STATUS_EVERY = 10.0  # seconds between two requests for the run's status
 
 
 def main(console: Console) -> int:
@@ -51,13 +51,13 @@ def main(console: Console) -> int:
     except KeyboardInterrupt:
         flwr("stop", run_id, CONNECTION)
         return 130
-    place = Path("runs", folder.relative_to(RUNS)) if folder.is_relative_to(RUNS) else folder
-    show_summary(console, summary, place)
+    on_host = Path("runs", folder.relative_to(RUNS)) if folder.is_relative_to(RUNS) else folder
+    show_summary(console, summary, on_host)
     return 0 if summary["status"] == "finished" else 1
 
 
 def submit(config: RunConfig) -> str:
-    """Flower's number of the run."""
+    """Submit a run and return the id that Flower gives it."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Path(folder) / "run.toml"
         settings.write_text(tomli_w.dumps(config.flat()))
@@ -69,7 +69,7 @@ def submit(config: RunConfig) -> str:
 
 
 def wait(run_id: str, folder: Path) -> dict[str, Any]:
-    """The run's summary; a run that ends without one has failed."""
+    """Wait for the run's summary; a run that ends without one has failed."""
     asked = time.monotonic()
     while True:
         time.sleep(0.3)
@@ -93,7 +93,7 @@ def wait(run_id: str, folder: Path) -> dict[str, Any]:
 
 
 def flwr(*arguments: str) -> dict[str, Any]:
-    """Ask Flower's own command line, which answers in JSON."""
+    """Call Flower's own command line and return its answer, which is JSON."""
     done = subprocess.run(
         ["flwr", *arguments, "--format", "json"],
         capture_output=True,
@@ -109,7 +109,7 @@ def flwr(*arguments: str) -> dict[str, Any]:
 
 
 def interrupt(*_: object) -> None:
-    """A container is stopped by SIGTERM."""
+    """Treat SIGTERM, which stops a container, as an interrupt."""
     raise KeyboardInterrupt
 
 

@@ -1,1 +1,1 @@
-"""Differential privacy, as both sides know it."""
+"""Differential privacy: what both sides need to know."""

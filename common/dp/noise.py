@@ -1,10 +1,8 @@
-"""Gaussian noise that nobody can foresee or repeat: the one kind of randomness here that does not
-follow from the seed.
+"""Gaussian noise that nobody can predict or repeat: the only randomness that ignores the seed.
 
-It comes from the operating system's cryptographic generator. An ordinary generator, however it is
-seeded, would not do: where the true value is known (a weight that never moves), what is sent shows
-the noise itself, and from enough of it the generator's state, and so all the rest of the noise, can
-be computed.
+It comes from the operating system's cryptographic generator. An ordinary generator is not safe,
+however it is seeded: if the true value is known (a weight that never moves), the sent value reveals
+the noise itself. Enough of it determines the state of the generator, and with it all other noise.
 """
 
 import math
@@ -13,11 +11,11 @@ import secrets
 import numpy as np
 import numpy.typing as npt
 
-BITS = 53  # of a double's fraction
+BITS = 53  # the precision of a double
 
 
 def gaussian(shape: tuple[int, ...], deviation: float) -> npt.NDArray[np.float64]:
-    """Independent N(0, deviation^2), by Box and Muller's transform of uniform numbers."""
+    """Draw independent N(0, deviation^2) by Box and Muller's transform of uniform numbers."""
     count = math.prod(shape)
     pairs = (count + 1) // 2
     whole = np.frombuffer(secrets.token_bytes(16 * pairs), np.uint64) >> np.uint64(64 - BITS)

@@ -1,20 +1,19 @@
-"""Differential privacy: what `--dp` may say, and which settings go with it. Read alike by server
-and clients.
+"""Differential privacy: the keys of `--dp`, and the settings that it can be combined with.
 
-What is protected is a client with all its data: from all that is released one can hardly tell them
-from other data. A client scales its update of `shared` to a length of at most `clip`, and Gaussian
-noise of `noise` times `clip` covers it:
+It protects a client with all its data: what is released would look much the same with other data.
+A client scales its update of `shared` down to a length of at most `clip`, and Gaussian noise with
+a standard deviation of `noise` times `clip` covers it:
 
-    central   the server adds it to the sum of a round's updates: protects the model that it sends
-              out from everybody else
-    local     every client adds it to its own update, and sends nothing else: protects it from the
-              server too
+    central   The server adds the noise to the sum of a round's updates. This protects the clients
+              from everybody who gets the model, but not from the server.
+    local     Every client adds the noise to its own update, and sends nothing else. This protects
+              the clients from the server too.
 
-Methods that send anything beside the update are refused: how far one client can move that is not
-bounded. The budget (epsilon, delta) is counted in server/strategy/budget.py. It does not cover
-whether a client is there, answers and has data to train on, nor what the server of a central run
-writes down of its clients in results.jsonl. Noise is drawn in double precision and rounded with the
-weights to theirs; the budget is that of real numbers.
+Methods that send anything beside the update are refused, because one client's influence on it is
+not bounded. The budget (epsilon, delta) is computed in server/strategy/budget.py. It does not cover
+whether a client is present, answers and has data to train on, nor what the server of a central run
+writes about its clients to results.jsonl. The budget is derived for real numbers, whereas the noise
+is drawn in double precision and rounded to the precision of the weights.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from common.settings.language import Params
 if TYPE_CHECKING:
     from common.settings.config import RunConfig
 
-FARTHEST = 7  # deviations beyond which no noise is expected: once in 10^11 numbers
+FARTHEST = 7  # standard deviations; noise is larger only once in about 10^11 numbers
 
 
 class DpParams(Params):
-    """The params of `dp`."""
+    """The base of all values of `dp`."""
 
     active: ClassVar[bool] = False
 
@@ -43,44 +42,47 @@ class DpParams(Params):
         return []
 
     def cautions(self, config: RunConfig) -> list[str]:
-        """What is odd about these settings though they can run, as sentences."""
+        """What the user should know about these settings, although they can run, as sentences."""
         return []
 
 
 class DpOff(DpParams):
-    """Updates are sent as they are."""
+    """Updates are sent unchanged."""
 
     name: ClassVar[str] = "off"
 
 
 class DpOn(DpParams):
-    """What central and local have in common."""
+    """The keys of both central and local."""
 
     active: ClassVar[bool] = True
 
     clip: Annotated[float, Field(gt=0)]
-    """C: the greatest Euclidean length of a client's update; longer ones are scaled down to it."""
+    """C: the largest Euclidean length of a client's update; longer updates are scaled down to
+    it."""
     noise: Annotated[float, Field(ge=0)]
-    """z: the noise's standard deviation is z times clip, on the sum of a round's updates (central)
-    or on each of them (local). 0 clips only, and protects nobody."""
+    """z: the standard deviation of the noise is z times clip, on the sum of a round's updates
+    (central) or on each update (local). 0 only clips and protects nobody."""
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
-    """delta of the budget; far below one over the number of clients."""
+    """delta of the budget; it should be far below one over the number of clients."""
 
     @property
     def multiplier(self) -> float:
-        """The noise, measured in what one client can change: exchanging all its data moves the sum
-        of the updates by at most twice clip."""
+        """The noise relative to one client's influence.
+
+        Exchanging all data of a client changes the sum of the updates by at most twice clip.
+        """
         return self.noise / 2
 
     def check(self, config: RunConfig) -> list[str]:
-        """Whatever clients send must be bounded."""
+        """Everything that clients send must be bounded."""
         problems = []
         for method in config.method_list:
             if unbounded := [repr(section.name) for section in method.up]:
                 problems.append(
-                    f"dp: {method.name} sends {' and '.join(unbounded)} beside the model, and how"
-                    f" far one client can move that is not bounded; drop {method.name} or dp, or"
-                    " use methods that send the model only, e.g. fedprox or fedavgm"
+                    f"dp: {method.name} sends {' and '.join(unbounded)} beside the model, and one"
+                    f" client's influence on that is not bounded; drop {method.name} or dp, or use"
+                    " methods that send the model only, e.g. fedprox or fedavgm"
                 )
             if not method.parts.sends:
                 problems.append(
@@ -90,67 +92,67 @@ class DpOn(DpParams):
         return problems
 
     def cautions(self, config: RunConfig) -> list[str]:
-        """What the budget does not say, or says only under conditions."""
+        """What the budget leaves out, or what it depends on."""
         found = []
         if config.weighting == "examples":
             found.append(
-                f"dp: all clients weigh alike, so weighting={config.weighting!r} is not used"
+                f"dp: all clients count equally, so weighting={config.weighting!r} is not used"
             )
         if not self.noise:
-            found.append("dp: noise=0 bounds the updates and hides nothing: the budget is infinite")
+            found.append(
+                "dp: noise=0 bounds the updates but hides nothing, so the budget is infinite"
+            )
         if self.delta >= 1 / config.clients:
             found.append(
-                f"dp: delta={self.delta:g} is no less than 1/{config.clients}: giving away one"
-                " client whole would satisfy it; lower delta"
+                f"dp: delta={self.delta:g} is not below 1/{config.clients}, so even publishing all"
+                " data of one client would satisfy it; lower delta"
             )
         if config.warm_start:
             found.append(
-                "dp: the budget counts this run alone; what the clients spent on the model that it"
-                " begins from comes on top"
+                "dp: the budget covers this run only; add what the clients have already spent on"
+                f" the model of warm-start={config.warm_start!r}"
             )
         return found
 
 
 class CentralDp(DpOn):
-    """Clients clip, the server noises the sum: they trust it, and need not trust whoever gets the
-    model."""
+    """The server adds noise to the sum of clipped updates: clients must trust it, but no others."""
 
     name: ClassVar[str] = "central"
 
     def check(self, config: RunConfig) -> list[str]:
         """A method that reads single replies would learn from updates without noise."""
         return super().check(config) + [
-            f"dp: {method.name} looks at each client's {seen}, which central noise does not cover;"
+            f"dp: {method.name} reads each client's {needed}, which central noise does not cover;"
             f" {method.summable_instead or 'drop one of the two, or use local(...)'}"
             for method in config.method_list
-            if (seen := method.needs_each_client) and not method.up
+            if (needed := method.needs_each_client) and not method.up
         ]
 
     def cautions(self, config: RunConfig) -> list[str]:
-        """The server's own records are not covered, and the draw must stay its secret."""
+        """The budget does not cover validation, and assumes that the draw of clients is secret."""
         found = super().cautions(config)
         if config.drawn < config.clients:
             found.append(
-                "dp: the budget counts on nobody knowing who is drawn, and the draw follows from"
-                f" seed={config.seed}; keep seed and results.jsonl to yourself, and choose a seed"
-                " that cannot be guessed"
+                "dp: the budget assumes that nobody knows which clients are drawn, but the draw"
+                f" follows from seed={config.seed}; keep seed and results.jsonl secret, and choose"
+                " a seed that cannot be guessed"
             )
         if config.validation:
             found.append(
-                "dp: the budget does not count validation: best.safetensors and early stopping go"
-                " by unprotected losses"
+                "dp: the budget does not cover validation: best.safetensors and early stopping"
+                " depend on unprotected losses"
             )
         return found
 
 
 class LocalDp(DpOn):
-    """Every client noises its own update: nobody need be trusted, at the price of much more noise
-    in the average."""
+    """Each client adds noise to its update: nobody must be trusted, but there is far more noise."""
 
     name: ClassVar[str] = "local"
 
     def check(self, config: RunConfig) -> list[str]:
-        """Nothing but the update may leave a client."""
+        """A client may send nothing but its update."""
         asked = {
             "validation": bool(config.validation),
             "diagnostics": config.diagnostics,
@@ -160,13 +162,13 @@ class LocalDp(DpOn):
         reach = self.clip * (1 + FARTHEST * self.noise)
         if isinstance(config.secagg_params, SecAggOn) and reach > config.secagg_params.clip:
             problems.append(
-                f"dp: a noised update reaches to +-{reach:.3g}, and secagg masks numbers within"
+                f"dp: a noised update reaches +-{reach:.3g}, but secagg masks only numbers within"
                 f" +-{config.secagg_params.clip:g}; "
                 f'write secagg="on(clip={math.ceil(reach)})", or lower clip or noise'
             )
         return problems + [
-            f"dp: {key} would tell the server about each client's data, which local(...) is there"
-            f" to prevent; drop {key}, or use central(...)"
+            f"dp: {key} would tell the server about each client's data, which local(...) must"
+            f" prevent; drop {key}, or use central(...)"
             for key, wanted in asked.items()
             if wanted
         ]

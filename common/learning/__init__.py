@@ -1,1 +1,1 @@
-"""Losses, metrics and augmentation: what training is made of on either side."""
+"""Losses, metrics and augmentation, for the training of clients and server."""

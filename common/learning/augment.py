@@ -1,9 +1,9 @@
 """Training augmentation on batches of bytes, on their device, from an explicit generator.
 
-Parameters are drawn per sample on the CPU, so that every device sees the same ones. Crop and flip
-together are one gather, which keeps the memory format: on one thread the fastest of the variants
-measured (advanced indexing, unfolded windows, two gathers, rows of pixels, packed pixels, a loop
-over the samples).
+Parameters are drawn per sample on the CPU, so that every device uses the same ones. Crop and flip
+together are one gather, which keeps the memory format. On one thread it was the fastest of the
+measured variants (advanced indexing, unfolded windows, two gathers, rows of pixels, packed pixels,
+a loop over the samples).
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What happens to a training image; zeros do nothing."""
+    """How a training image is varied; zeros change nothing."""
 
-    pad: int = 0  # pixels of black round the image before a random crop of its own size
+    pad: int = 0  # black pixels added on each side before a random crop of the original size
     flip: bool = False  # mirror left and right with probability one half
-    # side of a square, centred anywhere in the image and clipped at its border, that is filled
+    # The side of a filled square, centred anywhere in the image and clipped at its border.
     cutout: int = 0
 
 
@@ -35,7 +35,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {
 
 @dataclass(frozen=True)
 class Draw:
-    """The random parameters of one batch, one entry a sample."""
+    """The random parameters of one batch, one entry per sample."""
 
     top: Tensor  # (batch,) row of the padded image at which the crop begins
     left: Tensor  # (batch,) the same for columns
@@ -51,8 +51,8 @@ def augment(
 ) -> Tensor:
     """Vary a batch of uint8 images; the result has the memory format of the images.
 
-    `fill` holds one byte a channel for the cutout, black without it. VHL cuts out of normalised
-    images, which is the mean colour: pass `mean_bytes`.
+    `fill` holds the colour of the cutout, one byte per channel; without it the cutout is black.
+    VHL sets normalised images to zero, which is the mean colour: pass `mean_bytes`.
     """
     if augmentation == AUGMENTATIONS["none"]:
         return images
@@ -63,8 +63,7 @@ def augment(
 def draw(
     augmentation: Augmentation, batch: int, height: int, width: int, generator: torch.Generator
 ) -> Draw:
-    """Draw the parameters of a batch. What an augmentation lacks is not drawn, and stands as
-    zero."""
+    """Draw the parameters of a batch; those that the augmentation does not use stay zero."""
     nothing = torch.zeros(batch, dtype=torch.int64)
     top, left, flip, hole = nothing, nothing, nothing.bool(), nothing.expand(2, batch)
     if augmentation.pad:
@@ -91,7 +90,7 @@ def apply(
     if images.is_contiguous():
         flat = F.pad(images, (pad, pad, pad, pad)).view(batch, channels, -1)
         result = flat.gather(2, source).view(images.shape)
-    else:  # the same on a view, so that neither side is ever reordered
+    else:  # the same on a view, so that neither input nor output is reordered in memory
         flat = (
             F.pad(images.permute(0, 2, 3, 1), (0, 0, pad, pad, pad, pad))
             .reshape(batch, -1, channels)
@@ -115,8 +114,10 @@ def _source(drawn: Draw, pad: int, height: int, width: int, device: torch.device
 
 
 def cut_out(images: Tensor, side: int, hole: Tensor, fill: Tensor | None = None) -> Tensor:
-    """Fill a square of this side round each centre; rows centre - side/2 to centre + side/2 - 1, as
-    in the published Cutout."""
+    """Fill a square around each centre, as in the published Cutout.
+
+    Its rows are centre - side/2 to centre + side/2 - 1, and its columns likewise.
+    """
     _, channels, height, width = images.shape
     first_row, first_column = hole.to(images.device)[:, :, None] - side // 2  # (batch, 1) each
     rows = torch.arange(height, device=images.device) - first_row  # (batch, height)
@@ -129,5 +130,5 @@ def cut_out(images: Tensor, side: int, hole: Tensor, fill: Tensor | None = None)
 
 
 def mean_bytes(mean: Sequence[float]) -> Tensor:
-    """A data set's mean colour as bytes, one a channel."""
+    """A data set's mean colour as bytes, one per channel."""
     return torch.tensor([round(255 * value) for value in mean], dtype=torch.uint8)

@@ -1,5 +1,7 @@
-"""What one accuracy hides on skewed data: the recall of every class, macro-F1, the confusion
-matrix, and the accuracy in every domain."""
+"""Metrics in detail: recall per class, macro-F1, the confusion matrix, accuracy per domain.
+
+On skewed data, a single accuracy hides all of this.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +12,8 @@ from torch import Tensor
 
 from common.data.set import Task
 
-LISTED = 20  # a round's line lists the recall of every class for up to so many classes
-DRAWN = 100  # the confusion matrix of more classes than this would fill a file that nobody reads
+LISTED = 20  # with more classes than this, a round's line does not list the recall per class
+DRAWN = 100  # with more classes than this, the confusion matrix is too large to be read
 CONFUSION = "confusion"
 RECALL = "recall"
 
@@ -31,14 +33,14 @@ class Detail:
     ) -> None:
         self.classes, self.single = tuple(classes), task == "single-label"
         self.domains, self.domain_names = domains, tuple(domain_names)
-        self.seen = 0
-        # single-label: (classes, classes), rows are true, columns predicted;
-        # multi-label: (2, classes) of hits and true labels
+        self.position = 0  # how many samples have been counted
+        # Single-label: (classes, classes), rows are true, columns predicted.
+        # Multi-label: (2, classes), hits and true labels.
         self.counts: Tensor | None = None
         self.right: Tensor | None = None  # (2, domains): right decisions and samples
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """Count one batch in; the logits are those of the real classes."""
+        """Count one batch; the logits are those of the real classes."""
         if self.single:
             size, answers = len(self.classes), logits.argmax(1)
             counted = torch.bincount(labels * size + answers, minlength=size * size)
@@ -50,36 +52,39 @@ class Detail:
         self.counts = counts if self.counts is None else self.counts + counts
         if self.domains is not None:
             inside = F.one_hot(
-                self.domains[self.seen : self.seen + len(labels)], len(self.domain_names)
+                self.domains[self.position : self.position + len(labels)], len(self.domain_names)
             ).double()
             sums = torch.stack((right @ inside, inside.sum(0)))
             self.right = sums if self.right is None else self.right + sums
-        self.seen += len(labels)
+        self.position += len(labels)
 
     def result(self) -> dict[str, Any]:
-        """`recall` by class (None for a class that the set lacks), the worst class, for one label
-        per sample also `macro_f1` over the classes that the set has and `confusion`; `domains`."""
-        assert self.counts is not None, "count at least one batch in"
+        """All metrics by name: `recall` per class, the worst class, and `domains` if there are any.
+
+        The recall of a class that the set lacks is None. With one label per sample there are also
+        `confusion` and `macro_f1`, the latter over the classes that the set has.
+        """
+        assert self.counts is not None, "count at least one batch"
         parts = [self.counts.double().flatten()]
         parts += [self.right.flatten()] if self.right is not None else []
-        values = torch.cat(parts).cpu()  # the one wait
+        values = torch.cat(parts).cpu()  # the only wait for the device
         counts = values[: self.counts.numel()].view(self.counts.shape)
         hits, true = (counts.diagonal(), counts.sum(1)) if self.single else counts
-        there = true > 0
+        present = true > 0
         recall = (hits / true.clamp(min=1)).tolist()
         found: dict[str, Any] = {
             RECALL: [
                 round(value, 6) if has else None
-                for value, has in zip(recall, there.tolist(), strict=True)
+                for value, has in zip(recall, present.tolist(), strict=True)
             ]
         }
-        known = [number for number, has in enumerate(there.tolist()) if has]
+        known = [number for number, has in enumerate(present.tolist()) if has]
         if known:
             worst = min(known, key=lambda number: recall[number])
             found |= {"worst_recall": recall[worst], "worst_class": self.classes[worst]}
         if self.single:
             f1 = 2 * hits / (true + counts.sum(0)).clamp(min=1)
-            found["macro_f1"] = f1[there].mean().item()
+            found["macro_f1"] = f1[present].mean().item()
             found[CONFUSION] = counts.long().tolist()
         if self.right is not None:
             right, samples = values[self.counts.numel() :].view(2, -1).tolist()
@@ -92,7 +97,7 @@ class Detail:
 
 
 def for_round(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """What of an evaluation goes into a round's line: without what would make it long."""
+    """The part of an evaluation that a round's line holds; what would make it long is left out."""
     left_out = {CONFUSION}
     if len(evaluation.get(RECALL, ())) > LISTED:
         left_out.add(RECALL)
@@ -100,7 +105,7 @@ def for_round(evaluation: dict[str, Any]) -> dict[str, Any]:
 
 
 def for_summary(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """What of the last evaluation only the summary has."""
+    """The part of the last evaluation that only the summary holds."""
     few = len(evaluation.get(CONFUSION, ())) <= DRAWN
     wanted = {RECALL, CONFUSION} if few else {RECALL}
     return {name: evaluation[name] for name in sorted(wanted & evaluation.keys())}

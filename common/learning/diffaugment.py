@@ -1,12 +1,12 @@
-"""DiffAugment: augmentation that a gradient passes through, on normalised images, from an explicit
-generator.
+"""DiffAugment: differentiable augmentation of normalised images, from an explicit generator.
 
 Zhao et al.: Differentiable Augmentation for Data-Efficient GAN Training, NeurIPS 2020; with the six
 operations and the strengths that dataset condensation uses. Mode "single": a call draws one
 operation for the whole batch, then its parameters per sample. Siamese augmentation (Zhao and Bilen,
-ICML 2021) compares two batches that were transformed alike: `draw_once` draws the parameters once,
-and `apply` uses them for every image of any batch. All is drawn on the CPU before anything is
-computed, so that every device sees the same numbers and a step can be computed twice.
+ICML 2021) compares two batches that were transformed in the same way: `draw_once` draws the
+parameters once, and `apply` uses them for every image of any batch. Everything is drawn on the CPU
+before anything is computed, so that every device uses the same numbers and a step can be
+recomputed.
 """
 
 import math
@@ -18,44 +18,42 @@ import torch.nn.functional as F
 from torch import Tensor
 
 BRIGHTNESS, SATURATION, CONTRAST = 1.0, 2.0, 0.5
-CROP, CUTOUT = 0.125, 0.5  # of the side: the largest shift, the hole
-SCALE, ROTATE = 1.2, 15.0  # a factor, degrees
+CROP, CUTOUT = 0.125, 0.5  # the largest shift and the hole, as fractions of the side
+SCALE, ROTATE = 1.2, 15.0  # the largest factor, the largest angle in degrees
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One operation, and its parameters: three uniform numbers per sample, of which each operation
-    uses what it needs."""
+    """One operation with three uniform numbers per sample; each operation uses what it needs."""
 
     operation: str
     uniform: Tensor  # (3, batch) from 0 to 1, or (3, 1): the same for every image of any batch
 
 
 def diff_augment(images: Tensor, generator: torch.Generator) -> Tensor:
-    """(batch, channels, height, width), varied by one operation."""
+    """Vary images, (batch, channels, height, width), by one randomly drawn operation."""
     return apply(images, draw(len(images), generator))
 
 
 def draw(batch: int, generator: torch.Generator) -> Draw:
-    """One of the six, all equally likely."""
+    """Draw one of the six operations, all equally likely, and its parameters per sample."""
     operation = tuple(OPERATIONS)[int(torch.randint(len(OPERATIONS), (), generator=generator))]
     return Draw(operation, torch.rand(3, batch, generator=generator))
 
 
 def draw_once(generator: torch.Generator) -> Draw:
-    """One of the six, with parameters that every image shares, however many batches it is applied
-    to."""
+    """Draw one of the six operations, with the same parameters for every image of any batch."""
     return draw(1, generator)
 
 
 def apply(images: Tensor, drawn: Draw) -> Tensor:
-    """The drawn operation; differentiable in the images."""
+    """Apply the drawn operation; it is differentiable in the images."""
     uniform = drawn.uniform.to(images).expand(-1, len(images))
     return OPERATIONS[drawn.operation](images, uniform)
 
 
 def color(images: Tensor, uniform: Tensor) -> Tensor:
-    """Brightness, then saturation (nothing where there is one channel), then contrast."""
+    """Change brightness, then saturation (no effect on a single channel), then contrast."""
     brightness, saturation, contrast = uniform[:, :, None, None, None]  # (batch, 1, 1, 1) each
     images = images + (brightness - 0.5) * BRIGHTNESS
     grey = images.mean(dim=1, keepdim=True)
@@ -66,13 +64,11 @@ def color(images: Tensor, uniform: Tensor) -> Tensor:
 
 
 def crop(images: Tensor, uniform: Tensor) -> Tensor:
-    """A shift by whole pixels, up to an eighth of the side in both directions; what comes in is
-    zero."""
+    """Shift by whole pixels, by up to an eighth of the side; what moves in from outside is zero."""
     batch, channels, height, width = images.shape
     tall, wide = round_half_up(height * CROP), round_half_up(width * CROP)
-    rows = whole(uniform[0], 2 * tall + 1)[:, None] + torch.arange(
-        height, device=images.device
-    )  # of the padded image
+    # Rows and columns of the padded image.
+    rows = whole(uniform[0], 2 * tall + 1)[:, None] + torch.arange(height, device=images.device)
     columns = whole(uniform[1], 2 * wide + 1)[:, None] + torch.arange(width, device=images.device)
     source = rows[:, :, None] * (width + 2 * wide) + columns[:, None, :]  # (batch, height, width)
     padded = F.pad(images, (wide, wide, tall, tall)).flatten(2)
@@ -80,35 +76,35 @@ def crop(images: Tensor, uniform: Tensor) -> Tensor:
 
 
 def cutout(images: Tensor, uniform: Tensor) -> Tensor:
-    """Zero in a rectangle of half the sides round a random centre, clipped at the border."""
-    kept = [
-        _outside(size, draw) for size, draw in zip(images.shape[2:], uniform, strict=False)
-    ]  # rows, columns
-    return images * (kept[0][:, None, :, None] | kept[1][:, None, None, :])
+    """Zero a rectangle of half the sides around a random centre, clipped at the border."""
+    rows, columns = (
+        _find_outside(size, draw) for size, draw in zip(images.shape[2:], uniform, strict=False)
+    )
+    return images * (rows[:, None, :, None] | columns[:, None, None, :])
 
 
-def _outside(size: int, uniform: Tensor) -> Tensor:
+def _find_outside(size: int, uniform: Tensor) -> Tensor:
     """(batch, size): which rows (or columns) lie outside the hole."""
     side = round_half_up(size * CUTOUT)
     first = whole(uniform, size + 1 - side % 2)[:, None] - side // 2
-    place = torch.arange(size, device=uniform.device)
-    return (place < first) | (place >= first + side)
+    index = torch.arange(size, device=uniform.device)
+    return (index < first) | (index >= first + side)
 
 
 def flip(images: Tensor, uniform: Tensor) -> Tensor:
-    """Left and right exchanged, for every second image."""
+    """Exchange left and right with probability one half."""
     return torch.where(uniform[0, :, None, None, None] < 0.5, images.flip(3), images)
 
 
 def scale(images: Tensor, uniform: Tensor) -> Tensor:
-    """Width and height by factors of their own."""
+    """Scale width and height by independent factors."""
     factor = uniform[:2] * (SCALE - 1 / SCALE) + 1 / SCALE
     zero = torch.zeros_like(factor[0])
     return _affine(images, [[factor[0], zero, zero], [zero, factor[1], zero]])
 
 
 def rotate(images: Tensor, uniform: Tensor) -> Tensor:
-    """Round the centre."""
+    """Rotate around the centre."""
     angle = (2 * uniform[0] - 1) * math.radians(ROTATE)
     zero = torch.zeros_like(angle)
     return _affine(images, [[angle.cos(), -angle.sin(), zero], [angle.sin(), angle.cos(), zero]])
@@ -116,17 +112,17 @@ def rotate(images: Tensor, uniform: Tensor) -> Tensor:
 
 def _affine(images: Tensor, theta: list[list[Tensor]]) -> Tensor:
     matrix = torch.stack([torch.stack(row) for row in theta]).permute(2, 0, 1)  # (batch, 2, 3)
-    grid = F.affine_grid(matrix, list(images.shape), align_corners=True)
-    return F.grid_sample(images, grid, align_corners=True)
+    sources = F.affine_grid(matrix, list(images.shape), align_corners=True)
+    return F.grid_sample(images, sources, align_corners=True)
 
 
 def whole(uniform: Tensor, count: int) -> Tensor:
-    """Whole numbers from 0 to count - 1, equally likely."""
+    """Turn uniform numbers into integers from 0 to count - 1, all equally likely."""
     return (uniform * count).long().clamp(max=count - 1)
 
 
 def round_half_up(value: float) -> int:
-    """As the published operations round."""
+    """Round as the published operations do."""
     return int(value + 0.5)
 
 

@@ -1,5 +1,7 @@
-"""Losses as pure functions of tensors: no model, no state, no randomness. A method's page says
-where in its paper each stands."""
+"""Losses as pure functions of tensors: no model, no state, no randomness.
+
+A method's declaration says which equation of its paper each loss implements.
+"""
 
 import math
 from collections.abc import Sequence
@@ -26,8 +28,8 @@ def inner_product(weights: Sequence[Tensor], direction: Sequence[Tensor]) -> Ten
 def contrast(features: Tensor, positive: Tensor, negative: Tensor, temperature: float) -> Tensor:
     """MOON's -log(e^{cos(z, z+)/T} / (e^{cos(z, z+)/T} + e^{cos(z, z-)/T})), mean over the batch.
 
-    As softplus of (cos(z, z-) - cos(z, z+)) / T, one product for both: where both references are
-    one, its gradient is exactly 0.
+    This is the softplus of (cos(z, z-) - cos(z, z+)) / T. One product gives the difference of the
+    cosines, so that the gradient is exactly 0 if the two references are equal.
     """
     away = F.normalize(negative, eps=1e-8) - F.normalize(positive, eps=1e-8)  # (batch, features)
     difference = (F.normalize(features, eps=1e-8) * away).sum(dim=1)  # (batch,)
@@ -35,12 +37,11 @@ def contrast(features: Tensor, positive: Tensor, negative: Tensor, temperature: 
 
 
 def supervised_contrast(features: Tensor, labels: Tensor, temperature: float) -> Tensor:
-    """Khosla et al.'s loss with one view: every row is drawn to the others of its label, and away
-    from all the rest.
+    """Khosla et al.'s loss with one view: it pulls rows of one label together, others apart.
 
     Mean over all rows i of -1/|P_i| sum_{p in P_i} log(e^{u_i.u_p/T} / sum_{k != i} e^{u_i.u_k/T}),
-    u the rows at length 1 and P_i those with i's label, i excluded. A row without any counts as 0;
-    a row of zeros stays zero.
+    where u are the rows scaled to length 1, and P_i the rows with i's label except i itself. A row
+    with empty P_i counts as 0; a row of zeros stays zero.
     """
     if len(features) < 2:
         return features.new_zeros(())
@@ -56,11 +57,10 @@ def supervised_contrast(features: Tensor, labels: Tensor, temperature: float) ->
 def label_distance(
     real: Tensor, real_labels: Tensor, virtual: Tensor, virtual_labels: Tensor
 ) -> Tensor:
-    """How far real features lie from virtual ones given the label: between the means of rows of
-    length 1, mean over real labels.
+    """The distance between real and virtual features of a label, averaged over the real labels.
 
-    The distance whose expectation over labels VHL's theorem 3.2 bounds, for distributions that are
-    told apart by their means.
+    It is the distance between the mean rows, each row scaled to length 1. VHL's theorem 3.2 bounds
+    its expectation over labels, for distributions that differ in their means.
     """
     rows, others = (F.normalize(features.flatten(1), eps=1e-12) for features in (real, virtual))
     distances = [
@@ -74,8 +74,10 @@ def label_distance(
 
 
 def decorrelation(features: Tensor, eps: float = 1e-8) -> Tensor:
-    """FedDecorr's mean squared off-diagonal correlation of the features, at the scale of its code:
-    zero for a batch of one."""
+    """FedDecorr's mean squared off-diagonal correlation of the features, at the scale of its code.
+
+    It is zero for a batch of one.
+    """
     samples, width = features.shape
     if samples < 2 or width < 2:
         return features.new_zeros(())
@@ -87,32 +89,31 @@ def decorrelation(features: Tensor, eps: float = 1e-8) -> Tensor:
 
 
 def bernoulli(logits: Tensor) -> Tensor:
-    """Every yes or no of a multi-label task as a distribution over two: (batch, classes) to (batch
-    * classes, 2).
+    """Turn each multi-label logit into two logits: (batch, classes) to (batch * classes, 2).
 
-    The softmax of (z, 0) is (sigmoid(z), 1 - sigmoid(z)), so that what compares softmax outputs
-    compares these, too.
+    The softmax of (z, 0) is (sigmoid(z), 1 - sigmoid(z)), so that losses on softmax outputs also
+    work for multi-label tasks.
     """
     flat = logits.flatten()
     return torch.stack((flat, torch.zeros_like(flat)), dim=1)
 
 
 def jensen_shannon(one: Tensor, other: Tensor, temperature: float = 1.0) -> Tensor:
-    """FedCOG's eq. 2 without its "1 -": KL(p || m) / 2 + KL(q || m) / 2 for softmax outputs p, q
-    and m = (p + q) / 2.
+    """FedCOG's eq. 2 without its "1 -": KL(p || m) / 2 + KL(q || m) / 2, mean over the batch.
 
-    Between 0 and ln 2; mean over the batch.
+    Here p and q are softmax outputs and m = (p + q) / 2. The value lies between 0 and ln 2.
     """
-    p, q = (
-        F.log_softmax(logits / temperature, dim=1) for logits in (one, other)
-    )  # (batch, classes)
+    # Logarithms of p, q and m, each (batch, classes).
+    p, q = (F.log_softmax(logits / temperature, dim=1) for logits in (one, other))
     m = torch.logaddexp(p, q) - math.log(2)
     return (p.exp() * (p - m) + q.exp() * (q - m)).sum(dim=1).mean() / 2
 
 
 def jensen_shannon_clamped(one: Tensor, other: Tensor, temperature: float = 1.0) -> Tensor:
-    """The same in FedCOG's code: KL(m || p) / 2 + KL(m || q) / 2 of clamped outputs, and the
-    batch's mean clamped, too."""
+    """The same as FedCOG's code computes it: KL(m || p) / 2 + KL(m || q) / 2.
+
+    The probabilities are clamped, and so is the mean over the batch.
+    """
     p, q = (F.softmax(logits / temperature, dim=1) for logits in (one, other))  # (batch, classes)
     p, q, m = (probabilities.clamp(0.01, 0.99) for probabilities in (p, q, (p + q) / 2))
     divergence = (m * (2 * m.log() - p.log() - q.log())).sum(dim=1).mean() / 2
@@ -120,45 +121,45 @@ def jensen_shannon_clamped(one: Tensor, other: Tensor, temperature: float = 1.0)
 
 
 def distillation(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
-    """T^2 KL(softmax(t / T) || softmax(s / T)): summed over classes, mean over the batch, the
-    teacher first."""
-    learned, taught = (
-        F.log_softmax(logits / temperature, dim=1) for logits in (student, teacher)
-    )  # (batch, classes)
+    """T^2 KL(softmax(teacher / T) || softmax(student / T)), mean over the batch."""
+    # Logarithms of the probabilities, each (batch, classes).
+    learned, taught = (F.log_softmax(logits / temperature, dim=1) for logits in (student, teacher))
     return F.kl_div(learned, taught, reduction="batchmean", log_target=True) * temperature**2
 
 
 def statistics_distance(values: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """||mean - E[x]|| + ||variance - Var[x]|| over the channels of one BatchNorm layer's input,
-    (batch, channels, ...)."""
+    """||mean - E[x]|| + ||variance - Var[x]|| over the channels of a BatchNorm layer's input x.
+
+    `values` holds x as (batch, channels, ...).
+    """
     over = [0, *range(2, values.ndim)]
-    found_variance, found_mean = torch.var_mean(values, dim=over, correction=0)  # (channels,)
-    distances = [
-        (found - kept).norm() for found, kept in ((found_mean, mean), (found_variance, variance))
-    ]
+    batch_variance, batch_mean = torch.var_mean(values, dim=over, correction=0)  # (channels,)
+    distances = [(batch_mean - mean).norm(), (batch_variance - variance).norm()]
     return torch.stack(distances).sum()
 
 
 def soft_cross_entropy(logits: Tensor, label_logits: Tensor) -> Tensor:
-    """-softmax(Y) log softmax(z), mean over the batch and over the classes: DynaFed's rates are
-    made for this division by C."""
-    return -(
-        F.softmax(label_logits, dim=1) * F.log_softmax(logits, dim=1)
-    ).mean()  # of (batch, classes)
+    """-softmax(Y) log softmax(z), mean over the batch and over the C classes.
+
+    DynaFed's learning rates assume this division by C.
+    """
+    products = F.softmax(label_logits, dim=1) * F.log_softmax(logits, dim=1)  # (batch, classes)
+    return -products.mean()
 
 
 def squared_ratio(weights: Tensor, target: Tensor, start: Tensor) -> Tensor:
-    """DynaFed's ||w - w*||^2 / ||w^t - w*||^2 of flat weights: 1 means that the training came no
-    closer."""
+    """DynaFed's ||w - w*||^2 / ||w^t - w*||^2 of flat weights; at 1, training came no closer."""
     return (weights - target).square().sum() / (start - target).square().sum()
 
 
 def cosine_ratio(weights: Tensor, target: Tensor, start: Tensor) -> Tensor:
-    """The same for the cosine distance."""
+    """The same ratio for the cosine distance."""
     return cosine_distance(weights, target) / cosine_distance(start, target)
 
 
 def cosine_distance(one: Tensor, other: Tensor) -> Tensor:
-    """1 - cos(a, b) of flat weights, as half the squared distance of the unit vectors: exact where
-    both are close."""
+    """1 - cos(a, b) of flat weights, as half the squared distance of the unit vectors.
+
+    This form is accurate even if the two are close.
+    """
     return (F.normalize(one, dim=0) - F.normalize(other, dim=0)).square().sum() / 2

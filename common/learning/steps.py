@@ -1,13 +1,11 @@
-"""How many gradients a round of SGD adds up to: what FedNova normalises by, and SCAFFOLD divides
-by."""
+"""How many gradients a round of SGD amounts to: FedNova and SCAFFOLD divide by this number."""
 
 
 def effective_steps(steps: int, momentum: float) -> float:
-    """a_i of FedNova: the sum of the weights that momentum SGD gives to the gradients of `steps`
-    steps; `steps` without momentum.
+    """FedNova's a_i: the total weight that SGD with momentum gives to the gradients of its steps.
 
-    The gradient of step k moves the weights in step k and, by m, m^2, ..., in every later one: (1 -
-    m^(t-k+1)) / (1 - m) in all.
+    With momentum m, the gradient of step k of t counts 1 in step k and m, m^2, ... in the later
+    steps, together (1 - m^(t-k+1)) / (1 - m). Without momentum, a_i is the number of steps.
     """
     if momentum == 0:
         return float(steps)

@@ -1,8 +1,7 @@
-"""Every network is `features` then `classifier`. `MODELS` lists them without torch, `build` makes
-one.
+"""The networks, each `features` then `classifier`: `MODELS` lists them, `build` makes one.
 
-`Model` and `build` are looked up when they are first asked for: a process that only reads a
-configuration never imports torch.
+`Model` and `build` are imported on first use, so that a process that only reads a configuration
+does not import torch.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,5 +1,4 @@
-"""What all networks share: the two halves, the names of their stages, and the parts they are made
-of."""
+"""The base of all networks: two halves, named stages, and common building blocks."""
 
 import copy
 import math
@@ -16,13 +15,12 @@ LAST = "last"
 
 
 class Model(nn.Module):
-    """A network in two halves: `features` gives one flat vector a sample, `classifier` turns it
-    into logits.
+    """A network in two halves: `features` (one flat vector per sample), `classifier` (logits).
 
     The classifier is the last linear layer, so that the features are the penultimate ones that
     FedCOG, MOON and VHL compare. The one exception is `lenet-bn`: FedMD-CG cuts between its
     convolutions and its two linear layers. Children of `features` whose names begin with "stage"
-    are its stages: what VHL calls shallow, middle and deep features.
+    are the stages, which give what VHL calls shallow, middle and deep features.
     """
 
     def __init__(self, features: nn.Sequential, classifier: nn.Module, feature_dim: int) -> None:
@@ -42,8 +40,7 @@ class Model(nn.Module):
         return tuple(name for name, _ in self.features.named_children() if name.startswith("stage"))
 
     def feature_maps(self, images: Tensor) -> dict[str, Tensor]:
-        """One forward pass through `features`: the map after every stage, and under "last" the
-        features themselves."""
+        """The map after every stage, and the features as "last", from one forward pass."""
         maps, value = {}, images
         for name, part in self.features.named_children():
             value = part(value)
@@ -53,19 +50,20 @@ class Model(nn.Module):
 
 
 def frozen(model: Model) -> Model:
-    """A copy in evaluation mode without gradients, so that BatchNorm uses its running statistics
-    and leaves them as they are."""
+    """A copy in evaluation mode without gradients; BatchNorm does not change its statistics."""
     return copy.deepcopy(model).eval().requires_grad_(False)
 
 
 def chain(**parts: nn.Module) -> nn.Sequential:
-    """A sequence whose parts have names, so that weights do too: `features.stage1.conv.weight`."""
+    """A sequence with named parts, so that weights have names: `features.stage1.conv.weight`."""
     return nn.Sequential(OrderedDict(parts))
 
 
 def norm_layer(kind: str, channels: int) -> nn.Module:
-    """A norm over feature maps. Instance norm is a GroupNorm with one channel a group: affine, the
-    same in both modes."""
+    """A norm over feature maps; instance norm is a GroupNorm with one channel per group.
+
+    It is affine, and the same in training and in evaluation mode.
+    """
     if kind == "batch":
         return nn.BatchNorm2d(channels)
     if kind == "none":
@@ -74,7 +72,7 @@ def norm_layer(kind: str, channels: int) -> nn.Module:
 
 
 def require_size(params: ModelParams, shape: Shape, smallest: int) -> None:
-    """Refuse images of which nothing would be left."""
+    """Refuse images that are so small that pooling would leave nothing of them."""
     _, height, width = shape
     if min(height, width) < smallest:
         raise ConfigurationError(

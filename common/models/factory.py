@@ -1,5 +1,4 @@
-"""From the `model` line to a network: the same seed gives the same weights, and nothing else random
-is touched."""
+"""Builds a network from the `model` line; its initial weights depend on the given seed alone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,11 +18,10 @@ def build(
     extra_outputs: int = 0,
     seed: int = 0,
 ) -> Model:
-    """A network for images of this shape, on the CPU in train mode; `extra_outputs` widens its head
-    beyond the classes.
+    """Build a network for images of this shape, on the CPU and in training mode.
 
-    The weights are drawn from `seed` alone, features before head: a wider head leaves the features
-    as they were.
+    `extra_outputs` widens the head beyond the classes. The weights of the features are drawn before
+    those of the head, so that a wider head does not change the features.
     """
     params = (
         line_or_params
@@ -44,7 +42,7 @@ def build(
 
 def _builder(params: ModelParams) -> Callable[[Any, Shape, int], Model]:
     if params.name.startswith("resnet"):
-        # torchvision takes a second to import, and only these need it
+        # Importing torchvision takes a second, and only these networks need it.
         from common.models.resnet import resnet
 
         return resnet

@@ -1,4 +1,4 @@
-"""A model as a file that tells all that its use takes, and such a file as a model again."""
+"""Saves a model in a file with everything that is needed to use it, and loads such a file."""
 
 import json
 from collections.abc import Mapping
@@ -19,18 +19,18 @@ from common.wire.manifest import Manifest
 from common.wire.payload import Array
 from common.wire.weights import from_arrays, load, save
 
-# One key of the file's metadata: safetensors writes several in an order that differs every time,
-# and the same model is to give the same file.
+# The only key of the file's metadata. Safetensors writes several keys in an order that differs from
+# time to time, but the same model must give the same file.
 KEY = "fedmirage"
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a model file tells beside its weights."""
+    """What a model file holds beside the weights."""
 
     model: str  # the line that names the network
-    outputs: int  # the classes first, then what a method added to the head
-    parameters: int  # numbers in the whole network, those of batch norm included
+    outputs: int  # the classes first, then those that a method has added to the head
+    parameters: int  # how many numbers the whole network has, batch norm's statistics included
     classes: tuple[str, ...]
     task: Task
     shape: tuple[int, int, int]  # (channels, height, width) of an image
@@ -39,11 +39,11 @@ class ModelFacts:
     methods: str
     round: int
     version: str  # of fedmirage
-    # what the file holds: "features" and "classifier" are the whole network, a method may add more
+    # The parts in the file. "features" and "classifier" are the network; a method may add others.
     parts: tuple[str, ...] = NETWORK
 
     def normalise(self, images: Tensor) -> Tensor:
-        """Bytes (batch, channels, height, width) as the network wants them."""
+        """Normalise bytes, (batch, channels, height, width), for the network."""
         if images.dtype != torch.uint8 or tuple(images.shape[1:]) != self.shape:
             wanted = "x".join(map(str, self.shape))
             raise DataError(
@@ -53,12 +53,12 @@ class ModelFacts:
         return normalise(images, self.mean, self.std)
 
     def to_metadata(self) -> dict[str, str]:
-        """As safetensors keeps it."""
+        """The facts as metadata of a safetensors file."""
         return {KEY: json.dumps(asdict(self))}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str], path: str | Path) -> "ModelFacts":
-        """From a file's metadata, or a sentence about why not."""
+        """Read the facts from a file's metadata, or raise a DataError that says why it fails."""
         try:
             found: dict[str, Any] = json.loads(metadata[KEY])
             known: dict[str, Any] = {
@@ -76,16 +76,16 @@ class ModelFacts:
 
 
 def save_model(named: Mapping[str, Array], path: str | Path, facts: ModelFacts) -> None:
-    """Write weights by name, with what their use takes."""
+    """Write weights by name, with the facts that are needed to use them."""
     save(named, path, facts.to_metadata())
 
 
 def load_model(path: str | Path) -> tuple[Model, ModelFacts]:
-    """The network of a model file in evaluation mode on the CPU, and what the file tells of it.
+    """Load the network of a model file, in evaluation mode on the CPU, and the facts about it.
 
     The first `len(facts.classes)` outputs are the classes. Parts that a method added to the network
-    are not needed for its answers and are left out. A file that lacks a part of the network is
-    refused: the rest stayed with the clients.
+    are not needed for predictions and are left out. A file that lacks a part of the network is
+    refused, because that part has stayed with the clients.
     """
     named, metadata = load(path)
     facts = ModelFacts.from_metadata(metadata, path)

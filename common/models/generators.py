@@ -1,19 +1,19 @@
-"""Networks that make images instead of reading them."""
+"""Networks that generate images."""
 
 import torch
 from torch import Tensor, nn
 
 from common.models.base import Shape, chain
 
-SPREAD = 0.02  # standard deviation of the initial weights, and of the norms' gains round 1
+SPREAD = 0.02  # standard deviation of the initial weights, and of the norms' gains around 1
 
 
 class ImageGenerator(nn.Module):
-    """FedCOG's network from noise to images in [0, 1] (A.5.1): a linear layer, two doublings, three
-    3x3 convolutions.
+    """FedCOG's network from noise to images in [0, 1] (A.5.1).
 
-    Its batch norms go by the batch at hand. Sides that 4 does not divide begin a little larger and
-    end at their own size.
+    It has a linear layer, two upsamplings by 2 and three 3x3 convolutions. Its batch norms use the
+    statistics of the current batch. If 4 does not divide a side, the maps begin a little larger,
+    and the second upsampling ends at the image's size.
     """
 
     def __init__(self, noise: int, shape: Shape, generator: torch.Generator) -> None:

@@ -1,5 +1,4 @@
-"""What the `model` line may say. No torch here: the command line reads this before anything is
-built."""
+"""The networks that the `model` line may name; no torch here, because the command line reads it."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -11,45 +10,41 @@ Width = Annotated[int, Field(ge=1, le=4096)]
 
 
 class ModelParams(Params):
-    """One network; its docstring is what `fedmirage models` prints."""
+    """One network; `fedmirage models` prints its docstring."""
 
 
 class SimpleCnn(ModelParams):
-    """Two 5x5 convolutions (6, 16), then 120, 84 and the classes: the network of FedCOG and MOON
-    for small images."""
+    """Two 5x5 convolutions (6, 16), then layers of 120 and 84: FedCOG's and MOON's small CNN."""
 
     name: ClassVar[str] = "simple-cnn"
 
 
 class Cnn3(ModelParams):
-    """Three 3x3 convolutions (16, 32, 64), then 128 and the classes: FedCOG's network for
-    CIFAR-100."""
+    """Three 3x3 convolutions (16, 32, 64), then a layer of 128: FedCOG's network for CIFAR-100."""
 
     name: ClassVar[str] = "cnn3"
 
 
 class LenetBn(ModelParams):
-    """Two strided convolutions with batch norm (128 features at 28 and 32 pixels), then two linear
-    layers: FedMD-CG's network."""
+    """Two strided convolutions with batch norm, then two linear layers: FedMD-CG's network."""
 
     name: ClassVar[str] = "lenet-bn"
     norm: ClassVar[str] = "batch"
     hidden: Width = 64
-    """Width of the first linear layer of the classifier; FedMD-CG has 64 for Fashion-MNIST, 128 for
+    """Width of the classifier's first linear layer; FedMD-CG uses 64 for Fashion-MNIST, and 128 for
     CIFAR-10 and EMNIST."""
 
 
 class ConvNet(ModelParams):
-    """Equal blocks of 3x3 convolution, norm, ReLU and average pooling: the network of DynaFed and
-    FedLGD."""
+    """Blocks of 3x3 convolution, norm, ReLU and average pooling: DynaFed's and FedLGD's network."""
 
     name: ClassVar[str] = "convnet"
     width: Width = 128
-    """Channels of every block; 32 is about ten times as fast as the papers' 128."""
+    """Channels per block; 32 is about ten times as fast as the papers' 128."""
     depth: Annotated[int, Field(ge=1, le=8)] = 3
-    """Number of blocks; each halves the image."""
+    """Number of blocks; each halves the side of the image."""
     norm: Literal["instance", "group", "batch", "none"] = "instance"
-    """"instance" is the papers' GroupNorm, one channel a group; "group" has up to 32 groups;
+    """"instance" is the papers' GroupNorm with one channel per group; "group" has up to 32 groups;
     "batch" keeps running statistics."""
 
 
@@ -64,31 +59,30 @@ class Mlp(ModelParams):
 
 
 class VhlCnn(ModelParams):
-    """Two padded 5x5 convolutions (32, 64), then 512 and the classes: the small network in VHL's
-    code."""
+    """Two padded 5x5 convolutions (32, 64), then a layer of 512: the small network of VHL."""
 
     name: ClassVar[str] = "vhl-cnn"
 
 
 class ResNetParams(ModelParams):
-    """What the four residual networks have in common."""
+    """The keys that all residual networks have."""
 
     stem: Literal["small", "imagenet"] = "small"
-    """"small" begins with a 3x3 convolution at full resolution (up to 64 pixels), "imagenet" with
-    7x7 of stride 2 and a pool."""
+    """The first layers: "small" is a 3x3 convolution at full resolution, for images of up to 64
+    pixels; "imagenet" is a 7x7 convolution with stride 2, then a pool."""
     norm: Literal["batch", "group", "instance"] = "batch"
     """"batch" is the published network; "group" (32 groups) and "instance" keep no running
     statistics."""
 
 
 class ResNet10(ResNetParams):
-    """torchvision's residual network with one basic block a stage, as in VHL."""
+    """torchvision's residual network with one basic block per stage, as in VHL."""
 
     name: ClassVar[str] = "resnet10"
 
 
 class ResNet18(ResNetParams):
-    """torchvision's ResNet-18: two basic blocks a stage."""
+    """torchvision's ResNet-18: two basic blocks per stage."""
 
     name: ClassVar[str] = "resnet18"
 

@@ -1,5 +1,4 @@
-"""torchvision's residual networks, cut into named stages, with a stem and a norm of one's choice
-and any number of channels."""
+"""torchvision's residual networks in named stages, with any stem, norm and number of channels."""
 
 from functools import partial
 
@@ -18,7 +17,7 @@ BLOCKS = {
 
 
 def resnet(params: ResNetParams, shape: Shape, outputs: int) -> Model:
-    """`features` ends after the global average pool: 512 values, 2,048 for resnet50."""
+    """Features end after the global average pool: 512 values, or 2,048 for resnet50."""
     if params.norm == "instance":
         # The last stage must keep more than one pixel: the instance norm of a single value is zero.
         require_size(params, shape, 33 if params.stem == "imagenet" else 9)
@@ -44,8 +43,7 @@ def resnet(params: ResNetParams, shape: Shape, outputs: int) -> Model:
 
 
 def _stem(params: ResNetParams, channels: int, body: nn.Module) -> nn.Sequential:
-    """The first convolution, initialised as torchvision initialises all of them, and the pool that
-    only large images get."""
+    """The first convolution, initialised as in torchvision; only "imagenet" adds a pool."""
     if params.stem == "small":
         convolution = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
         pool: nn.Module = nn.Identity()

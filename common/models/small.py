@@ -1,6 +1,7 @@
-"""The small networks of the papers. Activations are never in place: synthesis differentiates twice.
+"""The small networks of the papers, with the sizes of their code.
 
-Sizes are those of the papers' code; what follows the convolutions is computed from the image shape.
+The size of the layer after the convolutions follows from the image shape. Activations are never in
+place, because DynaFed's synthesis differentiates twice.
 """
 
 from torch import nn
@@ -10,8 +11,7 @@ from common.models.params import Cnn3, ConvNet, LenetBn, Mlp, SimpleCnn, VhlCnn
 
 
 def simple_cnn(params: SimpleCnn, shape: Shape, outputs: int) -> Model:
-    """FedCOG section 5.1 and its code: a pool after both convolutions, ReLU everywhere, no
-    padding."""
+    """FedCOG section 5.1 and its code: a pool after each convolution, ReLU, no padding."""
     require_size(params, shape, 16)
     channels, height, width = shape
     flat = 16 * _simple_cnn_side(height) * _simple_cnn_side(width)
@@ -30,8 +30,7 @@ def _simple_cnn_side(side: int) -> int:
 
 
 def cnn3(params: Cnn3, shape: Shape, outputs: int) -> Model:
-    """FedCOG's network for CIFAR-100: three unpadded convolutions, each followed by ReLU and a
-    pool."""
+    """FedCOG's network for CIFAR-100: three unpadded convolutions, each with ReLU and a pool."""
     require_size(params, shape, 22)
     channels, height, width = shape
     flat = 64 * _cnn3_side(height) * _cnn3_side(width)
@@ -52,8 +51,10 @@ def _cnn3_side(side: int) -> int:
 
 
 def lenet_bn(params: LenetBn, shape: Shape, outputs: int) -> Model:
-    """FedMD-CG's code: features end after the convolutions and are not negative; nothing stands
-    between the two linear layers."""
+    """FedMD-CG's code: the features are the convolutions' output, 128 values at 28 and 32 pixels.
+
+    There is no activation between the two linear layers.
+    """
     require_size(params, shape, 11)
     channels, height, width = shape
     features = chain(
@@ -75,8 +76,10 @@ def _lenet_side(side: int) -> int:
 
 
 def convnet(params: ConvNet, shape: Shape, outputs: int) -> Model:
-    """DynaFed and FedLGD, section "Models" of both: a one-channel image is padded by 3, so that 28
-    pixels become 32."""
+    """DynaFed and FedLGD, section "Models" of both.
+
+    A one-channel image is padded by 3, so that 28 pixels become 32.
+    """
     channels, height, width = shape
     padding = 3 if channels == 1 else 1
     grown = 2 * (padding - 1)
@@ -110,8 +113,7 @@ def mlp(params: Mlp, shape: Shape, outputs: int) -> Model:
 
 
 def vhl_cnn(params: VhlCnn, shape: Shape, outputs: int) -> Model:
-    """The two-convolution network in VHL's code, with its 512 features; 3,136 values before them at
-    28 pixels."""
+    """The network of two convolutions in VHL's code; at 28 pixels they give 3,136 values."""
     require_size(params, shape, 4)
     channels, height, width = shape
     features = chain(

@@ -1,1 +1,1 @@
-"""Secure aggregation, as both sides know it."""
+"""Secure aggregation: what both sides need to know."""

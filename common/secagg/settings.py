@@ -1,9 +1,8 @@
-"""Secure aggregation: what `--secagg` may say, the bit budget, and which methods it suits. Read
-alike by server and clients.
+"""Secure aggregation: the keys of `--secagg`, the bit budget, and which methods it supports.
 
-Flower's SecAgg+ adds up vectors of whole numbers modulo a power of two. Every client hides its
-vector behind masks that cancel in the sum: the server learns the sum and nothing else. vector.py
-makes the vector, masks.py the masks.
+Flower's SecAgg+ adds up integer vectors modulo a power of two. Every client hides its vector with
+masks that cancel in the sum: the server learns the sum and nothing else. vector.py makes the
+vector, masks.py the masks.
 """
 
 from __future__ import annotations
@@ -20,20 +19,18 @@ if TYPE_CHECKING:
     from common.methods import Method
     from common.settings.config import RunConfig
 
-LEAST = 3  # clients of a sum: of two, each can subtract itself
-COARSEST = (
-    1e-4  # the largest error that rounding may make in the update of a client with one example
-)
-REFUSAL = "refusal"  # the record in which a client says why it takes no part
-MODULUS_BITS = (
-    53  # of a sum: what a double holds exactly; a masked number travels as 64 bits anyway
-)
+LEAST = 3  # clients per sum: with two, each could subtract itself and learn the other's update
+# The largest rounding error that is allowed in the update of a client with one example.
+COARSEST = 1e-4
+REFUSAL = "refusal"  # the record in which a client says why it does not take part
+# Bits of a sum, as many as a double holds exactly; a masked number is sent as 64 bits anyway.
+MODULUS_BITS = 53
 
 Part = Annotated[float, Field(gt=0, le=1)]
 
 
 class SecAggParams(Params):
-    """The params of `secagg`."""
+    """The base of all values of `secagg`."""
 
     def check(self, config: RunConfig) -> list[str]:
         """Why these settings cannot run together, as sentences; none if they can."""
@@ -56,20 +53,21 @@ class SecAggOn(SecAggParams):
     neighbour_share: Part = 1.0
     """The fraction of the round's clients that act as neighbours of a client: it shares masks with
     them and gives each a share of its keys. 1 means all. Less is faster with very many clients
-    (SecAgg+) and survives fewer losses; never fewer than 2 log2(clients) + 1, so that losses do not
-    cut the circle of neighbours apart (a round in which they do is not opened)."""
+    (SecAgg+) but survives fewer losses. A client has at least 2 log2(clients) + 1 neighbours, so
+    that losses rarely cut the circle of neighbours apart; a round that they do cut is not
+    opened."""
     threshold: Annotated[float, Field(gt=0.5, lt=1)] = 0.6
-    """The share of those pieces that opens a lost client's masks, and so of a client's neighbours
-    that must stay to the end. More than half, so that no two groups can open both masks of one
-    client; at most all but one."""
+    """Fraction of a client's key shares that is needed to open its masks, and so the fraction of
+    its neighbours that must stay to the end. It is more than half, so that no two groups can open
+    both masks of one client; at most all shares but one are needed."""
     clip: Annotated[float, Field(gt=0)] = 8.0
-    """The largest number that can be masked. A client whose weighted update holds a larger one says
-    so and sits the round out."""
+    """The largest absolute value that can be masked. A client whose weighted update contains a
+    larger one says so and does not take part in the round."""
     bits: Annotated[int, Field(ge=16, le=48)] = 40
-    """Binary digits of a masked number: the step between two numbers is 2 clip / 2^bits."""
+    """Bits per masked number; the step between two neighbouring numbers is 2 clip / 2^bits."""
     max_examples: Annotated[int, Field(ge=1)] = 65536
-    """No client has more examples than this. Weights travel masked as n_i / max_examples, since
-    nobody may learn the largest n_i."""
+    """An upper bound on the examples of any client. Weights are sent masked as n_i / max_examples,
+    because nobody may learn the largest n_i; a client with more examples does not take part."""
 
     @model_validator(mode="after")
     def _fine_enough(self) -> Self:
@@ -87,8 +85,8 @@ class SecAggOn(SecAggParams):
         found = [f"secagg: {reason}" for reason in map(why_not, config.method_list) if reason]
         if config.drawn < LEAST:
             found.append(
-                f"secagg: a round has {config.drawn} of {config.clients} clients, and a sum of"
-                f" fewer than {LEAST} shows who sent what; raise clients or participation"
+                f"secagg: a round has {config.drawn} of {config.clients} clients, but a sum of"
+                f" fewer than {LEAST} reveals single updates; raise clients or participation"
             )
         if self.needed_bits(config.drawn) > MODULUS_BITS:
             most = MODULUS_BITS - config.drawn.bit_length()
@@ -103,19 +101,18 @@ class SecAggOn(SecAggParams):
             )
         if config.diagnostics:
             found.append(
-                "secagg: diagnostics look at single clients, and the server sees only their sum;"
+                "secagg: diagnostics look at single clients, but the server sees only their sum;"
                 " drop diagnostics"
             )
         return found
 
     @property
     def step(self) -> float:
-        """The distance of two neighbouring numbers that can be masked."""
+        """The distance between two neighbouring numbers that can be masked."""
         return float(2 * self.clip / 2**self.bits)
 
     def key_plan(self, clients: int) -> KeyPlan:
-        """How a round of so many clients shares its keys; SecAgg+ wants an odd number of shares
-        unless it is everybody."""
+        """How a round shares its keys; SecAgg+ needs an odd number of shares, or all clients."""
         shares = max(
             math.ceil(self.neighbour_share * clients), 2 * math.ceil(math.log2(clients)) + 1
         )
@@ -123,16 +120,15 @@ class SecAggOn(SecAggParams):
         return KeyPlan(shares, min(math.ceil(self.threshold * shares), shares - 1))
 
     def least(self, drawn: int) -> int:
-        """Of `drawn` clients that a round should have, how many must be there, and stay: otherwise
-        few could be singled out."""
+        """How many of the `drawn` clients must stay to the end, so that none is singled out."""
         return max(LEAST, drawn // 2 + 1)
 
     def needed_bits(self, clients: int) -> int:
-        """Binary digits of the largest sum that so many clients can give."""
+        """Bits of the largest possible sum over the given number of clients."""
         return int(clients * 2**self.bits).bit_length()
 
     def budget(self, clients: int) -> str:
-        """One sentence for the person who starts the run."""
+        """A sentence about the bit budget, printed at the start of a run."""
         plan = self.key_plan(clients)
         return (
             f"secure aggregation: {clients} clients x {self.bits} bits need"
@@ -148,8 +144,7 @@ SECAGG: dict[str, type[SecAggParams]] = {kind.name: kind for kind in (SecAggOff,
 
 @dataclass(frozen=True)
 class KeyPlan:
-    """Of one round: pieces into which a client's keys are cut, and how many of them put a key
-    together again."""
+    """Into how many shares a client's keys are split in a round, and how many recover a key."""
 
     shares: int
     threshold: int
@@ -163,12 +158,12 @@ def why_not(method: Method) -> str | None:
     instead = method.summable_instead or "drop one of the two"
     if alone := method.needs_each_client:
         return (
-            f"{method.name} needs each client's {alone} one by one, and the server"
+            f"{method.name} needs each client's {alone} one by one, but the server"
             f" sees only sums; {instead}"
         )
     if shapeless:
         return (
-            f"{method.name} sends {' and '.join(shapeless)} without saying of what shape, which a"
-            f" sum must know; {instead}"
+            f"{method.name} sends {' and '.join(shapeless)} without declaring the shape, which a"
+            f" sum needs; {instead}"
         )
     return None

@@ -1,18 +1,19 @@
-"""One client's message as one vector of numbers that may be added up, and what the sum says.
+"""A client's message as one vector of numbers, and how the means follow from the vectors' sum.
 
 A client sends
 
     v_i = [ 1, n_i / max_examples | p_i (w_i - w) | for every other section p_i s_i | figures ]
 
-where p_i is n_i / max_examples for a section that is weighted by examples, 1 where all clients
-count alike, and 0 for a client that did not train. A missing figure, or one that is not finite, is
+where p_i is n_i / max_examples for a section that is weighted by examples, 1 if all clients count
+equally, and 0 for a client that did not train. A missing figure, or one that is not finite, is
 sent as 0; otherwise the sum would reveal which clients reported it. The server learns sum_i v_i:
 the mean of a section is its sum over the sum of the p_i, and `shared` is w plus that mean.
 
-Weights are inside the vector, so that the server sees nothing but the sum, and clients of 10 and of
-60,000 examples are both exact. Numbers lie on the steps of secure aggregation, within +-clip, so
-that one seed gives the same bits again. Those that may be large (figures, counts, running
-statistics) take two places: whole units, and the rest magnified.
+Weights are inside the vector, so that the server sees nothing but the sum, and the steps are fine
+enough for clients with 10 and with 60,000 examples in one round. Numbers are rounded to the steps
+of secure aggregation, within +-clip, so that one seed gives the same bits again. Numbers that may
+be large (figures, counts, running statistics) are wide: they take two elements of the vector, one
+for whole units and one for the magnified rest.
 """
 
 from __future__ import annotations
@@ -33,44 +34,45 @@ from common.wire.manifest import Entry
 from common.wire.payload import SHARED, Array, Arrays, Sections
 
 Vector = npt.NDArray[np.float64]
-WIDE_BITS = 19  # numbers that take two places may be as large as 2^19
-
-COUNTS = 2  # the first two wide numbers: 1 if the client trained, and n_i/max_examples
+WIDE_BITS = 19  # wide numbers may be as large as 2^19
+COUNTS = 2  # the first two wide numbers: 1 if the client trained, and n_i / max_examples
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one array of a message goes."""
+    """How one array of a message is entered into the vector."""
 
     section: str
     entry: Entry
     weighting: Weighting
-    wide: bool  # whether its numbers may be larger than clip, and take two places each
+    wide: bool  # whether its numbers may be larger than clip, and take two elements each
 
     @property
     def size(self) -> int:
-        """Numbers in it."""
+        """How many numbers the array holds."""
         return self.entry.size
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """What its mean is given back as."""
+        """The type of the array's mean."""
         return self.entry.dtype or np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
 class SecureMeans:
-    """What the server learns of a round."""
+    """All that the server learns from a round."""
 
     sections: Sections
-    clients: int  # that trained
-    examples: int  # of all of them
+    clients: int  # how many clients trained
+    examples: int  # how many examples they have together
     figures: dict[str, float]
 
 
 class SecureVector:
-    """The order of the vector, which both sides derive from the run's configuration and the shared
-    weights."""
+    """Encodes messages as vectors and decodes their sum.
+
+    Both sides derive the order of the vector from the run's configuration and the shared weights.
+    """
 
     def __init__(self, run: Run) -> None:
         config = run.config
@@ -88,8 +90,8 @@ class SecureVector:
             wide = section.wide or section.holds == "number"
             self.slots += [Slot(section.name, entry, weighting, wide) for entry in entries]
         wide_numbers = sum(slot.size for slot in self.slots if slot.wide)
-        self.wide = COUNTS + len(self.figures) + wide_numbers  # numbers of two places each
-        # Of the whole vector:
+        self.wide = COUNTS + len(self.figures) + wide_numbers  # how many numbers are wide
+        # The elements of the whole vector.
         self.size = 2 * self.wide + sum(slot.size for slot in self.slots if not slot.wide)
 
     # On the client
@@ -97,8 +99,7 @@ class SecureVector:
     def encode(
         self, sections: Sections, reference: Arrays, examples: int, figures: Mapping[str, float]
     ) -> Vector:
-        """What a client adds to the sum; refuses what cannot be masked, without telling its
-        size."""
+        """A client's vector; refuses what cannot be masked, without revealing how large it is."""
         if examples > self.secagg.max_examples:
             raise FedmirageError(
                 "it has more examples than secagg's"
@@ -126,15 +127,17 @@ class SecureVector:
                     else f"clip={self.secagg.clip:g}); raise clip, or lower lr"
                 )
                 raise FedmirageError(
-                    f"its {slot.entry.name!r} ({slot.section}) leaves the range that secagg can"
+                    f"its {slot.entry.name!r} ({slot.section}) exceeds the range that secagg can"
                     f" mask ({limit}"
                 )
             (wide if slot.wide else narrow).append(array.ravel())
-        wide.append(self._figures(figures, weights))
-        return np.concatenate([*self._split(np.concatenate(wide)), *map(self._on_grid, narrow)])
+        wide.append(self._weigh(figures, weights))
+        return np.concatenate(
+            [*self._split(np.concatenate(wide)), *map(self._round_to_steps, narrow)]
+        )
 
-    def _figures(self, figures: Mapping[str, float], weights: Mapping[Weighting, float]) -> Vector:
-        """Every figure under one weight for all clients."""
+    def _weigh(self, figures: Mapping[str, float], weights: Mapping[Weighting, float]) -> Vector:
+        """All declared figures in order, each times its weight; a missing figure is 0."""
         check_declared(figures, self.figures)
         values = np.nan_to_num(
             np.array([figures.get(name, 0.0) for name in self.figures]), posinf=0, neginf=0
@@ -147,23 +150,23 @@ class SecureVector:
     # On the server
 
     def decode(self, sums: Vector, reference: Arrays) -> SecureMeans | None:
-        """The means that a sum stands for; None if nobody trained."""
+        """The means that follow from a sum; None if nobody trained."""
         wide, narrow = self._join(sums[: 2 * self.wide]), sums[2 * self.wide :]
         clients, share = round(wide[0]), float(wide[1])
         if clients < 1:
             return None
         if share <= 0:
-            raise WireError(f"the sum has {clients} clients that trained, and no examples")
+            raise WireError(f"the sum has {clients} clients that trained, but no examples")
         totals: dict[Weighting, float] = {"examples": share, "uniform": float(clients)}
         before, sections = (
             iter(reference),
             {slot.section: Arrays() for slot in self.slots} | {SHARED: Arrays()},
         )
-        places = {True: COUNTS, False: 0}
+        ends = {True: COUNTS, False: 0}  # how much of wide and of narrow has been read
         for slot in self.slots:
-            start = places[slot.wide]
-            places[slot.wide] += slot.size
-            mean = (wide if slot.wide else narrow)[start : places[slot.wide]].reshape(
+            start = ends[slot.wide]
+            ends[slot.wide] += slot.size
+            mean = (wide if slot.wide else narrow)[start : ends[slot.wide]].reshape(
                 slot.entry.shape
             ) / totals[slot.weighting]
             sections[slot.section].append(
@@ -171,30 +174,29 @@ class SecureVector:
             )
         figures = {
             name: value / totals[weighting_of(name)]
-            for name, value in zip(self.figures, wide[places[True] :].tolist(), strict=True)
+            for name, value in zip(self.figures, wide[ends[True] :].tolist(), strict=True)
         }
         return SecureMeans(sections, clients, round(share * self.secagg.max_examples), figures)
 
-    # Numbers on the grid
+    # Rounded and wide numbers
 
     @property
     def unit(self) -> float:
-        """What one step of the first place of a wide number stands for."""
+        """The value of one step of a wide number's first element."""
         return float(2.0 ** (WIDE_BITS + 1 - self.secagg.bits))
 
-    def _on_grid(self, values: Array) -> Vector:
+    def _round_to_steps(self, values: Array) -> Vector:
         return np.asarray(np.rint(values / self.secagg.step) * self.secagg.step, dtype=np.float64)
 
     def _split(self, values: Vector) -> tuple[Vector, Vector]:
-        """Two places a number: whole units as steps of the grid, and what is left, magnified to
-        +-clip/2."""
+        """Two elements per number: whole units as steps, and the rest, magnified to +-clip/2."""
         whole = np.rint(values / self.unit)
-        return whole * self.secagg.step, self._on_grid(
+        return whole * self.secagg.step, self._round_to_steps(
             (values - whole * self.unit) * (self.secagg.clip / self.unit)
         )
 
     def _join(self, pairs: Vector) -> Vector:
-        """The sums of numbers from the sums of their two places."""
+        """The sums of wide numbers from the sums of their two elements."""
         whole, rest = np.split(pairs, 2)
         return np.asarray(
             np.rint(whole / self.secagg.step) * self.unit + rest * (self.unit / self.secagg.clip),

@@ -1,2 +1,1 @@
-"""What a run is told: the configuration, the small language of its lines, and what contradicts
-what."""
+"""A run's configuration, the small language of its lines, and the rules for contradictions."""

@@ -1,8 +1,7 @@
-"""The run configuration: one typed, frozen model of flat scalars, read alike by the server, its
-clients and the command line.
+"""The run configuration: one typed, frozen model of flat scalars.
 
-Defaults stand in `[tool.flwr.app.config]` of pyproject.toml and nowhere else; TOML files and flags
-are laid over them.
+The server, its clients and the command line all read it here. Defaults are written in
+`[tool.flwr.app.config]` of pyproject.toml and nowhere else; TOML files and flags override them.
 """
 
 from collections.abc import Mapping
@@ -31,7 +30,7 @@ from common.settings.lines import Lines, read_lines
 from common.settings.project import project
 from common.settings.rules import RefusedError, contradictions, require
 
-MOST = 2**63 - 1  # Flower's run config holds whole numbers of 64 bits
+MOST = 2**63 - 1  # Flower's run config holds integers of 64 bits
 Positive = Annotated[int, Field(ge=1, le=MOST)]
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -39,13 +38,12 @@ Seconds = Annotated[float, Field(gt=0)]
 
 
 def key_of(field: str) -> str:
-    """`local_steps` in Python is `local-steps` in TOML, in Flower's run config and on the command
-    line."""
+    """`local_steps` in Python is `local-steps` in TOML, in Flower's run config and as a flag."""
     return field.replace("_", "-")
 
 
 class RunConfig(BaseModel):
-    """Everything that decides the numbers of a run, and where they go."""
+    """Everything that determines the numbers of a run, and where they are written."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -57,108 +55,117 @@ class RunConfig(BaseModel):
     )
 
     methods: str
-    """What runs: names joined by commas, left to right is inside out, e.g. "scaffold,
-    vhl(alignment_weight=0.5)". See `fedmirage methods`."""
+    """The methods on top of FedAvg, separated by commas, e.g. "scaffold,
+    vhl(alignment_weight=0.5)"; each name wraps those to its left. See `fedmirage methods`."""
     dataset: str
-    """The data, e.g. "digits" or "fashion-mnist(size=32)"; several names make a set of domains. See
-    `fedmirage datasets`."""
+    """The data set, e.g. "digits" or "fashion-mnist(size=32)"; several names make one set with
+    several domains. See `fedmirage datasets`."""
     partition: str
-    """How the training data are dealt to the clients, e.g. "dirichlet(alpha=0.1)". See `fedmirage
-    partitions`."""
+    """How the training data are distributed among the clients, e.g. "dirichlet(alpha=0.1)". See
+    `fedmirage partitions`."""
     model: str
     """The network, e.g. "simple-cnn" or "convnet(width=32)". See `fedmirage models`."""
     task: Literal["auto", "single-label", "multi-label"]
-    """What is learned; "auto" takes what the data set says."""
+    """Whether an image has one label or several; "auto" follows the data set."""
     clients: Positive
-    """How many clients there are."""
+    """Number of clients in the federation."""
     rounds: Positive
-    """The number of the last round, counted from 1; a run that starts warm at round 50 goes on with
-    round 51."""
+    """The last round, counted from 1. A run that starts warm from round 50 continues with round
+    51."""
     participation: Share
-    """The share of the clients that is drawn for each round (at least one)."""
+    """Fraction of the clients that is drawn for each round; at least one client is drawn."""
     weighting: Literal["auto", "examples", "uniform"]
-    """How the average weighs a client: by its training examples, or all alike. "auto" takes what
-    the methods and dp require, and examples where they require nothing."""
+    """How much a client counts in the average: in proportion to its training examples, or as much
+    as every other client (uniform). "auto" does what the methods and dp require, and otherwise
+    counts examples."""
     seed: Count
-    """The seed of everything random; one seed gives the same numbers in every runtime."""
+    """Seed of all random numbers except the noise of dp; one seed gives the same results in every
+    runtime."""
     secagg: str
-    """Secure aggregation: "off", "on", or e.g. "on(clip=4, max_examples=6000)"; the server then
-    sees the sum of the updates and no single one. On the command line, --secagg alone is "on"."""
+    """Secure aggregation: the server sees the sum of the updates, but no single one. Write "on",
+    "off" or e.g. "on(clip=4, max_examples=6000)"; the flag --secagg alone means "on"."""
     dp: str
-    """Differential privacy of every client's update: "off"; "central(clip=1, noise=1)", by a server
-    that the clients trust; or "local(clip=1, noise=1)", by each client itself. All clients then
-    weigh alike. The noise does not follow from the seed."""
+    """Differential privacy for every client: "off"; "central(clip=1, noise=1)", where the server,
+    which the clients must trust, adds the noise; or "local(clip=1, noise=1)", where each client
+    adds noise to its own update. With dp, all clients count equally. The noise does not depend on
+    the seed."""
     local_steps: Count
-    """Optimiser steps a client makes in a round; 0 means that local-epochs counts."""
+    """Optimiser steps per client and round; 0 means that local-epochs decides."""
     local_epochs: Count
-    """Passes over its own data that a client makes in a round; 0 means that local-steps counts."""
+    """Passes of a client over its own data per round; 0 means that local-steps decides."""
     batch_size: Positive
-    """Samples in a training batch; the short last batch of a pass is kept."""
+    """Samples per training batch; the last batch of a pass may be smaller."""
     optimizer: Literal["sgd", "adam", "adamw"]
-    """The clients' optimiser, made anew in every round."""
+    """The clients' optimiser; it starts afresh in every round."""
     lr: Annotated[float, Field(gt=0)]
     """The clients' learning rate in round 1."""
     momentum: Annotated[float, Field(ge=0, lt=1)]
-    """SGD's momentum; Adam does not look at it."""
+    """Momentum of SGD; Adam and AdamW ignore it."""
     weight_decay: Annotated[float, Field(ge=0)]
-    """The optimiser's weight decay."""
+    """Weight decay of the clients' optimiser."""
     lr_decay: Share
-    """The factor by which the learning rate shrinks after every round; 1 keeps it."""
+    """Factor by which the learning rate is multiplied after every round; 1 keeps it constant."""
     augment: Literal["none", "crop", "flip", "crop-flip", "crop-flip-cutout"]
-    """How training images are varied: random crop after padding by 4, horizontal flip, cutout."""
+    """Random changes to training images: a crop after padding by 4 pixels, a horizontal flip, a
+    cutout."""
     device: str
-    """Where clients and server compute: "auto" (CUDA where there is one), "cpu", "cuda",
-    "cuda:1"."""
+    """Where clients and server compute: "auto" (CUDA if there is any, else the CPU), "cpu", "cuda"
+    or e.g. "cuda:1"."""
     threads: Positive
-    """Torch threads of one client. Part of the numbers: one and two threads differ in the first
-    gradient already."""
+    """Torch threads per client. They affect the results: with one and with two threads, even the
+    first gradient differs."""
     server_threads: Count
-    """Torch threads of the server; 0 takes all cores of its machine. Part of the numbers where a
+    """Torch threads of the server; 0 uses all cores of its machine. They affect the results if a
     method trains on the server."""
     memory_format: Literal["channels_last", "contiguous"]
-    """How image tensors lie in memory. Part of the numbers, and channels_last is the faster one."""
+    """Memory order of image tensors. It affects the results; channels_last is faster."""
     deterministic: bool
     """Use deterministic kernels only; on the CPU this costs nothing."""
     eval_every: Positive
-    """The global model meets the test set every so many rounds, and in the last one."""
+    """Rounds from one evaluation of the global model on the test set to the next; the last round is
+    always evaluated."""
     validation: Annotated[float, Field(ge=0, lt=1)]
-    """The share of each client's data that training never sees; the best model and early stopping
-    go by it, never by the test."""
+    """Fraction of each client's data that is kept out of training. It determines the best model and
+    early stopping; the test set never does."""
     patience: Count
-    """Stop when this many evaluations in a row brought no better validation loss; 0 never stops
+    """Stop after this many consecutive evaluations without a better validation loss; 0 never stops
     early."""
     local_evaluation: bool
     """Score every local model on its own IID shard of the test set and, in a simulation, the
-    average of all local models. Always on where a method shares only a part of the model: nothing
-    else can be scored then."""
+    average of all local models. Always on if a method shares only a part of the model, because
+    there is no global model to score then."""
     target: Annotated[float, Field(ge=0, le=1)]
-    """An accuracy on the test set; the summary names the first round that reached it. 0 asks for
-    none."""
+    """An accuracy on the test set; the summary names the first round that reached it. 0 means no
+    target."""
     diagnostics: bool
-    """Add costlier figures to results.jsonl: how far clients drift apart, how good the local models
-    are on the test set and on their own mix of labels, how many samples were processed."""
+    """Add more expensive figures to results.jsonl: how far the clients drift apart, how accurate
+    the local models are on the test set and on their own label distribution, and how many samples
+    were processed."""
     save_images: bool
-    """Write the virtual images that a method makes as PNG to images/ in `out`, those of a deployed
-    node beside its memory."""
+    """Write the virtual images of a method as PNG files to images/ in `out`; a deployed node writes
+    its own beside its memory."""
     keep_models: Literal["last", "all"]
-    """Keep the last global model, or those of all rounds (with the clients' memories), so that a
-    later run can start from any."""
+    """Keep only the last global model, or those of all rounds together with the clients' memories,
+    so that a later run can start from any round."""
     warm_start: str
-    """Begin from another run: DIR or DIR@ROUND; round numbers go on from there."""
+    """Start a new run from the state of another: DIR or DIR@ROUND. Round numbers continue from
+    there."""
     resume: str
     """Continue the interrupted run in this directory."""
     out: str
-    """Where results.jsonl, the model and the checkpoint go."""
+    """Directory for results.jsonl, the model and the checkpoint; empty means a new one in runs/."""
     data_dir: str
-    """Where data sets are looked for; empty means $FEDMIRAGE_DATA, else ~/.cache/fedmirage/data."""
+    """Directory that holds the data sets; empty means $FEDMIRAGE_DATA, or else
+    ~/.cache/fedmirage/data."""
     download: bool
-    """Fetch a missing data set from the hub."""
+    """Fetch a missing data set from the Hugging Face hub."""
     node_timeout: Seconds
-    """How many seconds to wait for the nodes to appear."""
+    """Seconds to wait until all nodes are connected."""
     round_timeout: Seconds
-    """How many seconds a round may take before it goes on without those who have not answered."""
+    """Seconds to wait for the clients' replies in a round; it then continues without the missing
+    ones."""
     min_replies: Positive
-    """A round with fewer usable replies is tried again."""
+    """Usable replies that a round needs; with fewer it is tried again."""
     retries: Count
     """How often a failed round is tried again before the run fails."""
 
@@ -167,8 +174,7 @@ class RunConfig(BaseModel):
     def _note_valid(
         cls, value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo
     ) -> Any:
-        """Put every value that passes into the context, so that `validate` has the good ones even
-        where others are refused."""
+        """Note every valid value in the context, so that `validate` has it even if others fail."""
         checked = check(value)
         if info.context is not None and info.field_name is not None:
             info.context[info.field_name] = checked
@@ -176,7 +182,7 @@ class RunConfig(BaseModel):
 
     @cached_property
     def lines(self) -> Lines:
-        """The lines of the small language, read; a line that cannot be read raises its problems."""
+        """The parsed lines of the small language; raises with all problems if one is unreadable."""
         lines, problems = read_lines(self.__dict__)
         if problems:
             raise ConfigurationError(problems)
@@ -184,12 +190,12 @@ class RunConfig(BaseModel):
 
     @property
     def method_list(self) -> tuple[Method, ...]:
-        """The methods line, resolved; `fedavg` stands for the base and adds nothing."""
+        """The methods, resolved; `fedavg` names the base and adds nothing."""
         return require(self.lines.methods, "methods")
 
     @property
     def dataset_list(self) -> tuple[DatasetParams, ...]:
-        """The dataset line, resolved."""
+        """The data sets, resolved."""
         return require(self.lines.dataset, "dataset")
 
     @property
@@ -214,8 +220,7 @@ class RunConfig(BaseModel):
 
     @property
     def weighs(self) -> Weighting:
-        """How `shared` is averaged: differential privacy bounds what one client can do only if all
-        weigh alike."""
+        """How `shared` is averaged; dp bounds one client's influence only if all count equally."""
         if self.dp_params.active:
             return "uniform"
         if self.weighting == "auto":
@@ -224,13 +229,12 @@ class RunConfig(BaseModel):
 
     @property
     def shares_all(self) -> bool:
-        """Whether the clients share the whole model; if not, there is no global one to be
-        scored."""
+        """Whether the clients share the whole model; if not, there is no global one to score."""
         return parts_of(self.method_list).sends == NETWORK
 
     @property
     def scores_local_models(self) -> bool:
-        """Asked for, or the only thing that can be scored."""
+        """Whether local models are scored: on request, or because there is no global one."""
         return self.local_evaluation or not self.shares_all
 
     @property
@@ -240,11 +244,11 @@ class RunConfig(BaseModel):
         return methods + self.dp_params.cautions(self)
 
     def evaluates(self, round_number: int) -> bool:
-        """Whether models meet the test set in this round."""
+        """Whether models are evaluated on the test set in this round."""
         return round_number % self.eval_every == 0 or round_number == self.rounds
 
     def flat(self) -> dict[str, str | int | float | bool]:
-        """As Flower's run config and a TOML file have it."""
+        """All settings by their keys, as Flower's run config and a TOML file hold them."""
         return self.model_dump(by_alias=True)
 
     @property
@@ -253,7 +257,7 @@ class RunConfig(BaseModel):
         return max(1, round(self.clients * self.participation))
 
     def learning_rate(self, round_number: int) -> float:
-        """The clients' learning rate in a round counted from 1."""
+        """The clients' learning rate in a round; rounds are counted from 1."""
         return float(self.lr * self.lr_decay ** (round_number - 1))
 
 
@@ -263,8 +267,7 @@ def defaults() -> dict[str, Any]:
 
 
 def configure(*layers: Mapping[str, Any]) -> RunConfig:
-    """Lay settings over the defaults, later ones over earlier ones, and refuse with every problem
-    at once.
+    """Override the defaults layer by layer, and raise with every problem at once.
 
     A layer that sets one of local-steps and local-epochs switches the other off.
     """
@@ -279,22 +282,22 @@ def configure(*layers: Mapping[str, Any]) -> RunConfig:
 
 
 class Draft(RunConfig):
-    """A configuration as far as it is valid, for the rules: what was refused cannot be read."""
+    """The valid part of a configuration, for the rules: refused settings cannot be read."""
 
     @cached_property
     def lines(self) -> Lines:
-        """The lines that could be read; the problems of the others are known already."""
+        """The readable lines; the problems of the others are already known."""
         return read_lines(self.__dict__)[0]
 
     def __getattr__(self, name: str) -> Any:
-        """A setting that has no value was refused; reading it ends the rule that asked."""
+        """Reading a setting that was refused (it has no value) ends the rule that reads it."""
         if name in RunConfig.model_fields:
             raise RefusedError(name)
         raise AttributeError(name)
 
 
 def validate(settings: Mapping[str, Any]) -> RunConfig:
-    """A complete set of settings as a checked configuration."""
+    """Check a complete set of settings and return it as a configuration."""
     valid: dict[str, Any] = {}
     problems: list[str] = []
     try:

@@ -1,4 +1,4 @@
-"""What may be written for a setting or a key, in words, straight from its type."""
+"""The allowed values of a setting or a key in words, derived from its type."""
 
 import types
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "True or False"}
 LIMITS = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
-FAR = 2**31  # limits beyond this are those of a computer and tell a reader nothing
+FAR = 2**31  # limits beyond this come from the computer and tell a reader nothing
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def allowed(info: FieldInfo) -> str:
 
 
 def alternatives(words: Iterable[str]) -> str:
-    """Words in a row with "or" before the last one, each once."""
+    """List each word once, with "or" before the last one."""
     *first, last = dict.fromkeys(words)
     return f"{', '.join(first)} or {last}" if first else last
 

@@ -1,8 +1,8 @@
-"""The one small language: `name(key=literal, ...)`, several joined by commas.
+"""The one small language: `name(key=literal, ...)`, several separated by commas.
 
 `methods`, `dataset`, `partition`, `model`, `secagg` and `dp` are all written in it. Literals are
 read with `ast`, never evaluated. Each name belongs to a frozen pydantic model (`Params`), so that a
-wrong name, key, type or range is refused with a sentence, all of them at once.
+wrong name, key, type or range is refused with a sentence, and all problems are reported at once.
 """
 
 import ast
@@ -20,14 +20,13 @@ NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.IGNORECASE)
 
 
 class Params(BaseModel):
-    """What may stand between the parentheses of one name: frozen, checked, a sentence under every
-    field."""
+    """The keys that one name accepts in its parentheses; the sentence under each explains it."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
     name: ClassVar[str] = ""
-    renamed: ClassVar[dict[str, str]] = {}  # former names of keys, and what they are called now
+    renamed: ClassVar[dict[str, str]] = {}  # from former names of keys to their present ones
 
 
 P = TypeVar("P", bound=Params)
@@ -35,14 +34,14 @@ P = TypeVar("P", bound=Params)
 
 @dataclass(frozen=True)
 class Call:
-    """One `name(key=literal, ...)`: the name in lower case, lists as tuples."""
+    """One `name(key=literal, ...)`, with the name in lower case and lists as tuples."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
 def parse(text: str, key: str) -> list[Call]:
-    """Read a line of calls; `key` is the setting it came from and stands in every complaint."""
+    """Read a line of calls; every problem names `key`, the setting that the line belongs to."""
     problems: list[str] = []
     calls = [call for piece in split(text) if (call := _read(piece, key, problems)) is not None]
     if not calls and not problems:
@@ -64,7 +63,7 @@ EXAMPLES = {
 
 
 def split(text: str) -> list[str]:
-    """Cut at the commas that stand outside brackets and quotes."""
+    """Split a line at the commas outside brackets and quotes."""
     pieces, depth, quote, start = [], 0, "", 0
     for position, character in enumerate(text):
         if quote:
@@ -126,14 +125,14 @@ def _read(piece: str, key: str, problems: list[str]) -> Call | None:
 
 
 def freeze(literal: Any) -> Any:
-    """A list is as good as the tuple that was meant, and lines are values that never change."""
+    """Turn lists into tuples, because parsed lines are immutable values."""
     if isinstance(literal, list | tuple):
         return tuple(freeze(item) for item in literal)
     return literal
 
 
 def resolve(call: Call, known: Mapping[str, type[P]], key: str) -> P:
-    """Turn a call into its params model, or raise with everything that is wrong about it."""
+    """Turn a call into its params model, or raise with all its problems."""
     if call.name not in known:
         raise ConfigurationError(
             [f"{key}: no {noun(key)} is called {call.name!r}{nearest(call.name, known)}"]
@@ -169,7 +168,7 @@ def resolve_line(text: str, known: Mapping[str, type[P]], key: str) -> list[P]:
 
 
 def resolve_one(text: str, known: Mapping[str, type[P]], key: str) -> P:
-    """A line that must hold exactly one name."""
+    """Read and resolve a line that must hold exactly one name."""
     found = resolve_line(text, known, key)
     if len(found) > 1:
         raise ConfigurationError(
@@ -182,7 +181,7 @@ def resolve_one(text: str, known: Mapping[str, type[P]], key: str) -> P:
 
 
 def write(params: Params) -> str:
-    """The shortest line that gives these params again: only what differs from the defaults."""
+    """The shortest line that means these params: it holds only what differs from the defaults."""
     arguments = ", ".join(
         f"{name}={getattr(params, name)!r}"
         for name, info in type(params).model_fields.items()
@@ -193,7 +192,7 @@ def write(params: Params) -> str:
 
 
 def sentence(detail: Any, subject: str, fields: Iterable[str]) -> str:
-    """One pydantic error as a sentence that names the key, the value and the fix."""
+    """Turn a pydantic error into a sentence that names the key, the value and the fix."""
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
         return f"{subject} has no key {key!r}{nearest(key, fields)}"
@@ -205,7 +204,7 @@ def sentence(detail: Any, subject: str, fields: Iterable[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """'; did you mean ...' where something is close, the whole list otherwise."""
+    """'; did you mean ...' if a known name is similar, and otherwise all known names."""
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     if close:
@@ -214,5 +213,5 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def noun(key: str) -> str:
-    """`methods` is plural as a setting, singular in a sentence."""
+    """The word for one item of a setting: a `method` of `methods`."""
     return key.removesuffix("s") if key == "methods" else key

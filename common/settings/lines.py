@@ -29,10 +29,10 @@ class Lines:
 
 
 def read_lines(settings: Mapping[str, Any]) -> tuple[Lines, list[str]]:
-    """Read every line on its own, so that the problems of all of them are seen together.
+    """Read every line by itself, so that the problems of all lines are reported together.
 
-    A line that is no text, or is not there at all, was refused as a setting already: it is None
-    without a second complaint.
+    A line that is missing or is not a string has already been refused as a setting: it becomes
+    None without a second error.
     """
     problems: list[str] = []
 

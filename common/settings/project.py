@@ -1,8 +1,8 @@
-"""pyproject.toml: the one place in which the run's defaults and the version are written.
+"""pyproject.toml, the only file that holds the run's defaults and the version.
 
-It lies beside the packages in a checkout, in an editable installation and in Flower's app bundle. A
-wheel has no room beside its packages, so that building one copies the file into `common` (see
-setup.py); that copy exists nowhere else, and where it exists it belongs to the code around it.
+It lies beside the packages in a checkout, in an editable installation and in Flower's app bundle.
+A wheel contains nothing but packages, so building one copies the file into `common` (see setup.py).
+Only wheels have that copy; if it exists, it belongs to the code around it.
 """
 
 import tomllib

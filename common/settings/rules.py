@@ -1,8 +1,8 @@
-"""Which settings are fine alone and not together: a list of small functions.
+"""Settings that are valid alone but not together: a list of small functions, one per rule.
 
-Each rule takes the configuration as far as it is valid, and its lines as far as they could be read.
-A rule that looks at a setting which was refused already meets `RefusedError` and has nothing to
-add: the user mends that setting first, and hears of everything else at once.
+Each rule gets the valid part of the configuration, and its lines as far as they are readable. A
+rule that reads a refused setting ends with `RefusedError` and adds nothing, because the user has
+to correct that setting first. All other problems are still reported at once.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Rule = Callable[["RunConfig", Lines], list[str]]
 
 
 class RefusedError(Exception):
-    """Somebody looked at a setting whose value was refused."""
+    """A rule read a setting whose value was refused."""
 
 
 def require(value: T | None, key: str) -> T:
-    """A line that was read; without it whoever asked cannot go on."""
+    """Return the content of a readable line; the caller cannot continue without it."""
     if value is None:
         raise RefusedError(key)
     return value
 
 
 def contradictions(config: RunConfig, lines: Lines) -> list[str]:
-    """What every rule, every method and both kinds of privacy have against these settings."""
+    """All objections of the rules, the methods, secagg and dp to these settings, as sentences."""
     checks = [partial(rule, config, lines) for rule in RULES]
     checks += [partial(method.check, config) for method in lines.methods or ()]
     checks += [partial(lines.secagg.check, config)] if lines.secagg else []
@@ -48,15 +48,15 @@ def contradictions(config: RunConfig, lines: Lines) -> list[str]:
 
 
 def one_length_of_training(config: RunConfig, lines: Lines) -> list[str]:
-    """Steps and epochs both say how long a client trains."""
+    """Steps and epochs both determine how long a client trains, so only one of them may."""
     if bool(config.local_steps) != bool(config.local_epochs):
         return []
     both = f"local-steps={config.local_steps} and local-epochs={config.local_epochs}"
-    return [f"{both}: exactly one of them counts; set the other to 0"]
+    return [f"{both}: exactly one of them must be above 0, and the other 0"]
 
 
 def enough_clients_for_replies(config: RunConfig, lines: Lines) -> list[str]:
-    """A round cannot bring more replies than it has clients."""
+    """A round cannot have more replies than clients."""
     if config.min_replies <= config.drawn:
         return []
     return [
@@ -66,43 +66,46 @@ def enough_clients_for_replies(config: RunConfig, lines: Lines) -> list[str]:
 
 
 def patience_needs_validation(config: RunConfig, lines: Lines) -> list[str]:
-    """Early stopping goes by the validation loss."""
+    """Early stopping is decided by the validation loss."""
     if not config.patience or config.validation:
         return []
     return [f"patience={config.patience} needs validation data; set validation=0.1 or patience=0"]
 
 
 def one_beginning(config: RunConfig, lines: Lines) -> list[str]:
-    """A run continues another one or starts from it, not both."""
+    """A run may continue another one or start from it, but not both."""
     if not (config.warm_start and config.resume):
         return []
     return [
-        "warm-start and resume exclude each other: resume continues a run, warm-start begins a"
-        " new one"
+        f"warm-start={config.warm_start!r} and resume={config.resume!r} exclude each other: resume"
+        " continues a run, warm-start begins a new one; drop one of them"
     ]
 
 
 def known_device(config: RunConfig, lines: Lines) -> list[str]:
-    """Torch would complain later, on every client."""
+    """Torch would refuse an unknown device too, but later and on every client."""
     if re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", config.device):
         return []
-    return [f"device={config.device!r} is not known; write auto, cpu, cuda or cuda:N"]
+    return [f"device={config.device!r} is unknown; write auto, cpu, mps, cuda or cuda:N"]
 
 
 def methods_that_go_together(config: RunConfig, lines: Lines) -> list[str]:
-    """What the methods' own declarations say about each other."""
+    """The methods' own declarations say which of them clash."""
     return clashes(require(lines.methods, "methods"))
 
 
 def weighting_that_methods_require(config: RunConfig, lines: Lines) -> list[str]:
-    """A method may be sound with one weighting of the clients only."""
+    """Some methods are correct with only one weighting of the clients."""
     methods = require(lines.methods, "methods")
     wanted = required_weighting(methods)
     if wanted is None or config.weighs == wanted:
         return []
     name = next(method.name for method in methods if method.weighting == wanted)
     if require(lines.dp, "dp").active:
-        return [f"methods: {name} requires weighting={wanted!r}, but dp weighs all clients alike"]
+        return [
+            f"methods: {name} requires weighting={wanted!r}, but with dp all clients count"
+            f" equally; drop {name} or dp"
+        ]
     return [
         f"methods: {name} requires weighting={wanted!r}, not weighting={config.weighting!r}; write"
         " weighting='auto'"

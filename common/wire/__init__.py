@@ -1,1 +1,1 @@
-"""What crosses the wire, and what the arrays in it are called."""
+"""The messages between server and clients, and the names of the arrays in them."""

@@ -1,7 +1,7 @@
-"""Every figure that a client may report beside its arrays: one place for their names.
+"""The names of all figures that a client may report beside its arrays.
 
-A figure that nobody declared is refused in every mode. Under secure aggregation the sum needs a
-fixed place for each of them, and in a plain run an undeclared one would be a misspelt one.
+An undeclared figure is refused in every mode. Under secure aggregation each figure needs a fixed
+position in the sum, and in a plain run an undeclared figure is a misspelt one.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from common.method import Weighting
 if TYPE_CHECKING:
     from common.run import Run
 
-TERM = "term."  # the prefix of a term of the local objective
+TERM = "term."  # the prefix of the terms of the local objective
 TASK_TERM = f"{TERM}task"
-STEPS = "steps"  # of the optimiser
-SAMPLES = "samples"  # that those steps looked at, repeats counted
-SECONDS = "seconds"  # that the client took for the whole message
-CLIPPED = "dp.clipped"  # 1 if its update was longer than dp's clip
-TEST_SHARD = "local_model.on_test_shard.by_examples."  # prefix: its model on its test shard
-DIAGNOSTICS = "diagnostics."  # the prefix of what --diagnostics adds
+STEPS = "steps"  # optimiser steps
+SAMPLES = "samples"  # samples in the batches of these steps, repeats included
+SECONDS = "seconds"  # how long the client took to handle the whole message
+CLIPPED = "dp.clipped"  # 1 if the client's update was longer than dp's clip
+TEST_SHARD = "local_model.on_test_shard.by_examples."  # prefix: the local model on its test shard
+DIAGNOSTICS = "diagnostics."  # the prefix of the figures that --diagnostics adds
 DRIFT = f"{DIAGNOSTICS}drift"
 LOCAL_MODEL = f"{DIAGNOSTICS}local_model"
 ON_TEST = f"{LOCAL_MODEL}.on_test.accuracy"
 ON_OWN_LABELS = f"{LOCAL_MODEL}.on_own_labels.accuracy"
 
-# What a reply's metrics hold that is no figure.
+# Keys of a reply's metrics that are not figures.
 ERROR = "error"  # why a client has nothing to send
-PARTICIPANTS = "participants"  # in the one reply of a secure sum: how many clients trained
-ANSWERED = "answered"  # and the partitions that it stands for: "0 2 3"
+PARTICIPANTS = "participants"  # in the only reply of a secure sum: how many clients trained
+ANSWERED = "answered"  # in the same reply: the partitions that it represents, e.g. "0 2 3"
 
 
 def declared_figures(run: Run) -> tuple[str, ...]:
-    """All that the clients of a run may report, in a fixed order."""
+    """All figures that the clients of a run may report, in a fixed order."""
     config = run.config
-    if config.dp_params.name == "local":  # all that leaves such a client is its noised update
+    if config.dp_params.name == "local":  # such a client sends its noised update and nothing else
         return ()
     names = [TASK_TERM, STEPS, SAMPLES, SECONDS]
     if config.dp_params.active:
@@ -52,7 +52,7 @@ def declared_figures(run: Run) -> tuple[str, ...]:
 
 
 def check_declared(figures: Mapping[str, object], declared: Iterable[str]) -> None:
-    """Raise a WireError that names the first figure which is not declared."""
+    """Raise a WireError that names the first undeclared figure."""
     if undeclared := sorted(figures.keys() - set(declared)):
         raise WireError(
             f"the figure {undeclared[0]!r} is not declared by any method of this run; add it to"

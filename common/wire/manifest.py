@@ -1,8 +1,7 @@
-"""The arrays of a model have names once: what each is called, and what it must look like.
+"""The manifest of a model: the name, shape and type of every array that is sent or saved.
 
-The order of a manifest is the order in which arrays travel and are saved. Only floating arrays are
-in it; integer buffers (BatchNorm counts its batches) stay where they are and are never sent,
-averaged or saved.
+Arrays are sent and saved in the order of the manifest. It holds floating-point arrays only; integer
+buffers (BatchNorm counts its batches) are never sent, averaged or saved.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """One array."""
+    """What one array must look like."""
 
     name: str
     shape: tuple[int, ...]
-    dtype: np.dtype[Any] | None  # None: any
+    dtype: np.dtype[Any] | None  # None allows any type
     trainable: bool = True  # False for BatchNorm's running statistics, which are only averaged
 
     @property
     def part(self) -> str:
-        """The part of the model that it belongs to, e.g. "features"."""
+        """The part of the model that the array belongs to, e.g. "features"."""
         return self.name.partition(".")[0]
 
     @property
     def size(self) -> int:
-        """How many numbers it holds."""
+        """How many numbers the array holds."""
         return math.prod(self.shape)
 
     def check(self, array: Any) -> None:
-        """Raise a WireError if an array is not this one."""
+        """Raise a WireError if an array does not fit this entry."""
         if not isinstance(array, np.ndarray):
             raise WireError(
                 f"weights: entry {self.name!r} is a {type(array).__name__}, not a numpy array; send"
@@ -50,7 +49,7 @@ class Entry:
         if array.shape != self.shape:
             raise WireError(
                 f"weights: entry {self.name!r} has shape {array.shape}, but the model's has"
-                f" {self.shape}"
+                f" {self.shape}; both sides need the same model"
             )
         if array.dtype != self.dtype:
             raise WireError(
@@ -61,7 +60,7 @@ class Entry:
         if not finite.all():
             raise WireError(
                 f"weights: entry {self.name!r} holds {array.size - int(finite.sum())} values that"
-                " are not finite; lower lr, or look at the client's data"
+                " are not finite; lower lr, or check the client's data"
             )
 
 
@@ -73,8 +72,7 @@ class Manifest:
 
     @classmethod
     def of(cls, module: nn.Module) -> Manifest:
-        """All that travels of a module: its floating parameters and buffers, in the order of its
-        state dict."""
+        """A module's floating-point parameters and buffers, in the order of its state dict."""
         parameters = dict(module.named_parameters(remove_duplicate=False))
         return cls(
             tuple(
@@ -85,10 +83,9 @@ class Manifest:
 
     @classmethod
     def anonymous(cls, arrays: Sequence[Array]) -> Manifest:
-        """Arrays of which nothing is known but themselves: each is called by its position, and
-        trained."""
+        """Arrays of an unknown model: each is named by its position and counts as trainable."""
         return cls(
-            tuple(Entry(str(at), array.shape, array.dtype) for at, array in enumerate(arrays))
+            tuple(Entry(str(index), array.shape, array.dtype) for index, array in enumerate(arrays))
         )
 
     def __len__(self) -> int:
@@ -99,22 +96,22 @@ class Manifest:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """In order."""
+        """The names of all arrays, in order."""
         return tuple(entry.name for entry in self.entries)
 
     @property
     def size(self) -> int:
-        """Numbers in all arrays together."""
+        """How many numbers all arrays hold together."""
         return sum(entry.size for entry in self.entries)
 
     @property
     def weights(self) -> Manifest:
-        """The trainable ones."""
+        """The trainable arrays."""
         return Manifest(tuple(entry for entry in self.entries if entry.trainable))
 
     @property
     def statistics(self) -> Manifest:
-        """Those that are not trained."""
+        """The arrays that are averaged but not trained."""
         return Manifest(tuple(entry for entry in self.entries if not entry.trainable))
 
     def only(self, parts: Collection[str]) -> Manifest:
@@ -122,17 +119,17 @@ class Manifest:
         return Manifest(tuple(entry for entry in self.entries if entry.part in parts))
 
     def name(self, arrays: Sequence[Array]) -> dict[str, Array]:
-        """Arrays by their names."""
+        """Map the names to the given arrays."""
         self.check_count(arrays)
         return dict(zip(self.names, arrays, strict=True))
 
     def pick(self, arrays: Sequence[Array], whole: Manifest) -> Arrays:
-        """The arrays of this manifest, out of those of another that has them too."""
+        """Select the arrays of this manifest from those of `whole`, which contains it."""
         named = whole.name(arrays)
         return [named[name] for name in self.names]
 
     def place(self, arrays: Sequence[Array], among: Sequence[Array], whole: Manifest) -> Arrays:
-        """The arrays of `whole`, with those of this manifest put in their places."""
+        """Replace the arrays of this manifest `among` those of `whole`, and return all of them."""
         return list((whole.name(among) | self.name(arrays)).values())
 
     def check_count(self, arrays: Sequence[Any]) -> None:
@@ -151,7 +148,7 @@ class Manifest:
 
 
 def floating(module: nn.Module) -> list[tuple[str, Tensor]]:
-    """The entries of a module's state dict that travel."""
+    """The entries of a module's state dict that are sent and saved."""
     return [
         (name, tensor) for name, tensor in module.state_dict().items() if tensor.is_floating_point()
     ]

@@ -1,9 +1,8 @@
-"""What crosses the wire has names: sections of arrays, flattened for Flower, with a layout string
-that describes the cut.
+"""Messages as named sections of arrays, flattened for Flower; a layout string says how to split.
 
 `shared` is what FedAvg averages; any other section belongs to the method that names it. Flower's
-`Parameters` hold one bytes object an array, so that a section can be taken out of a message, or put
-into it, without decoding the rest.
+`Parameters` hold one bytes object per array, so that a section can be removed from a message, or
+added to it, without decoding the rest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,7 @@ LAYOUT = "layout"  # the key of the layout in FitIns.config and FitRes.metrics
 
 
 def pack(sections: Mapping[str, Arrays]) -> tuple[Arrays, str]:
-    """Flatten sections into one list, `shared` first, and say how to cut it: "shared:12
-    control:10"."""
+    """Flatten sections, `shared` first, into arrays and a layout such as "shared:12 control:10"."""
     names = sorted(sections, key=lambda name: (name != SHARED, name))
     return [array for name in names for array in sections[name]], " ".join(
         f"{name}:{len(sections[name])}" for name in names
@@ -31,18 +29,21 @@ def pack(sections: Mapping[str, Arrays]) -> tuple[Arrays, str]:
 
 
 def unpack(arrays: Arrays, layout: str) -> Sections:
-    """Cut a flat list into its sections; refuses arrays that the layout does not describe."""
+    """Split a flat list into its sections; raises a WireError if the layout does not fit."""
     return {name: arrays[part] for name, part in slices(layout, len(arrays)).items()}
 
 
 def slices(layout: str, total: int) -> dict[str, slice]:
-    """Where each section lies; the layout must describe all arrays, each section once."""
+    """The slice of each section; the layout must cover all arrays and name each section once."""
     cuts: dict[str, slice] = {}
     start = 0
     for piece in layout.split():
         name, colon, count = piece.partition(":")
         if not name or not colon or not count.isdecimal() or name in cuts:
-            raise WireError(f"the layout {layout!r} of a message cannot be read at {piece!r}")
+            raise WireError(
+                f"the layout {layout!r} of a message cannot be read at {piece!r}; write name:count"
+                " once per section"
+            )
         cuts[name] = slice(start, start + int(count))
         start += int(count)
     if start != total:
@@ -53,20 +54,20 @@ def slices(layout: str, total: int) -> dict[str, slice]:
 
 
 def take(parameters: Parameters, layout: str, name: str) -> tuple[Arrays, Parameters, str]:
-    """Decode one section and return it with the message that is left."""
+    """Remove one section from a message; returns its arrays, the rest, and the rest's layout."""
     cuts = slices(layout, len(parameters.tensors))
     if name not in cuts:
-        raise WireError(f"a message lacks the section {name!r}; it holds {layout!r}")
-    kept = [part for part in cuts if part != name]
-    rest = [tensor for part in kept for tensor in parameters.tensors[cuts[part]]]
-    counts = " ".join(f"{part}:{cuts[part].stop - cuts[part].start}" for part in kept)
-    return decode(parameters.tensors[cuts[name]]), Parameters(rest, parameters.tensor_type), counts
+        raise WireError(f"a message lacks the section {name!r}; its layout is {layout!r}")
+    others = [other for other in cuts if other != name]
+    rest = [tensor for other in others for tensor in parameters.tensors[cuts[other]]]
+    left = " ".join(f"{other}:{cuts[other].stop - cuts[other].start}" for other in others)
+    return decode(parameters.tensors[cuts[name]]), Parameters(rest, parameters.tensor_type), left
 
 
 def put(parameters: Parameters, layout: str, name: str, arrays: Arrays) -> tuple[Parameters, str]:
     """Append a section to a message."""
     if name in slices(layout, len(parameters.tensors)):
-        raise WireError(f"a message holds the section {name!r} already: {layout!r}")
+        raise WireError(f"a message already holds the section {name!r}; its layout is {layout!r}")
     added = ndarrays_to_parameters(arrays)
     return (
         Parameters([*parameters.tensors, *added.tensors], added.tensor_type),
@@ -75,7 +76,7 @@ def put(parameters: Parameters, layout: str, name: str, arrays: Arrays) -> tuple
 
 
 def decode(tensors: Sequence[bytes]) -> Arrays:
-    """Bytes as numpy arrays, without pickle; anything else that arrives is refused."""
+    """Decode bytes as numpy arrays, without pickle; anything else is refused."""
     try:
         return parameters_to_ndarrays(Parameters(list(tensors), "numpy.ndarray"))
     except (ValueError, EOFError, TypeError) as error:
@@ -83,5 +84,5 @@ def decode(tensors: Sequence[bytes]) -> Arrays:
 
 
 def size(parameters: Parameters) -> int:
-    """Bytes of a message's arrays."""
+    """How many bytes the arrays of a message take."""
     return sum(map(len, parameters.tensors))

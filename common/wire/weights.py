@@ -1,6 +1,6 @@
-"""The one place that turns a module into arrays and back, strictly, and writes them to files.
+"""Turns modules into arrays and back, with strict checks, and writes them to files.
 
-Which of a module's tensors travel, and in which order, is the manifest's business.
+The manifest determines which tensors of a module are converted, and in which order.
 """
 
 import os
@@ -19,31 +19,29 @@ from common.wire.payload import Array
 
 
 def to_arrays(module: nn.Module) -> list[Array]:
-    """Copies of all entries, contiguous whatever the module's memory format; further training does
-    not change them."""
+    """Copy all entries of a module into contiguous arrays, whatever its memory format."""
     return arrays_of([tensor for _, tensor in floating(module)])
 
 
 @torch.no_grad()
 def from_arrays(module: nn.Module, arrays: Sequence[Array]) -> None:
-    """Copy arrays into the module's own tensors, or raise a WireError and leave the module as it
-    was."""
+    """Copy arrays into a module's own tensors; a WireError leaves the module unchanged."""
     Manifest.of(module).check(arrays)
     for (_, tensor), array in zip(floating(module), arrays, strict=True):
-        # A copy first, because arrays from the wire or a file may be read-only.
+        # Arrays from a message or a file may be read-only, so torch.tensor copies them first.
         tensor.copy_(torch.tensor(array))
 
 
 def tensors_like(arrays: Sequence[Array], like: Sequence[Tensor]) -> list[Tensor]:
-    """Arrays as tensors, each on the device and in the memory format of its counterpart."""
+    """Convert arrays to tensors, each with the device and the memory format of its counterpart."""
     return [
-        torch.empty_like(model).copy_(torch.tensor(array))
-        for array, model in zip(arrays, like, strict=True)
+        torch.empty_like(counterpart).copy_(torch.tensor(array))
+        for array, counterpart in zip(arrays, like, strict=True)
     ]
 
 
 def arrays_of(tensors: Sequence[Tensor]) -> list[Array]:
-    """Copies of tensors as arrays, contiguous whatever their memory format."""
+    """Copy tensors into contiguous arrays, whatever their memory format."""
     return [np.array(tensor.detach().cpu().numpy(), order="C") for tensor in tensors]
 
 
@@ -52,8 +50,7 @@ def save(
     path: str | Path,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a module, or arrays by name, as a safetensors file that is either whole or not
-    there."""
+    """Write a module, or named arrays, as a safetensors file; a partial file is never visible."""
     named = (
         Manifest.of(content).name(to_arrays(content)) if isinstance(content, nn.Module) else content
     )
@@ -72,7 +69,7 @@ def save(
 
 
 def load(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """The arrays of a safetensors file by name, in the order of the file, and its metadata."""
+    """Read the arrays of a safetensors file by name, in the order of the file, and its metadata."""
     try:
         with safe_open(path, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -88,18 +85,18 @@ def load(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
 
 
 def load_into(module: nn.Module, path: str | Path) -> dict[str, str]:
-    """Load a file that `save` wrote for such a module, by name; returns its metadata."""
+    """Load a file that `save` wrote for the same kind of module; returns its metadata."""
     named, metadata = load(path)
     expected = Manifest.of(module).names
     if missing := [name for name in expected if name not in named]:
         raise WireError(
             f"weights: {str(path)!r} lacks the entry {missing[0]!r} (and {len(missing) - 1} more);"
-            " it is of another model"
+            " it belongs to another model"
         )
     if surplus := sorted(set(named) - set(expected)):
         raise WireError(
-            f"weights: {str(path)!r} has the entry {surplus[0]!r}, which the model lacks; it is of"
-            " another model"
+            f"weights: {str(path)!r} has the entry {surplus[0]!r}, which the model lacks; it"
+            " belongs to another model"
         )
     from_arrays(module, [named[name] for name in expected])
     return metadata

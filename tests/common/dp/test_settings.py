@@ -1,4 +1,4 @@
-"""`--dp`: what it takes and refuses, the clients' half of it, and noise that nobody can repeat."""
+"""`--dp`: what it accepts and refuses, the clients' half, and noise that nobody can repeat."""
 
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def test_it_makes_all_clients_weigh_alike(line: str, kind: type[DpOn]) -> None:
         ({"dp": LOCAL, "methods": "fednova"}, ["fednova sends"]),
         ({"dp": CENTRAL, "methods": "fedexp"}, ["fedexp sends 'squared_norm'"]),
         ({"dp": CENTRAL, "methods": "local"}, ["with local clients send nothing"]),
-        ({"dp": "local(clip=1, noise=2)", "secagg": "on"}, ["reaches to +-15", "on(clip=15)"]),
+        ({"dp": "local(clip=1, noise=2)", "secagg": "on"}, ["reaches +-15", "on(clip=15)"]),
         ({"dp": "local(clip=1, noise=2)", "secagg": "no"}, ["secagg: no secagg is called 'no'"]),
         (
             {"dp": LOCAL, "diagnostics": True, "validation": 0.1, "local_evaluation": True},
@@ -110,11 +110,11 @@ def test_methods_that_send_the_model_only_are_welcome(methods: str) -> None:
 
 def test_cautions() -> None:
     assert "the budget is infinite" in cautions(dp="central(clip=1, noise=0)")
-    assert "no less than 1/5" in cautions(dp="local(clip=1, noise=1, delta=0.2)")
+    assert "is not below 1/5" in cautions(dp="local(clip=1, noise=1, delta=0.2)")
     assert "follows from seed=0" in cautions(dp=CENTRAL, participation=0.4)
     assert "follows from seed" not in cautions(dp=LOCAL, participation=0.4)
-    assert "does not count validation" in cautions(dp=CENTRAL, validation=0.1)
-    assert "counts this run alone" in cautions(dp=CENTRAL, warm_start="runs/one")
+    assert "does not cover validation" in cautions(dp=CENTRAL, validation=0.1)
+    assert "covers this run only" in cautions(dp=CENTRAL, warm_start="runs/one")
 
 
 def test_statistics_of_batch_norm_are_refused_where_they_are_shared() -> None:
@@ -136,7 +136,7 @@ def test_a_method_that_reads_single_replies_is_refused_under_central_noise(
 ) -> None:
     """It would learn from updates without noise; under local noise each reply is covered."""
     monkeypatch.setattr(FedProx, "needs_each_client", "model")
-    assert "fedprox looks at each client's model" in problems(dp=CENTRAL, methods="fedprox(mu=1)")
+    assert "fedprox reads each client's model" in problems(dp=CENTRAL, methods="fedprox(mu=1)")
     configure({"dp": LOCAL, "methods": "fedprox(mu=1)"})
 
 

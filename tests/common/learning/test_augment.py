@@ -1,5 +1,4 @@
-"""Augmentation: the one gather equals a loop over samples, on every layout, and depends on its
-generator alone."""
+"""Augmentation: one gather equals a loop over samples in every memory format, and is repeatable."""
 
 import numpy as np
 import pytest

@@ -58,11 +58,11 @@ def test_crop_shifts_by_whole_pixels_and_fills_with_zero() -> None:
     )
     shifts = [(-2, -1), (-1, 0), (0, 0), (1, 1), (2, 1)]  # of the window
     expected = np.zeros(images().shape)
-    for place, (picture, (down, right)) in enumerate(zip(images().numpy(), shifts, strict=True)):
+    for index, (picture, (down, right)) in enumerate(zip(images().numpy(), shifts, strict=True)):
         for row in range(16):
             for column in range(8):
                 if 0 <= row + down < 16 and 0 <= column + right < 8:
-                    expected[place, :, row, column] = picture[:, row + down, column + right]
+                    expected[index, :, row, column] = picture[:, row + down, column + right]
     close(diffaugment.crop(images(), numbers), expected)
 
 
@@ -91,16 +91,16 @@ def test_cutout_is_half_the_side_and_clipped_at_the_border() -> None:
     )
     centres = [(0, 0), (8, 4), (16, 8), (5, 8), (5, 0)]
     expected = images().numpy().copy()
-    for place, (row, column) in enumerate(centres):
-        expected[place, :, max(0, row - 4) : row + 4, max(0, column - 2) : column + 2] = 0
+    for index, (row, column) in enumerate(centres):
+        expected[index, :, max(0, row - 4) : row + 4, max(0, column - 2) : column + 2] = 0
     close(diffaugment.cutout(images(), numbers), expected)
 
 
 def test_flip_every_second() -> None:
     numbers = torch.tensor([[0.0, 0.49, 0.5, 0.9, 0.1]] * 3, dtype=torch.float64)
     expected = images().numpy().copy()
-    for place in (0, 1, 4):
-        expected[place] = expected[place, :, :, ::-1]
+    for index in (0, 1, 4):
+        expected[index] = expected[index, :, :, ::-1]
     close(diffaugment.flip(images(), numbers), expected)
 
 
@@ -176,8 +176,7 @@ def test_the_generator_alone_decides() -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_one_draw_transforms_every_image_of_every_batch_alike(operation: str) -> None:
-    """Two batches of different sizes, transformed by one draw, are what each image becomes by
-    itself; copies of one image stay copies."""
+    """One draw transforms every image of two batches as it does the image alone; copies stay so."""
     one = Draw(operation, uniform(1))
     first, second = images(5), images(8)[5:]
     for batch in (first, second):

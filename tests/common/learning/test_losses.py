@@ -1,5 +1,4 @@
-"""Every loss against a brute-force sum in plain Python, and the limits that its method relies
-on."""
+"""Every loss against a brute-force sum in plain Python, and the limits that its method needs."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Networks: sizes as published, one shape of interface, weights from the seed alone."""
+"""Networks: sizes as published, one common interface, weights from the seed alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""torchvision opens beside whatever torch is installed, and only when it is asked for."""
+"""torchvision is imported with every build of torch, and only on first use."""
 
 import subprocess
 import sys

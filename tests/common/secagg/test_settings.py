@@ -1,4 +1,4 @@
-"""What --secagg may say, the bit budget, and what is refused before the start."""
+"""The keys of --secagg, the bit budget, and what is refused before the start."""
 
 from typing import ClassVar
 
@@ -83,7 +83,7 @@ def test_the_budget_is_the_number_of_digits_of_the_largest_sum() -> None:
 
 
 class Curious(Method):
-    """A page whose server half looks at clients one by one."""
+    """A declaration whose server half looks at clients one by one."""
 
     name: ClassVar[str] = "curious"
     title: ClassVar[str] = ""
@@ -94,13 +94,13 @@ class Curious(Method):
 
 
 class Vague(Curious):
-    """A page that does not say what its section holds."""
+    """A declaration that does not say what its section holds."""
 
     up: ClassVar[tuple[Section, ...]] = (Section("counts", holds=None),)
 
 
 def test_a_section_without_a_shape_is_refused() -> None:
-    assert "sends 'counts' without saying of what shape" in str(why_not(Vague()))
+    assert "sends 'counts' without declaring the shape" in str(why_not(Vague()))
 
 
 def test_a_section_that_must_be_seen_alone_is_refused_with_the_way_out() -> None:

@@ -1,5 +1,4 @@
-"""The vector that is masked: the sum of the clients' vectors says their weighted means, and nothing
-is lost on the way."""
+"""The masked vector: the sum of the clients' vectors gives their weighted means, without loss."""
 
 import numpy as np
 import pytest
@@ -38,21 +37,20 @@ def moved(rng: np.random.Generator) -> list[np.ndarray]:
     uniform=st.booleans(),
 )
 def test_the_sum_is_the_weighted_mean(examples: list[int], seed: int, uniform: bool) -> None:
-    """Within half a step a client, over the sum of the weights; all types come back as they
-    were."""
-    rng, made = (
+    """The error is at most half a step per client, over the sum of the weights; types are kept."""
+    rng, codec = (
         np.random.default_rng(seed),
         secure_vector(weighting="uniform" if uniform else "examples"),
     )
     models = [moved(rng) for _ in examples]
     vectors = [
-        made.encode(
+        codec.encode(
             {"shared": model}, REFERENCE, count, {"term.task": 2.0 + count} if count else {}
         )
         for model, count in zip(models, examples, strict=True)
     ]
-    assert all(len(vector) == made.size for vector in vectors)
-    means = made.decode(np.sum(vectors, axis=0), REFERENCE)
+    assert all(len(vector) == codec.size for vector in vectors)
+    means = codec.decode(np.sum(vectors, axis=0), REFERENCE)
     if not any(examples):
         assert means is None
         return
@@ -60,11 +58,11 @@ def test_the_sum_is_the_weighted_mean(examples: list[int], seed: int, uniform: b
     assert means is not None
     assert means.examples == sum(examples)
     assert means.clients == sum(count > 0 for count in examples)
-    total = weights.sum() if uniform else weights.sum() / made.secagg.max_examples
-    error = len(examples) * made.secagg.step / 2 / total
-    for place, array in enumerate(means.sections["shared"]):
+    total = weights.sum() if uniform else weights.sum() / codec.secagg.max_examples
+    error = len(examples) * codec.secagg.step / 2 / total
+    for index, array in enumerate(means.sections["shared"]):
         exact = np.average(
-            [model[place].astype(np.float64) for model in models], axis=0, weights=weights
+            [model[index].astype(np.float64) for model in models], axis=0, weights=weights
         )
         assert array.dtype == np.float32
         assert np.abs(array - exact).max() <= error + 4e-6 * np.abs(exact).max()
@@ -73,64 +71,61 @@ def test_the_sum_is_the_weighted_mean(examples: list[int], seed: int, uniform: b
 
 
 def test_small_and_large_clients_are_both_exact() -> None:
-    """10 and 60,000 examples: the small client's share of the mean, 1/6001, is there to four
-    digits."""
-    made = secure_vector()
+    """10 and 60,000 examples: the small client's share of the mean, 1/6001, has four digits."""
+    codec = secure_vector()
     small = [array + np.float32(1) for array in REFERENCE]
     vectors = [
-        made.encode({"shared": small}, REFERENCE, 10, {}),
-        made.encode({"shared": REFERENCE}, REFERENCE, 60000, {}),
+        codec.encode({"shared": small}, REFERENCE, 10, {}),
+        codec.encode({"shared": REFERENCE}, REFERENCE, 60000, {}),
     ]
-    means = made.decode(np.sum(vectors, axis=0), REFERENCE)
+    means = codec.decode(np.sum(vectors, axis=0), REFERENCE)
     assert means is not None
     difference = means.sections["shared"][0].astype(np.float64) - REFERENCE[0]
     assert difference == pytest.approx(np.full((2, 3), 10 / 60010), rel=5e-4)
 
 
 def test_sections_have_their_own_weightings() -> None:
-    """SCAFFOLD's control variates are averaged over clients, its models by examples: one message
-    carries both."""
-    made = secure_vector("scaffold")
+    """SCAFFOLD averages control variates over clients and models by examples, in one message."""
+    codec = secure_vector("scaffold")
     control = [np.full((2, 3), 1.0, np.float32), np.full(2, 3.0, np.float32)]
     other = [np.zeros((2, 3), np.float32), np.zeros(2, np.float32)]
     vectors = [
-        made.encode(
+        codec.encode(
             {"shared": REFERENCE, "control-delta": control}, REFERENCE, 300, {"term.control": 1.0}
         ),
-        made.encode(
+        codec.encode(
             {"shared": [a + np.float32(0.5) for a in REFERENCE], "control-delta": other},
             REFERENCE,
             100,
             {},
         ),
     ]
-    means = made.decode(np.sum(vectors, axis=0), REFERENCE)
+    means = codec.decode(np.sum(vectors, axis=0), REFERENCE)
     assert means is not None
     assert np.allclose(means.sections["control-delta"][0], 0.5, atol=1e-6)
     assert np.allclose(means.sections["control-delta"][1], 1.5, atol=1e-6)
     assert np.allclose(means.sections["shared"][1], 40.125, atol=1e-5)
-    assert means.figures["term.control"] == pytest.approx(
-        0.75
-    )  # who has none counts as 0: nobody can be told by it
+    # A client without the figure counts as 0, so that the sum does not reveal it.
+    assert means.figures["term.control"] == pytest.approx(0.75)
 
 
-def test_numbers_lie_on_the_grid_so_that_rounding_changes_nothing() -> None:
-    made = secure_vector()
-    vector = made.encode(
+def test_numbers_lie_on_the_steps_so_that_rounding_changes_nothing() -> None:
+    codec = secure_vector()
+    vector = codec.encode(
         {"shared": moved(np.random.default_rng(0))},
         REFERENCE,
         1234,
         {"term.task": 0.3, "seconds": 1e9},
     )
-    whole = (vector + made.secagg.clip) / made.secagg.step
+    whole = (vector + codec.secagg.clip) / codec.secagg.step
     assert np.array_equal(whole, np.rint(whole))
-    assert np.array_equal(quantize([vector], made.secagg.clip, 2**made.secagg.bits)[0], whole)
+    assert np.array_equal(quantize([vector], codec.secagg.clip, 2**codec.secagg.bits)[0], whole)
 
 
 @pytest.mark.parametrize(
     ("change", "examples", "reason"),
     [
-        (9.0, 65536, "leaves the range that secagg can mask"),
+        (9.0, 65536, "exceeds the range that secagg can mask"),
         (np.nan, 5, "is not finite"),
         (np.inf, 5, "is not finite"),
         (0.0, 65537, "more examples than secagg's max_examples=65536"),
@@ -146,22 +141,22 @@ def test_what_cannot_be_masked_is_refused_without_its_size(
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), -float("inf")])
 def test_a_figure_that_is_not_finite_counts_as_nothing(odd: float) -> None:
-    made = secure_vector()
+    codec = secure_vector()
     vectors = [
-        made.encode({"shared": REFERENCE}, REFERENCE, 5, {"term.task": value})
+        codec.encode({"shared": REFERENCE}, REFERENCE, 5, {"term.task": value})
         for value in (odd, 3.0)
     ]
-    means = made.decode(np.sum(vectors, axis=0), REFERENCE)
+    means = codec.decode(np.sum(vectors, axis=0), REFERENCE)
     assert means is not None
     assert means.figures["term.task"] == pytest.approx(1.5)
 
 
 def test_clients_without_examples_cannot_have_trained() -> None:
-    made = secure_vector()
-    sums = made.encode({"shared": REFERENCE}, REFERENCE, 5, {})
-    sums[1] = sums[made.wide + 1] = 0  # n_i/max_examples, both places
-    with pytest.raises(WireError, match="1 clients that trained, and no examples"):
-        made.decode(sums, REFERENCE)
+    codec = secure_vector()
+    sums = codec.encode({"shared": REFERENCE}, REFERENCE, 5, {})
+    sums[1] = sums[codec.wide + 1] = 0  # n_i/max_examples, both elements
+    with pytest.raises(WireError, match="1 clients that trained, but no examples"):
+        codec.decode(sums, REFERENCE)
 
 
 def test_a_figure_that_no_method_declares_is_refused() -> None:

@@ -92,7 +92,7 @@ def test_lines_are_a_value_whatever_order_they_are_read_in() -> None:
     texts = {key: defaults()[key] for key in LINES} | {"model": "zzz", "dp": None}
     expected = read_lines(texts)
     assert expected[0].model is expected[0].dp is None
-    assert len(expected[1]) == 1  # what is no text was refused elsewhere
+    assert len(expected[1]) == 1  # what is not a string was refused elsewhere
     for order in list(permutations(LINES))[::60]:
         assert read_lines({key: texts[key] for key in order}) == expected
 

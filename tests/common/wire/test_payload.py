@@ -1,5 +1,4 @@
-"""Named sections: flat for Flower, whole again on the other side, and nothing that the layout does
-not describe."""
+"""Named sections: flattened for Flower and restored; what the layout does not fit is refused."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,4 @@
-"""Modules to arrays and back: nothing lost, nothing aliased, nothing let through that does not
-fit."""
+"""Modules to arrays and back: nothing is lost or aliased, and what does not fit is refused."""
 
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,7 @@ from common.wire.manifest import Manifest
 
 @pytest.fixture
 def model() -> nn.Module:
-    """A network with parameters, floating buffers and integer counters, each of them moved from
-    where it began."""
+    """A network with parameters, floating buffers and integer counters, all of them changed."""
     module = build("lenet-bn", (3, 28, 28), 4, seed=1)
     with torch.no_grad():
         for _ in range(3):
