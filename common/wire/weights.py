@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import Tensor, nn
 
-from common.errors import DataError, WireError
+from common.errors import DataError
 from common.wire.manifest import Manifest, floating
 from common.wire.payload import Array
 
@@ -82,21 +82,3 @@ def load(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
         raise DataError(
             f"weights: {str(path)!r} is not a readable safetensors file ({error}); write it again"
         ) from None
-
-
-def load_into(module: nn.Module, path: str | Path) -> dict[str, str]:
-    """Load a file that `save` wrote for the same kind of module; returns its metadata."""
-    named, metadata = load(path)
-    expected = Manifest.of(module).names
-    if missing := [name for name in expected if name not in named]:
-        raise WireError(
-            f"weights: {str(path)!r} lacks the entry {missing[0]!r} (and {len(missing) - 1} more);"
-            " it belongs to another model"
-        )
-    if surplus := sorted(set(named) - set(expected)):
-        raise WireError(
-            f"weights: {str(path)!r} has the entry {surplus[0]!r}, which the model lacks; it"
-            " belongs to another model"
-        )
-    from_arrays(module, [named[name] for name in expected])
-    return metadata

@@ -115,12 +115,10 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 def test_save_and_load_module_and_named_arrays(model: nn.Module, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "model.safetensors"
     weights.save(model, path, {"round": "3"})
-    other = build("lenet-bn", (3, 28, 28), 4, seed=9)
-    assert weights.load_into(other, path) == {"round": "3"}
-    assert all(
-        np.array_equal(a, b)
-        for a, b in zip(weights.to_arrays(model), weights.to_arrays(other), strict=True)
-    )
+    stored, metadata = weights.load(path)
+    assert metadata == {"round": "3"}
+    for name, array in Manifest.of(model).name(weights.to_arrays(model)).items():
+        assert np.array_equal(stored[name], array)
     named = {
         "b": np.arange(6.0).reshape(2, 3).T,
         "a": np.array(7),
@@ -155,12 +153,3 @@ def test_a_missing_a_broken_and_a_foreign_file_are_refused(
     broken.write_bytes(b"12345")
     with pytest.raises(DataError, match="not a readable safetensors file"):
         weights.load(broken)
-    named = Manifest.of(model).name(weights.to_arrays(model))
-    weights.save({name: array for name, array in named.items() if "output" not in name}, broken)
-    with pytest.raises(
-        WireError, match=r"lacks the entry 'classifier.output.weight' \(and 1 more\)"
-    ):
-        weights.load_into(model, broken)
-    weights.save({**named, "surplus": np.zeros(1, np.float32)}, broken)
-    with pytest.raises(WireError, match="has the entry 'surplus'"):
-        weights.load_into(model, broken)
