@@ -72,7 +72,10 @@ def test_a_set_that_looks_like_a_recipe_is_known_by_its_digest(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("section", "reason"),
     [
-        ([digest(SET)], "does not hold the test set any more; it gets it when it is next asked"),
+        (
+            [digest(SET)],
+            "does not hold the test set any more; it is sent when the node is next asked",
+        ),
         ([digest(SET), *OTHER], "came to this node is not the one that the server names"),
         ([digest(SET), np.array([7], np.int64)], "that this node made is not the server's"),
     ],

@@ -11,7 +11,7 @@ from common.data.batches import Resident, normalise
 from common.learning.losses import label_distance
 from common.methods.vhl import Vhl
 from common.methods.vhl.sets import normalisation
-from common.sheet import grid
+from common.sheet import draw_sheet
 from common.wire.payload import Arrays
 from server.record.scores import Evaluator
 
@@ -76,4 +76,4 @@ def draw_set(virtual: Arrays, path: Path) -> None:
         for number in np.unique(labels)[:ROWS].tolist()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    grid(rows, (0.0,) * images.shape[1], (1.0,) * images.shape[1]).save(path)
+    draw_sheet(rows, (0.0,) * images.shape[1], (1.0,) * images.shape[1]).save(path)

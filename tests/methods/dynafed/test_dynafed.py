@@ -314,7 +314,7 @@ def test_an_average_of_too_few_clients_is_left_out() -> None:
 
 
 def test_a_run_that_could_never_begin_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="gives 4 a round"):
+    with pytest.raises(ConfigurationError, match="gives 4 per round"):
         configure({"methods": "dynafed", "clients": 10, "participation": 0.4})
 
 

@@ -158,7 +158,7 @@ def test_another_data_set_lends_its_images() -> None:
     assert labels.tolist() == [number for number in range(10) for _ in range(4)]
     assert np.array_equal(images[:, 0], images[:, 2])
     with pytest.raises(
-        ConfigurationError, match="12 virtual classes with one label a sample are needed"
+        ConfigurationError, match="12 virtual classes with one label per sample are needed"
     ):
         virtual_images(params, config, (3, 16, 16), 12, seed=0)
 

@@ -157,7 +157,7 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
     assert terms["virtual_contrast"] == pytest.approx(0)
     moved = -np.array([-3 / 4, 1 / 4, 1 / 4 - 1 / 2, 1 / 4 + 1 / 2])
     np.testing.assert_allclose(to_arrays(model)[1][:, 0], moved, atol=1e-6)
-    assert half.seen == 2
+    assert half.classified == 2
 
 
 def test_a_step_by_hand_with_shared_outputs(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_step_by_hand_with_shared_outputs(tmp_path: Path) -> None:
     assert terms["alignment"] == pytest.approx(2 / 3 * math.log(1 + math.exp(-2)), rel=1e-5)
     assert terms["virtual_contrast"] == pytest.approx(0)
     np.testing.assert_allclose(to_arrays(model)[1][:, 0], [1.0, -1.0], atol=1e-6)
-    assert (half.seen, float(half.right)) == (2, 1.0)  # of equal logits the first counts
+    assert (half.classified, float(half.right)) == (2, 1.0)  # of equal logits the first counts
 
 
 def test_shared_outputs_leave_the_head_and_judge_virtual_samples_by_it(tmp_path: Path) -> None:
