@@ -21,7 +21,7 @@ from common.models.base import LAST
 from common.wire.payload import Arrays
 
 ENDLESS = 2**62  # steps: the virtual set is passed over for as long as the round lasts
-COMPARED = 512  # at most so many real, and as many virtual, features enter --diagnostics
+COMPARED = 512  # at most this many real and this many virtual samples enter --diagnostics
 
 
 class VhlClient(Objective[Vhl]):
