@@ -20,7 +20,7 @@ LATER = {
     "fedcog": "fedcog(start=3, samples=6, steps=2)",
     "dynafed": (
         "dynafed(length=2, segment=1, iterations=2, steps=1, per_class=1, epochs=1, lr=0.01,"
-        " accept=100, min_participants=1, same_round=False)"
+        " max_loss=100, min_participants=1, same_round=False)"
     ),
 }
 
