@@ -106,8 +106,7 @@ def deal_data(config: RunConfig) -> tuple[DataSet, list[Indices]]:
 def model_of(
     config: RunConfig, shape: tuple[int, int, int], classes: int
 ) -> tuple[Model, Manifest, Arrays]:
-    """The run's model (one per process), its manifest, and its weights as the run's seed gives
-    them."""
+    """The run's model (one per process), its manifest, and the weights that the seed gives it."""
     model = blueprint(config, shape, classes)
     return model, Manifest.of(model), to_arrays(model)
 

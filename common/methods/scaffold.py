@@ -49,8 +49,7 @@ class Scaffold(Method):
     up: ClassVar[tuple[Section, ...]] = (Section(CONTROL_DELTA, "uniform"),)
 
     def acts_from(self, config: RunConfig) -> int:
-        """The first round of a run, warm or not, gathers the control variates; the second uses
-        them."""
+        """A run's first round, warm or not, gathers the control variates; the second uses them."""
         return first_round(config) + 1
 
     def check(self, config: RunConfig) -> list[str]:
