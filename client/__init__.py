@@ -1,1 +1,1 @@
-"""The edge: a Flower client that generates, distils and trains. Imports `common` only."""
+"""The client side: a Flower client that generates, distils and trains. Imports `common` only."""

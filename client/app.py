@@ -1,5 +1,8 @@
-"""The Flower ClientApp. Of the four messages of a secure round only one trains: what needs torch is
-loaded when it comes."""
+"""The Flower ClientApp.
+
+Only one of the four messages of a secure round trains, so whatever needs torch is loaded when that
+message arrives.
+"""
 
 from pathlib import Path
 
@@ -12,8 +15,10 @@ from common.settings.config import RunConfig, validate
 
 
 def make_app(config: RunConfig | None = None, memory: Path | None = None) -> ClientApp:
-    """A ClientApp for one configuration (simulation), or for whatever run config the messages bring
-    (deployment)."""
+    """Make a ClientApp for one configuration (simulation), or for the one that each message brings.
+
+    The latter is how deployments work: the messages carry the run config.
+    """
 
     def client_fn(context: Context) -> Client:
         from client.build import build_client

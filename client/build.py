@@ -26,22 +26,25 @@ from common.wire.weights import to_arrays
 def build_client(
     config: RunConfig, context: Context, memory: Path | None = None
 ) -> FederatedClient:
-    """The client of one message."""
-    place = device.prepare(config, config.threads)
-    seen = view_of(config, context)
-    model, manifest, initial = model_of(config, seen.dataset.shape, len(seen.dataset.classes))
-    device.place(model, place, config)
-    run = Run(config, seen.dataset, task_of(config, seen.dataset), place, manifest, initial)
+    """Build the client that answers one message."""
+    processor = device.prepare(config, config.threads)
+    client_view = load_view(config, context)
+    dataset = client_view.dataset
+    model, manifest, initial = model_of(config, dataset.shape, len(dataset.classes))
+    device.place(model, processor, config)
+    run = Run(config, dataset, task_of(config, dataset), processor, manifest, initial)
     folder = memory or Path(
         str(context.node_config.get("memory") or flower_home() / "fedmirage" / "memory")
     )
     own = "data" in context.node_config
-    return FederatedClient(run, seen, model, folder, own)
+    return FederatedClient(run, client_view, model, folder, own)
 
 
-def view_of(config: RunConfig, context: Context) -> ClientView:
-    """This node's share of the common data set, or, with --node-config 'data="..."', all of its
-    own."""
+def load_view(config: RunConfig, context: Context) -> ClientView:
+    """Load this node's part of the common data set, or, with 'data="..."', all of its own data.
+
+    The latter is set with flower-supernode --node-config.
+    """
     partition = context.node_config.get("partition-id")
     if partition is None:
         raise FedmirageError(
@@ -50,16 +53,16 @@ def view_of(config: RunConfig, context: Context) -> ClientView:
         )
     own = context.node_config.get("data")
     if own is not None:
-        return view_of_own(config, int(partition), str(own))
-    return shared_view(config, int(partition))
+        return load_own_view(config, int(partition), str(own))
+    return load_common_view(config, int(partition))
 
 
 @lru_cache(maxsize=4)
-def view_of_own(config: RunConfig, partition: int, path: str) -> ClientView:
-    """The node's own data, whole: its folder takes the place of the `path` in the dataset line, or
-    of the data folder.
+def load_own_view(config: RunConfig, partition: int, path: str) -> ClientView:
+    """Load all of the node's own data.
 
-    Nothing is held out for a test unless the run scores every local model on its own node.
+    `path` replaces the `path` of the dataset line, or the data folder if the line has none. Test
+    samples are held out only if the run scores every local model on its own node.
     """
     if len(config.dataset_list) > 1:
         raise FedmirageError(
@@ -77,8 +80,8 @@ def view_of_own(config: RunConfig, partition: int, path: str) -> ClientView:
 
 
 @lru_cache(maxsize=256)
-def shared_view(config: RunConfig, partition: int) -> ClientView:
-    """A share of the common set; the cache lets a worker of a simulation serve many clients."""
+def load_common_view(config: RunConfig, partition: int) -> ClientView:
+    """Load a part of the common set; cached, since a simulation's worker serves many clients."""
     dataset, parts = deal_data(config)
     if not 0 <= partition < len(parts):
         raise FedmirageError(
@@ -92,7 +95,7 @@ def shared_view(config: RunConfig, partition: int) -> ClientView:
 
 @lru_cache(maxsize=2)
 def deal_data(config: RunConfig) -> tuple[DataSet, list[Indices]]:
-    """The common set, mapped from the cache, and who holds what of it."""
+    """Map the common set from the cache, and decide which client holds which samples."""
     dataset = load(config.dataset, config.data_dir or None, config.download)
     return dataset, split(
         config.partition_params, dataset.train, len(dataset.classes), config.clients, config.seed
@@ -103,12 +106,11 @@ def deal_data(config: RunConfig) -> tuple[DataSet, list[Indices]]:
 def model_of(
     config: RunConfig, shape: tuple[int, int, int], classes: int
 ) -> tuple[Model, Manifest, Arrays]:
-    """The run's model, one per process, what its arrays are called, and the weights that its seed
-    gives."""
+    """The run's model (one per process), its manifest, and the weights that the seed gives it."""
     model = blueprint(config, shape, classes)
     return model, Manifest.of(model), to_arrays(model)
 
 
 def flower_home() -> Path:
-    """Where Flower keeps its things on this node."""
+    """The folder where Flower keeps its files on this node."""
     return Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")

@@ -1,5 +1,8 @@
-"""The one Flower client: opens the round, lets every method begin, runs the one loop, lets every
-method end, packs."""
+"""The one Flower client.
+
+It opens the round, lets every method begin, runs the training loop, lets every method end, and
+packs the reply.
+"""
 
 import time
 from dataclasses import dataclass
@@ -45,31 +48,32 @@ from common.wire.weights import from_arrays, to_arrays
 
 @dataclass
 class FederatedClient(NumPyClient):
-    """One client of one run; made anew for every message, so that nothing lives here that must
-    outlive a round."""
+    """One client of one run.
+
+    Every message gets a new one, so what must outlive a round is never kept here.
+    """
 
     run: Run
     view: ClientView
-    model: Model  # whatever its weights are: every message brings its own
+    model: Model  # its weights do not matter: every message brings its own
     memory_folder: Path
-    own_data: bool = False  # all of the node's own set, not a share of a common one
+    own_data: bool = False  # the client has all of the node's own set, not a part of a common one
 
     def get_properties(self, config: dict[str, Scalar]) -> dict[str, Scalar]:
-        """Who this is, and what its data look like; nothing about what they contain."""
+        """Tell who this is and what form its data have, but nothing about their content."""
         if (problem := name_problem(self.view.dataset, config)) is not None:
             log(WARNING, "this node is not used: %s", problem[1])
             return {"partition": self.view.partition, ERROR: problem[0]}
-        seen = appearance(self.view.dataset)
+        form = appearance(self.view.dataset)
         if self.own_data:
-            del seen["fingerprint"]  # it would let a guess at the data be confirmed
+            del form["fingerprint"]  # with it, a guess at the data could be confirmed
             log(INFO, "%s", use_of_own_data(self.view))
-        return {"partition": self.view.partition, "own": self.own_data, **seen}
+        return {"partition": self.view.partition, "own": self.own_data, **form}
 
     def fit(
         self, parameters: NDArrays, config: dict[str, Scalar]
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
-        """One round. What goes wrong for a reason that a person can mend travels back as a
-        sentence."""
+        """Train for one round; an error that somebody can fix travels back as a sentence."""
         try:
             return self._fit(parameters, config)
         except FedmirageError as error:
@@ -92,7 +96,7 @@ class FederatedClient(NumPyClient):
         return self.close(local, objectives, sections, terms, started)
 
     def open(self, received: Sections, config: dict[str, Scalar]) -> LocalRound:
-        """Load what came over what is remembered, and gather the data."""
+        """Load the received weights over the remembered ones, and gather the data."""
         number = int(config["round"])
         memory = self.memory(config, number)
         broadcast = received.pop(SHARED)
@@ -120,7 +124,7 @@ class FederatedClient(NumPyClient):
         terms: dict[str, float],
         started: float,
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
-        """Check, remember, pack."""
+        """Check the trained weights, remember them, and pack the reply."""
         run, arrays = self.run, to_arrays(self.model)
         bad = [
             entry.name
@@ -153,7 +157,7 @@ class FederatedClient(NumPyClient):
         return flat, examples, {**figures, LAYOUT: layout}
 
     def figures(self, local: LocalRound, terms: dict[str, float]) -> dict[str, Scalar]:
-        """What this client reports about its training, and about the model that came of it."""
+        """Collect what this client reports about its training and about the resulting model."""
         config = self.run.config
         figures: dict[str, Scalar] = {f"{TERM}{name}": value for name, value in terms.items()}
         figures |= {**local.report, STEPS: local.steps, SAMPLES: local.samples}
@@ -168,8 +172,10 @@ class FederatedClient(NumPyClient):
     def evaluate(
         self, parameters: NDArrays, config: dict[str, Scalar]
     ) -> tuple[float, int, dict[str, Scalar]]:
-        """The received model, completed by what this client keeps to itself, on its validation
-        share."""
+        """Score the received model on this client's validation samples.
+
+        The parts of the model that this client keeps to itself complete it.
+        """
         if not len(self.view.validation):
             return 0.0, 0, {}
         self.load(parameters, self.memory(config, int(config["round"]) + 1))
@@ -177,14 +183,16 @@ class FederatedClient(NumPyClient):
         return scores.pop("loss"), len(self.view.validation), dict(scores)
 
     def objectives(self) -> list[Objective[Method]]:
-        """The client halves of the methods line, left to right; one that replaces the data acts
-        first, so that the others see what is trained on."""
+        """Build the client halves of the methods line, from left to right.
+
+        A method that replaces the data acts first, so that the others see what is trained on.
+        """
         methods = sorted(self.run.config.method_list, key=lambda method: not method.replaces_data)
         halves = [(method, half("client", method, Objective)) for method in methods]
         return [kind(method) for method, kind in halves if kind is not None]
 
     def memory(self, config: dict[str, Scalar], number: int) -> Memory:
-        """This client's memory of the run, or of the run that it was started from."""
+        """Open this client's memory of the run, or of the run that this one was started from."""
         folder = f"client-{self.view.partition:05d}"
         token, _, after = str(config.get("parent", "")).partition("@")
         parent = self.memory_folder / token / folder if token else None
@@ -195,8 +203,10 @@ class FederatedClient(NumPyClient):
         )
 
     def load(self, shared: NDArrays, memory: Memory) -> None:
-        """What the server sent; what this client does not take over from it comes from its own last
-        model, at first from the seed."""
+        """Load what the server sent into the model.
+
+        The other parts come from this client's own last model, at first from the run's seed.
+        """
         run = self.run
         if len(shared) != len(run.shared):
             raise FedmirageError(
@@ -210,6 +220,6 @@ class FederatedClient(NumPyClient):
         from_arrays(self.model, run.loaded.place(taken, arrays, run.manifest))
 
     def score(self, split: Any, indices: Any) -> dict[str, float]:
-        """The model's named metrics on some samples of this client."""
+        """Compute the model's named metrics on some samples of this client."""
         samples = Resident.load(split, indices, self.run.device, self.run.memory_format)
         return evaluate(self.model, self.run.in_batches(samples), self.run.task, self.run.classes)

@@ -1,5 +1,7 @@
-"""The samples that a client trains on in a round, and the batches made of them: on the device,
-without per-sample Python."""
+"""The samples that a client trains on in a round, and their batches.
+
+They stay on the device, and no Python code runs per sample.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,16 +19,18 @@ from common.learning.augment import AUGMENTATIONS, augment, mean_bytes
 
 @dataclass
 class LocalData:
-    """Resident images and labels. Bytes are augmented and normalised batch by batch; floats are
-    taken as they are."""
+    """Images and labels on the device.
+
+    Bytes are augmented and normalised batch by batch; floats are taken as they are.
+    """
 
     resident: Resident  # what is trained on: uint8 pixels, or floats that are normalised already
     mean: tuple[float, ...]
     std: tuple[float, ...]
     class_counts: npt.NDArray[np.int64]  # (classes,) of what is trained on
+    # Whether a method adds images to every step: then even a batch of one is not alone in its pass.
     accompanied: bool = False
-    # By images of a method in every step: then a batch of one is not alone in its pass.
-    real: Resident = field(init=False)  # the client's own samples, whatever is trained on
+    real: Resident = field(init=False)  # the client's own samples, even if they are not trained on
     real_class_counts: npt.NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -36,44 +40,51 @@ class LocalData:
         return len(self.resident)
 
     def replace(self, images: Tensor, labels: Tensor) -> None:
-        """Train on these samples from now on. Batches, the length of an epoch and the weight with
-        which this client counts follow; the real samples stay readable."""
+        """Train on these samples from now on.
+
+        Batches, the length of an epoch and this client's weight in the average follow from them;
+        the real samples stay readable.
+        """
         self.resident = Resident(images, labels)
         counts = labels.sum(0) if labels.ndim == 2 else labels.bincount(minlength=self.classes)
         self.class_counts = counts.to(torch.int64).cpu().numpy()
 
     @property
     def classes(self) -> int:
-        """How many there are, whether or not this client has samples of each."""
+        """The number of classes, whether or not this client has samples of each."""
         return len(self.real_class_counts)
 
     def prepare(
-        self, images: Tensor, name: str, generator: torch.Generator, layout: torch.memory_format
+        self,
+        images: Tensor,
+        name: str,
+        generator: torch.Generator,
+        image_format: torch.memory_format,
     ) -> Tensor:
-        """Bytes to the floats that a model sees, varied by the augmentation of this name."""
+        """Turn bytes into the floats that a model sees, varied by the augmentation of this name."""
         if images.dtype != torch.uint8:
             return images
         varied = augment(images, AUGMENTATIONS[name], generator, mean_bytes(self.mean))
-        return normalise(varied, self.mean, self.std, layout)
+        return normalise(varied, self.mean, self.std, image_format)
 
     def batches(self, local: LocalRound) -> Iterator[tuple[Tensor, Tensor]]:
-        """(images, labels) of every step of the round."""
+        """Yield the (images, labels) of every step of the round."""
         config = local.config
         order, varied = local.generator("batches"), local.generator("augment")
-        layout = local.run.memory_format
+        image_format = local.run.memory_format
         alone_spoils = has_batch_statistics(local.model) and not self.accompanied
         steps, epochs = config.local_steps or None, config.local_epochs or None
         if alone_spoils and min(len(self), config.batch_size) == 1:
             return
-        # One sample has no variance to normalise by, so a leftover of one is passed over; of each
-        # pass that is at most one batch.
+        # One sample has no variance to normalise by, so a last batch of one sample is skipped. That
+        # is at most one batch per pass.
         asked = 2 * steps if steps and alone_spoils else steps
         indices = self.resident.batches(order, config.batch_size, steps=asked, epochs=epochs)
         for index in islice(
             (index for index in indices if len(index) > 1 or not alone_spoils), steps
         ):
             images, labels = self.resident.take(index)
-            yield self.prepare(images, config.augment, varied, layout), labels
+            yield self.prepare(images, config.augment, varied, image_format), labels
 
 
 def has_batch_statistics(model: nn.Module) -> bool:

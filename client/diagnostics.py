@@ -1,8 +1,7 @@
-"""What --diagnostics measures on a client: how good its own model is, right after training and
-before any averaging.
+"""What --diagnostics measures on a client: its own model after training, before any averaging.
 
-The papers' "fine-tuning" rows are the second of these figures: a client's model on data that look
-like its own.
+There are two figures. The second, a client's model on data like its own, is what the papers call
+"fine-tuning".
 """
 
 from dataclasses import dataclass
@@ -22,8 +21,10 @@ OWN = "own_labels"
 
 
 def local_model_scores(run: Run, model: Model, view: ClientView) -> dict[str, float]:
-    """Accuracy on the whole test set and, where a sample has one label, on the test set weighted to
-    the client's own labels."""
+    """Measure the accuracy on the test set, and on the test set weighted by the client's labels.
+
+    The second figure exists only where a sample has one label.
+    """
     data, task = run.dataset, run.task
     samples = Resident.load(data.test, np.arange(len(data.test)), run.device, run.memory_format)
     if task.name == SingleLabel.name:
@@ -37,9 +38,9 @@ def local_model_scores(run: Run, model: Model, view: ClientView) -> dict[str, fl
 
 @dataclass
 class OwnLabels(SingleLabel):
-    """The single-label task, with one figure more."""
+    """The single-label task, with one more figure."""
 
-    # (classes,) of the client's training samples: d in the formula, up to a factor that cancels
+    # (classes,) Counts of the client's training samples: d in the formula; its scale cancels.
     counts: Tensor
 
     def meter(self) -> Meter:
@@ -48,8 +49,10 @@ class OwnLabels(SingleLabel):
 
 
 class OwnLabelsMeter(SingleLabelMeter):
-    """sum_c right_c d_c / sum_c total_c d_c: the accuracy on test samples that count as often as
-    the client has their label."""
+    """sum_c right_c d_c / sum_c total_c d_c.
+
+    This is the accuracy where a test sample counts as often as the client has its label.
+    """
 
     def __init__(self, counts: Tensor) -> None:
         super().__init__()
@@ -57,13 +60,13 @@ class OwnLabelsMeter(SingleLabelMeter):
         self.right, self.total = torch.zeros_like(counts), torch.zeros_like(counts)  # (classes,)
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """Count one batch in."""
+        """Count one batch."""
         super().add(logits, labels)
         self.total += torch.bincount(labels, minlength=len(self.counts))
         self.right += torch.bincount(labels[logits.argmax(1) == labels], minlength=len(self.counts))
 
     def result(self) -> dict[str, float]:
-        """Without the figure where the test set has none of the client's labels."""
+        """Return the metrics; the figure is missing if the test set has none of the labels."""
         weight = float(self.total @ self.counts)
         return super().result() | (
             {OWN: float(self.right @ self.counts) / weight} if weight else {}

@@ -1,5 +1,7 @@
-"""Differential privacy on the client: the update is bounded, and under `local` covered by noise,
-before anything is packed."""
+"""Differential privacy on the client.
+
+The update is bounded, and under `local` also covered by noise, before anything is packed.
+"""
 
 import math
 
@@ -20,11 +22,11 @@ def protect(
     examples: int,
     metrics: dict[str, Scalar],
 ) -> tuple[Sections, int, dict[str, Scalar]]:
-    """What may leave this client: its message, its examples and its figures."""
+    """Return what may leave this client: its sections, its number of examples and its figures."""
     noise = dp.noise if isinstance(dp, LocalDp) else 0.0
     shared, clipped = bound_update(sections[SHARED], local.broadcast, dp.clip, noise)
     sent = {**sections, SHARED: shared}
-    if isinstance(dp, LocalDp):  # beside the update the server learns whether there was training
+    if isinstance(dp, LocalDp):  # beside the update, the server learns only whether it trained
         return sent, int(examples > 0), {}
     return sent, examples, {**metrics, CLIPPED: int(clipped)}
 
@@ -32,15 +34,17 @@ def protect(
 def bound_update(
     arrays: Arrays, reference: Arrays, clip: float, noise: float
 ) -> tuple[Arrays, bool]:
-    """reference + d min(1, clip / |d|) + N(0, (noise clip)^2) with d = arrays - reference; whether
-    |d| was above clip."""
+    """Return reference + d min(1, clip / |d|) + N(0, (noise clip)^2), and whether |d| > clip.
+
+    Here, d = arrays - reference.
+    """
     moved = [
         array.astype(np.float64) - start for array, start in zip(arrays, reference, strict=True)
     ]
     length = math.sqrt(sum(float(np.square(delta).sum()) for delta in moved))
     clipped = length > clip
     if not clipped and not noise:
-        return arrays, False  # to the bit: start + (array - start) need not be array
+        return arrays, False  # bit for bit: start + (array - start) may differ from array
     scale = clip / length if clipped else 1.0
     noised = [
         start + scale * delta + gaussian(delta.shape, noise * clip)

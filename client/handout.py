@@ -1,5 +1,7 @@
-"""Receiving a set that the server hands out once per version. The server's half:
-server/strategy/handout.py."""
+"""Receiving a set that the server hands out once per version.
+
+The server's half is server/strategy/handout.py.
+"""
 
 from collections.abc import Callable
 
@@ -16,11 +18,11 @@ def receive(
     what: str,
     make: Callable[[Array], Arrays] | None = None,
 ) -> Arrays:
-    """The set whose digest the server names: remembered, as it came, or made from its recipe.
+    """Find the set whose digest the server names: in memory, in the message, or by its recipe.
 
-    It is remembered under `key` from now on, in the place of an older version. A set that cannot be
-    had is a sentence to the server, in which `what` names it ("the virtual set"); the server then
-    sends the arrays when it next asks this node.
+    From now on it is remembered under `key`, where it replaces an older version. If it cannot be
+    found, the server gets a sentence in which `what` names the set ("the virtual set"), and sends
+    the arrays when it next asks this node.
     """
     version, *came = section
     remembered = memory.get(key)
@@ -28,7 +30,7 @@ def receive(
         return remembered
     if not came:
         raise FedmirageError(
-            f"this node does not hold {what} any more; it gets it when it is next asked"
+            f"this node does not hold {what} any more; it is sent when the node is next asked"
         )
     arrays = came
     if not is_version(came, version):

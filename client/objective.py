@@ -1,5 +1,4 @@
-"""What a method's client half is: terms in the local objective, and what it does before and after
-them."""
+"""A method's client half: its terms in the local objective, and what it does around them."""
 
 from __future__ import annotations
 
@@ -16,42 +15,45 @@ M = TypeVar("M", bound=Method)
 
 
 class Objective(Generic[M]):
-    """A method's client half. Override what the method needs; the defaults add nothing to
-    FedAvg."""
+    """A method's client half. Override what the method needs; the defaults are FedAvg."""
 
     task_weight: float = 1.0  # scales the loss on real data, and nothing else
-    stages: tuple[str, ...] = ()  # of the model, whose maps `terms` looks at
+    stages: tuple[str, ...] = ()  # the stages of the model whose maps `terms` looks at
 
     def __init__(self, params: M) -> None:
         self.params = params
 
     def begin(self, local: LocalRound) -> None:
-        """Before the first batch: synthesise, restore, replace the data."""
+        """Prepare the round before the first batch: synthesise, restore, replace the data."""
 
     def before_step(self, step: Step) -> None:
-        """Draw what this batch needs, before its forward pass; `terms` may be computed more than
-        once per batch, and must not draw anything itself."""
+        """Draw what this batch needs, before its forward pass.
+
+        `terms` may be computed more than once per batch, so it must not draw anything itself.
+        """
 
     def extra_images(self, step: Step) -> Tensor | None:
-        """Images that must share one forward pass with the real batch."""
+        """Return images that must go through the model in one pass with the real batch."""
         return None
 
     def terms(self, step: Step) -> dict[str, Tensor]:
-        """Named, weighted additions to the loss of one batch."""
+        """Return named, weighted additions to the loss of one batch."""
         return {}
 
     def gradients(self, step: Step, compute: Callable[[], None]) -> None:
-        """Leave the gradients of this batch on the parameters; `compute` evaluates the loss and its
-        gradients once."""
+        """Leave the gradients of this batch on the parameters.
+
+        `compute` evaluates the loss and its gradients once.
+        """
         compute()
 
     def after_step(self, step: Step) -> None:
-        """After the optimiser's step on this batch."""
+        """Act after the optimiser's step on this batch."""
 
     def end(self, local: LocalRound) -> Sections:
-        """After the last batch: remember, and hand over what is sent beside `shared`."""
+        """Act after the last batch: remember, and return what is sent beside `shared`."""
         return {}
 
     def share(self, local: LocalRound, shared: dict[str, Array]) -> dict[str, Array]:
-        """What is sent as `shared`, by name, where that is not simply the trained weights."""
+        """Return what is sent as `shared`, by name, if that is not simply the trained weights."""
         return shared

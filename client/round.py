@@ -1,4 +1,4 @@
-"""A round on a client, and one step of its training: all that a method may know."""
+"""One round on a client, and one step of its training: all that a method may know of them."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class LocalRound:
-    """All that a method may know of the round on this client."""
+    """All that a method may know about the round on this client."""
 
     number: int  # counted from 1
     partition: int
     run: Run
     model: Model  # starts as the received weights, and is trained in place
     data: LocalData
-    received: Sections  # what came beside `shared`
+    received: Sections  # the sections that came beside `shared`
     memory: Memory
     lr: float
     broadcast: Arrays = field(default_factory=list)  # `shared` as it came
-    images: Path | None = None  # where pictures of virtual data go, if they are wanted
-    steps: int = 0  # made in this round, once training is over
-    samples: int = 0  # of its data that those steps looked at, repeats counted
+    images: Path | None = None  # the folder for pictures of virtual data, if they are wanted
+    steps: int = 0  # how many the round had; known once training is over
+    samples: int = 0  # how many these steps looked at, repeats included
     report: dict[str, float] = field(default_factory=dict)  # named figures for results.jsonl
+    # name -> weight at the start of the round, for the parameters that are trained; never changes
     reference: dict[str, Tensor] = field(init=False)
-    # name -> weight as the round began, for the parameters that are trained; never changed
 
     def __post_init__(self) -> None:
         trained = self.trained_parameters().items()
@@ -58,7 +58,7 @@ class LocalRound:
 
     @property
     def classes(self) -> int:
-        """Of the data; the head may be wider."""
+        """The number of classes of the data; the head may be wider."""
         return self.run.classes
 
     @property
@@ -67,12 +67,14 @@ class LocalRound:
         return self.run.device
 
     def generator(self, purpose: str) -> torch.Generator:
-        """Randomness for one purpose: depends on seed, purpose, round and partition, and on nothing
-        that ran before."""
+        """Make a generator for one purpose.
+
+        It depends on seed, purpose, round and partition, and on nothing that ran before.
+        """
         return torch_generator(self.config.seed, purpose, self.number, self.partition)
 
     def trained_parameters(self) -> dict[str, Tensor]:
-        """The parameters that the optimiser of the training loop moves, by name."""
+        """The parameters that the training loop's optimiser moves, by name."""
         return {
             name: parameter
             for name, parameter in self.model.named_parameters()
@@ -80,38 +82,37 @@ class LocalRound:
         }
 
     def trainable(self) -> list[Tensor]:
-        """The same without their names."""
+        """The trained parameters without their names."""
         return list(self.trained_parameters().values())
 
     def shared_reference(self) -> dict[str, Tensor]:
-        """Of `reference`, the weights that cross the wire: all of them unless a method shares a
-        part."""
-        shared = set(self.run.shared.names)
-        return {name: value for name, value in self.reference.items() if name in shared}
+        """The weights of `reference` that cross the wire: all, unless a method shares a part."""
+        sent = set(self.run.shared.names)
+        return {name: value for name, value in self.reference.items() if name in sent}
 
 
 class Step:
-    """One batch: what goes in, and, once `forward` has run, features and logits of the real part
-    and of every extra part."""
+    """One batch: its inputs and, after `forward`, the features and logits of all its parts.
+
+    The parts are the real batch and the extra images of each method.
+    """
 
     def __init__(self, local: LocalRound, number: int, images: Tensor, labels: Tensor) -> None:
         self.local, self.number = local, number
         self.images, self.labels = images, labels
         self.extra_images: dict[str, Tensor] = {}
-        self.stages: set[str] = set()  # of the model, whose maps somebody looks at
-        self.loss: Tensor  # of the last evaluation, without its graph
+        self.stages: set[str] = set()  # the stages of the model whose maps some method looks at
+        self.loss: Tensor  # the last value, without its graph
         self.features: Tensor
         self.logits: Tensor
         self.extra_features: dict[str, Tensor] = {}
         self.extra_logits: dict[str, Tensor] = {}
         self.maps: dict[str, Tensor] = {}  # stage -> map of the real batch
-        self.extra_maps: dict[
-            str, dict[str, Tensor]
-        ] = {}  # stage -> method -> map of its extra images
+        # stage -> method -> map of its extra images
+        self.extra_maps: dict[str, dict[str, Tensor]] = {}
 
     def forward(self) -> None:
-        """One pass of the real batch and all extra images together, so that BatchNorm sees one
-        batch."""
+        """Pass the real batch and all extra images through together, as one batch for BatchNorm."""
         model = self.local.model
         parts = [self.images, *self.extra_images.values()]
         images = torch.cat(parts) if len(parts) > 1 else self.images

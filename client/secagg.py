@@ -1,8 +1,7 @@
-"""Secure aggregation on the client: Flower's SecAgg+ mod, our masks, and a look at what the server
-asks for.
+"""Secure aggregation on the client: Flower's SecAgg+ mod, our masks, and a check of each request.
 
-The server is not trusted with a single update, and so what it asks is held against the run's own
-configuration: a plain request, other settings, too few clients, or both keys of one client are
+The server is not trusted with any single update, so every request is compared with the run's own
+configuration. A plain request, other settings, too few clients, or both keys of one client are
 refused with a sentence, and nothing is sent.
 """
 
@@ -26,8 +25,10 @@ install(import_module(secaggplus_mod.__module__), mask, quantize)
 
 
 def secure(config: RunConfig | None = None) -> Mod:
-    """The mod for one configuration (simulation), or for whatever run config the messages bring
-    (deployment)."""
+    """Make the mod for one configuration (simulation), or for the one that each message brings.
+
+    The latter is how deployments work: the messages carry the run config.
+    """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         settings = config or validate(context.run_config)
@@ -36,10 +37,10 @@ def secure(config: RunConfig | None = None) -> Mod:
         ):
             return call_next(message, context)
 
-        def trained(request: Message, state: Context) -> Message:
+        def train(request: Message, state: Context) -> Message:
             try:
                 reply = call_next(request, state)
-            except Exception as error:  # whatever its text says of the data stays here
+            except Exception as error:  # its text may tell something of the data, so it stays here
                 log(ERROR, "training failed: %s", error, exc_info=True)
                 raise FedmirageError("its training failed; its own log says why") from None
             if (
@@ -50,7 +51,7 @@ def secure(config: RunConfig | None = None) -> Mod:
 
         try:
             stage = check_request(message, settings.secagg_params, settings.drawn)
-            reply = secaggplus_mod(message, context, trained)
+            reply = secaggplus_mod(message, context, train)
         except (FedmirageError, ValueError, KeyError, TypeError) as error:
             log(WARNING, "this client takes no part in the round: %s", error)
             return Message(
@@ -64,8 +65,7 @@ def secure(config: RunConfig | None = None) -> Mod:
 
 
 def check_request(message: Message, secagg: SecAggOn, drawn: int) -> str:
-    """The stage that the server asks for; raises if it is not what this run's configuration
-    allows."""
+    """Return the stage that the server asks for, or refuse what this run does not allow."""
     if RECORD_KEY_CONFIGS not in message.content.config_records:
         raise WireError(
             "the server asks for a plain update, but this run has secure aggregation (secagg);"
@@ -94,8 +94,7 @@ def check_request(message: Message, secagg: SecAggOn, drawn: int) -> str:
 
 
 def check_setup(request: ConfigRecord, secagg: SecAggOn, drawn: int) -> None:
-    """The server's settings must be those that follow from the run's configuration, and its masks
-    ours."""
+    """Require the settings that follow from the run's configuration, and masks like ours."""
     theirs = request.get(MASKS, "Flower's own generator")
     if theirs != GENERATOR:
         raise WireError(

@@ -1,5 +1,8 @@
-"""The one training loop. Methods act before it, inside it as named terms, and after it; one that
-needs a second phase of training (a generator, after the model) calls the same loop again."""
+"""The one training loop.
+
+Methods act before it, inside it as named terms, and after it. A method that needs a second phase of
+training (a generator, after the model) calls the same loop again.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,25 +22,25 @@ Objectives = Sequence[Objective[Method]]
 
 @dataclass(frozen=True)
 class Phase:
-    """What one pass through the loop trains, on what, and towards what."""
+    """What one run of the loop trains, on which data, and with which loss."""
 
     batches: Iterable[tuple[Tensor, Tensor]]  # (inputs, labels) of every step
     optimizer: torch.optim.Optimizer  # over the parameters that move
     terms: Callable[[Step], dict[str, Tensor]]  # named, weighted terms of the loss of one batch
-    objectives: Objectives = ()  # whose hooks run round every step
+    objectives: Objectives = ()  # those whose hooks run before, in and after every step
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What a phase came to."""
+    """The outcome of a phase."""
 
     steps: int
-    samples: int  # that its steps looked at, repeats counted
+    samples: int  # how many its steps looked at, repeats included
     terms: dict[str, float]  # the mean of every term
 
 
 def train(local: LocalRound, objectives: Objectives) -> dict[str, float]:
-    """Train `local.model` in place for one round; returns the mean of every term."""
+    """Train `local.model` in place for one round, and return the mean of every term."""
     optimizer = make_optimizer(local.config, local.trainable(), local.lr)
     terms = partial(local_objective, objectives)
     local.model.train()
@@ -47,7 +50,7 @@ def train(local: LocalRound, objectives: Objectives) -> dict[str, float]:
 
 
 def train_phase(local: LocalRound, phase: Phase) -> Trained:
-    """The loop: one optimiser step per batch."""
+    """Run the loop: one optimiser step per batch."""
     means = TermMeans()
     steps = samples = 0
     for images, labels in phase.batches:
@@ -72,7 +75,7 @@ def train_phase(local: LocalRound, phase: Phase) -> Trained:
 
 
 def evaluate_loss(step: Step, phase: Phase, means: "TermMeans") -> None:
-    """The loss of one batch as a sum of named terms, and its gradients."""
+    """Compute the loss of one batch as a sum of named terms, and its gradients."""
     phase.optimizer.zero_grad(set_to_none=True)
     terms = phase.terms(step)
     first, *others = terms.values()
@@ -83,7 +86,7 @@ def evaluate_loss(step: Step, phase: Phase, means: "TermMeans") -> None:
 
 
 def local_objective(objectives: Objectives, step: Step) -> dict[str, Tensor]:
-    """The task's own loss, and what the methods add to it."""
+    """Compute the task's own loss and the terms that the methods add to it."""
     step.forward()
     terms = {"task": step.local.task.loss(step.logits, step.labels)}
     for objective in objectives:
@@ -99,14 +102,14 @@ def local_objective(objectives: Objectives, step: Step) -> dict[str, Tensor]:
 
 
 class TermMeans:
-    """Running means of named terms, kept on the device so that no step waits for a number."""
+    """Running means of named terms, kept on the device so that no step waits for a transfer."""
 
     def __init__(self) -> None:
         self.totals: dict[str, Tensor] = {}
         self.evaluations = 0
 
     def add(self, terms: dict[str, Tensor]) -> None:
-        """Count one evaluation of the objective."""
+        """Add one evaluation of the objective."""
         self.evaluations += 1
         for name, term in terms.items():
             self.totals[name] = (
@@ -114,13 +117,15 @@ class TermMeans:
             )
 
     def values(self) -> dict[str, float]:
-        """Mean over all evaluations; a term that was absent counts as zero."""
+        """Return the means over all evaluations, in which an absent term counts as zero."""
         return {name: float(total) / self.evaluations for name, total in self.totals.items()}
 
 
 def make_optimizer(config: RunConfig, parameters: list[Tensor], lr: float) -> torch.optim.Optimizer:
-    """A fresh optimiser for one round; the fused kernels do one pass over the weights, on the CPU
-    too."""
+    """Make a new optimiser for one round.
+
+    The fused kernels make one pass over the weights, on the CPU too.
+    """
     if config.optimizer == "sgd":
         return torch.optim.SGD(
             parameters,

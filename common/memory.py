@@ -1,10 +1,11 @@
 """What a client remembers between rounds, on its own disk, keyed "<method>.<thing>".
 
 Every round that a client finishes leaves one immutable file. A round reads the newest file of an
-*earlier* round, so that a round that is tried again, or repeated after a crash, starts from what it
-started from the first time; and what a client made of a round whose reply came too late to count is
-forgotten, so that its state and the server's stay in step. Flower's own `Context.state` lives in
-memory, dies with the node, and in a simulation travels with every message: nothing is kept there.
+*earlier* round, so that a round that is retried, or repeated after a crash, starts from the same
+state as the first time. If a client's reply came too late to count, what it remembered of that
+round is forgotten, so that its state and the server's stay in step. Nothing is kept in Flower's own
+`Context.state`: it lives in RAM, dies with the node, and travels with every message of a
+simulation.
 """
 
 import os
@@ -18,14 +19,17 @@ from safetensors.numpy import save
 
 from common.wire.payload import Arrays
 
-LOCAL_MODEL = "local.model"  # every client's last local model, whatever the methods
+LOCAL_MODEL = "local.model"  # the client's last local model, kept whatever the methods are
 LOCAL_EXAMPLES = "local.examples"
 VERSION = re.compile(r"round-(\d+)\.safetensors")
 
 
 class Memory:
-    """One client's memory, opened for one round. `keep_all` keeps the files of all rounds instead
-    of the last two."""
+    """One client's memory, opened for one round.
+
+    `keep_all` keeps the files of all rounds instead of the last two. `since` is the last round in
+    which this client's reply counted; None means the last one that it finished.
+    """
 
     def __init__(
         self,
@@ -34,18 +38,13 @@ class Memory:
         keep_all: bool = False,
         parent: Path | None = None,
         parent_round: int = 0,
-        since: (
-            int | None
-            # the last round in which this client's reply counted; None: the last one that it
-            # finished
-        ) = None,
+        since: int | None = None,
     ) -> None:
         self.folder, self.round, self.keep_all = folder, round_number, keep_all
         self.source = newest(folder, before=round_number if since is None else since + 1)
         self.inherited = False  # whether what is read here was written by another run
-        if (
-            self.source is None and parent is not None
-        ):  # a warm start: the memory of the run that this one began from
+        # A warm start begins with the memory of the run that it starts from.
+        if self.source is None and parent is not None:
             self.source = newest(parent, before=parent_round + 1)
             self.inherited = self.source is not None
         self._changes: dict[str, Arrays | None] = {}
@@ -54,27 +53,26 @@ class Memory:
         return self.get(key) is not None
 
     def get(self, key: str) -> Arrays | None:
-        """The arrays under a key, or None on a first visit."""
+        """Return the arrays under a key, or None on a first visit."""
         if key in self._changes:
             return self._changes[key]
         return dict(self._stored(key)).get(key)
 
     def put(self, key: str, arrays: Arrays) -> None:
-        """Remember arrays under a key, from `close` on."""
+        """Remember arrays under a key; `close` writes them."""
         self._changes[key] = [np.array(array, copy=True, order="C") for array in arrays]
 
     def forget(self, key: str) -> None:
-        """Drop a key."""
+        """Forget what is remembered under a key."""
         self._changes[key] = None
 
     @property
     def age(self) -> int | None:
-        """How many rounds ago this client last took part; None on a first visit."""
+        """The number of rounds since this client last took part; None on a first visit."""
         return None if self.source is None else self.round - _number(self.source)
 
     def close(self) -> None:
-        """Write this round's file in one step, and drop those that no repeated round can ask
-        for."""
+        """Write this round's file atomically, and delete those that no repeated round can need."""
         entries = {**dict(self._stored()), **self._changes}
         flat = {
             f"{key}/{index:04d}": array
@@ -104,14 +102,14 @@ class Memory:
 
 
 def versions(folder: Path) -> list[Path]:
-    """All files of one client's memory, oldest first."""
+    """List all files of one client's memory, oldest first."""
     return sorted(
         path for path in folder.glob("round-*.safetensors") if VERSION.fullmatch(path.name)
     )
 
 
 def newest(folder: Path, before: int) -> Path | None:
-    """The newest file of a round before the given one."""
+    """Find the newest file of a round before the given one."""
     return next((path for path in reversed(versions(folder)) if _number(path) < before), None)
 
 
@@ -122,8 +120,10 @@ def _number(path: Path) -> int:
 
 
 def local_models(folder: Path, round_number: int) -> list[tuple[int, Arrays]]:
-    """(examples, weights) of every client's last local model up to a round, in partition order: for
-    a host that has them all."""
+    """Read (examples, weights) of every client's last local model up to a round.
+
+    They come in partition order. Only a host that has the memory of all clients can do this.
+    """
     found: list[tuple[int, Arrays]] = []
     for client in sorted(folder.glob("client-*")):
         memory = Memory(client, round_number + 1)

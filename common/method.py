@@ -1,8 +1,8 @@
-"""What a method declares about itself, and which combinations are sound because of it.
+"""What a method declares about itself, and which combinations of methods are sound.
 
 A declaration is data: the parameters of the method, what it sends, which parts of the model it
-touches, what it needs. Server, clients, checks and documentation all read the same declaration, so
-that they cannot disagree.
+changes, what it needs. Server, clients, checks and documentation all read the same declaration, so
+they cannot disagree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Weighting = Literal["examples", "uniform"]
 Shape = tuple[int, int, int]  # channels, height, width of one image
-Shapes = Callable[[int, Shape], Sequence[tuple[int, ...]]]  # of classes and image shape
+Shapes = Callable[[int, Shape], Sequence[tuple[int, ...]]]  # (classes, image shape) -> shapes
 
 FEATURES, CLASSIFIER = "features", "classifier"
 NETWORK = (FEATURES, CLASSIFIER)  # the parts that every model has
@@ -37,13 +37,13 @@ class Section:
     """
 
     name: str
+    # How it is averaged over the clients. "run" uses the weights of `shared`; with None, the server
+    # must see it client by client.
     weighting: Weighting | Literal["run"] | None = "examples"
-    # How it is averaged over clients; "run" means as the run weighs `shared`. None: the server must
-    # see it client by client.
     holds: Literal["weights", "number"] | Shapes | None = "weights"
+    # Whether its numbers may exceed the `clip` of secure aggregation, as counts do. A single number
+    # always may.
     wide: bool = False
-    # Whether its numbers may be larger than secure aggregation's `clip`, as counts are. A single
-    # number always may.
 
     @property
     def summable(self) -> bool:
@@ -53,30 +53,31 @@ class Section:
 
 @dataclass(frozen=True)
 class Parts:
-    """What becomes of the parts of the model: `features`, `classifier`, and those that a method
-    adds.
+    """What happens to each part of the model: `features`, `classifier`, and those a method adds.
 
-    A client loads what the server sent of `loads`; every other part it keeps from its own last
-    round, in the beginning as the run's seed gives it.
+    A client loads the parts in `loads` from the server. Every other part it keeps from its own last
+    round; at first, the run's seed gives it.
     """
 
     sends: tuple[str, ...] = NETWORK  # what crosses the wire and is averaged
-    loads: tuple[str, ...] | None = None  # what a client takes over from the server; None: `sends`
+    loads: tuple[str, ...] | None = None  # what a client takes from the server; None means `sends`
     trains: tuple[str, ...] = NETWORK  # what the optimiser of the training loop moves
     adds: tuple[str, ...] = ()  # parts that the method's `build_parts` adds to the model
-    requires: tuple[str, ...] = ()  # parts that must be averaged, or the method has no meaning
+    requires: tuple[str, ...] = ()  # parts that must be averaged for the method to make sense
 
     @property
     def chooses(self) -> bool:
-        """Whether this is anything but the whole network, trained and averaged."""
+        """Whether anything but the whole network is trained or averaged."""
         return (self.sends, self.trains, self.adds) != (NETWORK, NETWORK, ()) or (
             self.loads is not None
         )
 
 
 class Method(Params):
-    """A method's declaration: who wrote it, what it sends, what it needs. The fields of a subclass
-    are its parameters."""
+    """A method's declaration: who wrote it, what it sends, what it needs.
+
+    The fields of a subclass are the method's parameters.
+    """
 
     title: ClassVar[str]
     authors: ClassVar[str]
@@ -88,44 +89,51 @@ class Method(Params):
     reads_average: ClassVar[bool] = False  # learns from the plain average of a round
     repairs: ClassVar[bool] = False  # changes the global model once more after the server's update
     weighting: ClassVar[Weighting | None] = None  # the only weighting with which it is sound
+    # Why it is not defined for multi-label tasks, as half a sentence; "" means that it is defined.
     single_label_because: ClassVar[str] = ""
-    # Why it is not defined for multi-label tasks, as half a sentence; "" means that it is.
     up: ClassVar[tuple[Section, ...]] = ()  # what clients send beside `shared`
     down: ClassVar[tuple[Section, ...]] = ()  # what the server sends beside `shared`
+    # What its client half may report: "term.NAME" for its terms, and names of its own. In a secure
+    # sum, a figure that a client does not report counts as 0.
     figures: ClassVar[tuple[str, ...]] = ()
-    # What its client half may report: "term.NAME" of its terms, and names of its own. In a secure
-    # sum, a client that has none counts as 0.
     diagnostics: ClassVar[tuple[str, ...]] = ()  # what it reports under --diagnostics only
+    # What to write instead if the method must see clients one by one but only sums are visible.
     summable_instead: ClassVar[str] = ""
-    # What to write where only sums may be seen and the method has to see clients one by one.
 
     @property
     def needs_each_client(self) -> str:
-        """What the server must see of each client, e.g. "'pair'"; "" if sums are enough. It may
-        depend on the parameters."""
+        """What the server must see of each client, e.g. "'pair'"; "" if sums are enough.
+
+        It may depend on the parameters.
+        """
         alone = [repr(section.name) for section in self.up if not section.summable]
         return " and ".join(alone)
 
     def extra_outputs(self, classes: int) -> int:
-        """How many outputs this method adds to the head of a model for `classes` classes."""
+        """The number of outputs that this method adds to the head of a model for `classes`."""
         return 0
 
     def build_parts(self, shape: Shape, classes: int, feature_dim: int) -> dict[str, nn.Module]:
-        """The modules of `parts.adds` by name. Torch's generator is seeded with the run's seed
-        while this runs, so that both sides get the same weights."""
+        """Build the modules of `parts.adds`, by name.
+
+        Torch's generator is seeded with the run's seed while this runs, so that both sides get the
+        same weights.
+        """
         return {}
 
     def check(self, config: RunConfig) -> list[str]:
-        """Why this method cannot run with these settings, as sentences; none if it can."""
+        """Say in sentences why this method cannot run with these settings; none if it can."""
         return []
 
     def acts_from(self, config: RunConfig) -> int:
-        """The first round in which a run with this method can differ from FedAvg; a method that
-        first has to collect or remember something says so here."""
+        """The first round in which a run with this method can differ from FedAvg.
+
+        A method that first has to collect or remember something overrides this.
+        """
         return first_round(config)
 
     def cautions(self, config: RunConfig) -> list[str]:
-        """What is odd about these settings though it can run, as sentences."""
+        """Say in sentences what is odd about these settings, although the method can run."""
         acts_from = self.acts_from(config)
         if acts_from <= config.rounds:
             return []
@@ -136,33 +144,41 @@ class Method(Params):
 
 
 def first_round(config: RunConfig) -> int:
-    """The number of a run's first round. After warm_start="DIR" only the checkpoint knows it, and
-    it counts as 1."""
+    """The number of a run's first round.
+
+    After warm_start="DIR" only the checkpoint knows it, and 1 is assumed.
+    """
     _, _, number = config.warm_start.partition("@")
     return int(number) + 1 if number.isdecimal() else 1
 
 
 def parts_of(methods: Sequence[Method]) -> Parts:
-    """The parts of a run's model: as the one method says that chooses them, else the whole
-    network."""
+    """The parts of a run's model: those of the method that chooses them, or the whole network."""
     return next((method.parts for method in methods if method.parts.chooses), Parts())
 
 
 def required_weighting(methods: Sequence[Method]) -> Weighting | None:
-    """The weighting that some method requires, if one does."""
+    """The weighting that one of the methods requires, if any."""
     return next((method.weighting for method in methods if method.weighting), None)
 
 
 def clashes(methods: Sequence[Method]) -> list[str]:
-    """Why these methods may not stand in one line; empty if they may."""
+    """Say in sentences why these methods may not stand in one line; none if they may."""
     return [
         f"methods: {problem}"
-        for check in (_repeated, _rules, _order, _parts, _data, _weightings)
+        for check in (
+            _check_names,
+            _check_rules,
+            _check_order,
+            _check_parts,
+            _check_data,
+            _check_weightings,
+        )
         for problem in check(methods)
     ]
 
 
-def _repeated(methods: Sequence[Method]) -> list[str]:
+def _check_names(methods: Sequence[Method]) -> list[str]:
     names = [method.name for method in methods]
     sections = [section.name for method in methods for section in method.up]
     return [
@@ -174,18 +190,18 @@ def _repeated(methods: Sequence[Method]) -> list[str]:
     ]
 
 
-def _rules(methods: Sequence[Method]) -> list[str]:
+def _check_rules(methods: Sequence[Method]) -> list[str]:
     rules = [method.name for method in methods if method.server_rule]
     if len(rules) < 2:
         return []
     return [f"{' and '.join(rules)} each change the server's update; keep one"]
 
 
-def _order(methods: Sequence[Method]) -> list[str]:
-    """Whoever changes or reads the average must get it before it is repaired."""
+def _check_order(methods: Sequence[Method]) -> list[str]:
+    """A method that changes or reads the average must get it before it is repaired."""
     problems = []
-    for place, repair in enumerate(methods):
-        for other in methods[place + 1 :] if repair.repairs else ():
+    for position, repair in enumerate(methods):
+        for other in methods[position + 1 :] if repair.repairs else ():
             what = "changes the server's update" if other.server_rule else "learns from the average"
             if other.server_rule or other.reads_average:
                 problems.append(
@@ -195,7 +211,7 @@ def _order(methods: Sequence[Method]) -> list[str]:
     return problems
 
 
-def _parts(methods: Sequence[Method]) -> list[str]:
+def _check_parts(methods: Sequence[Method]) -> list[str]:
     choosing = [method for method in methods if method.parts.chooses]
     problems = []
     if len(choosing) > 1:
@@ -203,13 +219,13 @@ def _parts(methods: Sequence[Method]) -> list[str]:
         problems.append(f"{what} each decide what is shared; keep one")
     for chooser in choosing[:1]:
         for method in methods:
-            if reason := _without(method, chooser.parts):
+            if reason := _explain_missing(method, chooser.parts):
                 problems.append(f"{method.name} {reason.format(chooser.name)}; drop one of them")
     return problems
 
 
-def _without(method: Method, parts: Parts) -> str:
-    """Why a method cannot live with what is shared; the name of who decided that is left open."""
+def _explain_missing(method: Method, parts: Parts) -> str:
+    """Say why a method cannot run with these parts; {} stands for the method that chose them."""
     requires = method.parts.requires
     if not set(requires) <= set(parts.sends):
         needed = "whole model" if requires == NETWORK else " and ".join(requires)
@@ -223,14 +239,14 @@ def _without(method: Method, parts: Parts) -> str:
     return ""
 
 
-def _data(methods: Sequence[Method]) -> list[str]:
+def _check_data(methods: Sequence[Method]) -> list[str]:
     replacing = [method.name for method in methods if method.replaces_data]
     if len(replacing) < 2:
         return []
     return [f"{' and '.join(replacing)} each replace the clients' data; keep one"]
 
 
-def _weightings(methods: Sequence[Method]) -> list[str]:
+def _check_weightings(methods: Sequence[Method]) -> list[str]:
     wanted = {method.weighting: method.name for method in methods if method.weighting}
     if len(wanted) < 2:
         return []
@@ -239,7 +255,7 @@ def _weightings(methods: Sequence[Method]) -> list[str]:
 
 
 def describe(parts: Parts) -> str:
-    """What is shared, in words."""
+    """Say in words what is shared."""
     if parts.sends == NETWORK:
         return "the whole model"
     return " and ".join(parts.sends) or "nothing"

@@ -1,4 +1,4 @@
-"""Grids of images as PNG, with names beside the rows and above the columns."""
+"""Sheets of small images, with names beside the rows and above the columns."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,19 +8,18 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-TILE = 64  # pixels that a small image is enlarged to at least
+TILE = 64  # pixels: smaller images are enlarged to at least this size
 GAP = 2
-TEXT = 12  # height of the letters
+TEXT = 12  # the font size
 
 
-def grid(
+def draw_sheet(
     rows: Mapping[str, Sequence[Tensor | None]],
     mean: Sequence[float],
     std: Sequence[float],
     columns: Sequence[str] = (),
 ) -> Image.Image:
-    """Normalised images (channels, height, width), row by row under the row's name; None leaves a
-    gap.
+    """Draw normalised images (channels, height, width), one row per name; None leaves a gap.
 
     Values beyond black and white are shown as black and white.
     """
@@ -48,7 +47,7 @@ def grid(
 
 
 def pixels(image: Tensor, mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.uint8]:
-    """(channels, height, width) as normalised to (height, width) or (height, width, 3) bytes."""
+    """Turn a normalised (channels, height, width) into (height, width[, 3]) bytes."""
     scale, shift = (
         torch.tensor(values, device=image.device).view(-1, 1, 1) for values in (std, mean)
     )

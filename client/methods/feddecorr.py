@@ -1,4 +1,4 @@
-"""FedDecorr on the client: the decorrelation term. Page: common/methods/feddecorr.py."""
+"""FedDecorr on the client: the decorrelation term. Declared in common/methods/feddecorr.py."""
 
 from torch import Tensor
 
@@ -9,7 +9,7 @@ from common.methods.feddecorr import FedDecorr
 
 
 class FedDecorrClient(Objective[FedDecorr]):
-    """Looks at the penultimate features of the real batch."""
+    """Decorrelates the penultimate features of the real batch."""
 
     def terms(self, step: Step) -> dict[str, Tensor]:
         """beta * L_FedDecorr."""

@@ -1,5 +1,7 @@
-"""FedDyn on the client: both halves of the penalty, and the client's gradient estimate. Page:
-common/methods/feddyn.py."""
+"""FedDyn on the client: the two terms of the penalty, and the client's gradient estimate.
+
+Declared in common/methods/feddyn.py.
+"""
 
 import torch
 from torch import Tensor
@@ -17,11 +19,11 @@ REMEMBERED = "feddyn.gradient"  # h_i
 class FedDynClient(Objective[FedDyn]):
     """Holds the client's gradient estimate for the length of a round."""
 
-    # h_i: once local training has converged, the gradient of the client's own loss at w_i
+    # h_i: after local training has converged, the gradient of the client's own loss at w_i
     gradient: list[Tensor]
 
     def begin(self, local: LocalRound) -> None:
-        """h_i of the last visit; zero on the first one of a run."""
+        """Restore h_i from the last visit; on the first visit of a run it is zero."""
         weights = local.trainable()
         remembered = None if local.memory.inherited else local.memory.get(REMEMBERED)
         self.gradient = (

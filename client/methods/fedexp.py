@@ -1,4 +1,4 @@
-"""FedExP, client half: the squared norm of its update."""
+"""FedExP on the client: the squared norm of its update. Declared in common/methods/fedexp.py."""
 
 import numpy as np
 

@@ -1,4 +1,7 @@
-"""FedNova, client half: the update for one step, and how many steps it was worth."""
+"""FedNova on the client: the update per step, and the effective number of steps.
+
+Declared in common/methods/fednova.py.
+"""
 
 import numpy as np
 
@@ -13,11 +16,11 @@ class FedNovaClient(Objective[FedNova]):
     """Trains as FedAvg does; what it sends in place of its weights is d_i."""
 
     def end(self, local: LocalRound) -> Sections:
-        """a_i, 0 for a client that could not train (which weighs nothing)."""
+        """Send a_i, which is 0 for a client that could not train (its weight is 0 as well)."""
         return {EFFECTIVE_STEPS: [np.array([effective_steps(local.steps, local.config.momentum)])]}
 
     def share(self, local: LocalRound, shared: dict[str, Array]) -> dict[str, Array]:
-        """d_i = (w_i - w) / a_i of the trainable weights; running statistics stay as they are."""
+        """Send d_i = (w_i - w) / a_i for trainable weights, and running statistics as they are."""
         steps = effective_steps(local.steps, local.config.momentum) or 1.0
         sent = {name: value.cpu().numpy() for name, value in local.shared_reference().items()}
         return {

@@ -1,4 +1,4 @@
-"""FedProx on the client: the proximal term. Page: common/methods/fedprox.py."""
+"""FedProx on the client: the proximal term. Declared in common/methods/fedprox.py."""
 
 from torch import Tensor
 
@@ -9,7 +9,7 @@ from common.methods.fedprox import FedProx
 
 
 class FedProxClient(Objective[FedProx]):
-    """Pulls every trainable weight back to where the round began."""
+    """Pulls every trainable weight back to its value at the start of the round."""
 
     def terms(self, step: Step) -> dict[str, Tensor]:
         """(mu/2) ||w_i - w||^2 (eq. 2): the norm is squared, and summed over all tensors."""

@@ -1,4 +1,7 @@
-"""FedSAM on the client: the gradient at the worst point near by. Page: common/methods/fedsam.py."""
+"""FedSAM on the client: the gradient at the worst point nearby.
+
+Declared in common/methods/fedsam.py.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,17 +18,17 @@ TINY = 1e-12  # keeps a zero gradient from dividing by zero
 
 
 class FedSamClient(Objective[FedSam]):
-    """Evaluates the loss twice a step."""
+    """Evaluates the loss twice per step."""
 
     def gradients(self, step: Step, compute: Callable[[], None]) -> None:
-        """g at w_i, up by rho g / ||g||, the gradient there, and back."""
+        """Compute g at w_i, move up by rho g / ||g||, compute the gradient there, and move back."""
         with frozen_statistics(step.local.model):
             compute()
         moved = [
             (weight, weight.grad) for weight in step.local.trainable() if weight.grad is not None
         ]
         kept = [weight.detach().clone() for weight, _ in moved]
-        # one norm over all
+        # One norm over all trainable weights.
         scale = self.params.rho / (get_total_norm([gradient for _, gradient in moved]) + TINY)
         with torch.no_grad():
             for weight, gradient in moved:

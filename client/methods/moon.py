@@ -1,4 +1,7 @@
-"""MOON on the client: the contrast between two reference models. Page: common/methods/moon.py."""
+"""MOON on the client: the contrast between two reference models.
+
+Declared in common/methods/moon.py.
+"""
 
 import torch
 from torch import Tensor

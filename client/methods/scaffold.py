@@ -1,5 +1,7 @@
-"""SCAFFOLD on the client: the linear term, and the new control variate. Page:
-common/methods/scaffold.py."""
+"""SCAFFOLD on the client: the linear term, and the new control variate.
+
+Declared in common/methods/scaffold.py.
+"""
 
 import torch
 from torch import Tensor
@@ -22,7 +24,7 @@ class ScaffoldClient(Objective[Scaffold]):
     correction: list[Tensor]  # c - c_i
 
     def begin(self, local: LocalRound) -> None:
-        """Option II keeps c_i between visits; on the first one of a run it is zero."""
+        """Restore c_i, which option II keeps between visits; on the first one it is zero."""
         weights = local.trainable()
         remembered = None if local.memory.inherited else local.memory.get(REMEMBERED)
         self.own = (
@@ -31,15 +33,15 @@ class ScaffoldClient(Objective[Scaffold]):
             else tensors_like(remembered, weights)
         )
         common = tensors_like(local.received[CONTROL], weights)  # c
-        self.correction = [shared - own for shared, own in zip(common, self.own, strict=True)]
+        self.correction = [server - own for server, own in zip(common, self.own, strict=True)]
 
     def terms(self, step: Step) -> dict[str, Tensor]:
-        """<c - c_i, w_i>, whose gradient is c - c_i; its value means nothing."""
+        """<c - c_i, w_i>, whose gradient is c - c_i; its value has no meaning."""
         return {"control": inner_product(step.local.trainable(), self.correction)}
 
     @torch.no_grad()
     def end(self, local: LocalRound) -> Sections:
-        """c_i+ = (w - w_i) / (a eta) - (c - c_i); who made no step keeps c_i."""
+        """c_i+ = (w - w_i) / (a eta) - (c - c_i); a client that made no step keeps c_i."""
         new = self.own
         if local.steps:
             scale = local.lr * effective_steps(local.steps, local.config.momentum)

@@ -1,4 +1,7 @@
-"""VHL on the client: train on the virtual set beside the real one, and align their features."""
+"""VHL on the client: train on the virtual set beside the real one, and align their features.
+
+Declared in common/methods/vhl.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -17,26 +20,28 @@ from common.methods.vhl.sets import normalisation, virtual_images, virtual_means
 from common.models.base import LAST
 from common.wire.payload import Arrays
 
-ENDLESS = 2**62  # steps: passes over the virtual set go on for as long as the round does
-COMPARED = 512  # real and virtual samples each, at most, whose features --diagnostics compares
+ENDLESS = 2**62  # steps: the virtual set is passed over for as long as the round lasts
+COMPARED = 512  # at most this many real and this many virtual samples enter --diagnostics
 
 
 class VhlClient(Objective[Vhl]):
-    """Holds the virtual set for the length of a round; without one (all weights 0, or "vftl") the
-    round is FedAvg's."""
+    """Holds the virtual set for the length of a round.
+
+    Without a set (all weights are 0, or variant="vftl"), the round is FedAvg's.
+    """
 
     data: Resident | None = None  # x~ as bytes, y~
-    means: Tensor | None = None  # (classes, width): in the place of images for "vfa"
+    means: Tensor | None = None  # (classes, width): used by "vfa" instead of images
     images: Tensor  # x~ of this step, as the network sees them
     labels: Tensor  # y~ of this step
     anchors: Tensor  # this step's virtual features for "vfa"
-    epoch: int  # steps in a pass over the client's own data
-    right: Tensor | float = 0.0  # of the virtual samples seen, how many were recognised
-    seen = 0
-    skipped = 0  # steps that were not made, since their loss was not finite
+    epoch: int  # steps per pass over the client's own data
+    classified = 0  # virtual samples, over all evaluations
+    right: Tensor | float = 0.0  # how many of them were classified correctly
+    skipped = 0  # steps that were left out because their loss was not finite
 
     def begin(self, local: LocalRound) -> None:
-        """Find the set: as it came, as it is remembered, or as its seed gives it."""
+        """Find the set in the message or in memory, or make it from its seed."""
         if not self.params.sends:
             return
         arrays = receive(
@@ -60,8 +65,7 @@ class VhlClient(Objective[Vhl]):
         self.order = self.batches(local)
 
     def batches(self, local: LocalRound) -> Iterator[Tensor]:
-        """B_v positions at a time, shuffled anew every pass; the short tail of a pass is
-        dropped."""
+        """Yield B_v positions at a time, shuffled anew in every pass; short batches are dropped."""
         assert self.data is not None
         size = min(self.params.batch or local.config.batch_size, len(self.data))
         for index in batches(len(self.data), local.generator("vhl.batches"), size, steps=ENDLESS):
@@ -77,11 +81,11 @@ class VhlClient(Objective[Vhl]):
             self.images = self.prepare(images, step.local)
 
     def extra_images(self, step: Step) -> Tensor | None:
-        """The virtual batch goes through the network together with the real one."""
+        """Send the virtual batch through the network together with the real one."""
         return None if self.data is None else self.images
 
     def prepare(self, images: Tensor, local: LocalRound, augmented: bool = True) -> Tensor:
-        """Bytes to what the network sees."""
+        """Turn bytes into what the network sees."""
         mean, std = normalisation(self.params, local.data.mean, local.data.std)
         if augmented:
             images = augment(
@@ -90,7 +94,7 @@ class VhlClient(Objective[Vhl]):
         return normalise(images, mean, std, memory_format(local.config))
 
     def draw_features(self, step: Step) -> None:
-        """Features of every class floor(B / C) + 1 times, round its mean."""
+        """Draw floor(B / C) + 1 virtual features per class, around the mean of the class."""
         assert self.means is not None
         repeats = len(step.labels) // step.local.classes + 1
         self.labels = torch.arange(step.local.classes, device=step.local.device).repeat(repeats)
@@ -100,8 +104,10 @@ class VhlClient(Objective[Vhl]):
         ).to(means.device)
 
     def terms(self, step: Step) -> dict[str, Tensor]:
-        """The three terms beside the task's own; labels are shifted in the cross-entropy alone, and
-        both contrasts end with the alignment's epochs."""
+        """Compute the three terms beside the task's own.
+
+        Labels are shifted in the cross-entropy only, and both contrasts end after `align_epochs`.
+        """
         if self.data is None and self.means is None:
             return {}
         params, found = self.params, {}
@@ -110,7 +116,7 @@ class VhlClient(Objective[Vhl]):
             logits = step.extra_logits[params.name]
             wanted = params.output_of(self.labels, step.local.classes)
             self.right = self.right + (logits.detach().argmax(1) == wanted).sum()
-            self.seen += len(wanted)
+            self.classified += len(wanted)
             if params.virtual_weight:
                 found["virtual"] = params.virtual_weight * step.local.task.loss(logits, wanted)
         if step.number // self.epoch >= params.align_epochs:
@@ -128,7 +134,7 @@ class VhlClient(Objective[Vhl]):
         return found
 
     def features(self, step: Step) -> tuple[Tensor, Tensor]:
-        """z and z~, flat, of the layer that is aligned."""
+        """Return z and z~ of the layer that is aligned, flattened."""
         name, layer = self.params.name, self.params.feature
         real = step.features if layer == LAST else step.maps[layer].flatten(1)
         if self.means is not None:
@@ -139,7 +145,7 @@ class VhlClient(Objective[Vhl]):
         return real, virtual
 
     def gradients(self, step: Step, compute: Callable[[], None]) -> None:
-        """A step whose loss is not finite is not made; a limit on the gradients' norm is kept."""
+        """Leave out a step whose loss is not finite, and limit the norm of the gradients."""
         compute()
         if not self.params.sends:
             return
@@ -151,25 +157,27 @@ class VhlClient(Objective[Vhl]):
             torch.nn.utils.clip_grad_norm_(step.local.trainable(), limit)
 
     def end(self, local: LocalRound) -> dict[str, Arrays]:
-        """Nothing is sent beside the model; figures for results.jsonl."""
+        """Report figures for results.jsonl; nothing is sent beside the model."""
         if self.params.sends:
             local.report["vhl.skipped_steps"] = self.skipped
         if self.data is not None:
-            if self.seen:
-                local.report["vhl.virtual_train_accuracy"] = float(self.right) / self.seen
+            if self.classified:
+                local.report["vhl.virtual_train_accuracy"] = float(self.right) / self.classified
             if local.config.diagnostics:
-                local.report["vhl.feature_distance"] = self.distance(local)
+                local.report["vhl.feature_distance"] = self.feature_distance(local)
         return {}
 
     @torch.no_grad()
-    def distance(self, local: LocalRound) -> float:
-        """Between real and virtual features given the label, of the model that this client has just
-        trained."""
+    def feature_distance(self, local: LocalRound) -> float:
+        """Measure how far real and virtual features with the same label lie apart.
+
+        The features are those of the model that this client has just trained.
+        """
         assert self.data is not None
         parts = []
         for resident, prepare in (
-            (local.data.resident, self.plain_real),
-            (self.data, self.plain_virtual),
+            (local.data.resident, self.prepare_real),
+            (self.data, self.prepare_virtual),
         ):
             index = torch.randperm(len(resident), generator=local.generator("vhl.compared"))[
                 :COMPARED
@@ -178,17 +186,17 @@ class VhlClient(Objective[Vhl]):
             parts += [local.model.feature_maps(prepare(images, local))[self.params.feature], labels]
         return float(label_distance(*parts))
 
-    def plain_real(self, images: Tensor, local: LocalRound) -> Tensor:
-        """Real samples as they are in evaluation."""
+    def prepare_real(self, images: Tensor, local: LocalRound) -> Tensor:
+        """Prepare real samples as for evaluation."""
         return local.data.prepare(images, "none", self.varied, memory_format(local.config))
 
-    def plain_virtual(self, images: Tensor, local: LocalRound) -> Tensor:
-        """Virtual samples without augmentation."""
+    def prepare_virtual(self, images: Tensor, local: LocalRound) -> Tensor:
+        """Prepare virtual samples without augmentation."""
         return self.prepare(images, local, augmented=False)
 
 
 def make_set(params: Vhl, local: LocalRound, seed: int) -> Arrays:
-    """The set from its seed, as the server makes it."""
+    """Make the set from its seed, exactly as the server does."""
     channels, height, width = local.data.resident.images.shape[1:]
     if params.variant != "vfa":
         return virtual_images(params, local.config, (channels, height, width), local.classes, seed)

@@ -1,5 +1,4 @@
-"""One declaration per method. `METHODS` is what `ls` shows: adding a declaration adds a method,
-without an edit here."""
+"""One declaration per method. A new file here adds its method to `METHODS` without an edit."""
 
 import importlib
 import importlib.util
@@ -16,16 +15,16 @@ T = TypeVar("T")
 
 
 def find_methods() -> dict[str, type[Method]]:
-    """The declarations of this package by the names of their methods."""
+    """Collect the declarations of this package by the names of their methods."""
     modules = sorted(info.name for info in pkgutil.iter_modules(__path__))
     found = (
-        defined_in(importlib.import_module(f"{__name__}.{module}"), Method) for module in modules
+        find_class(importlib.import_module(f"{__name__}.{module}"), Method) for module in modules
     )
     return {method.name: method for method in found}
 
 
-def defined_in(module: ModuleType, base: type[T]) -> type[T]:
-    """The one subclass of `base` that a module defines: its method."""
+def find_class(module: ModuleType, base: type[T]) -> type[T]:
+    """Find the one subclass of `base` that a module defines."""
     found = [
         thing
         for _, thing in inspect.getmembers(module, inspect.isclass)
@@ -41,11 +40,11 @@ def defined_in(module: ModuleType, base: type[T]) -> type[T]:
 
 
 def half(side: str, method: Method, base: type[T]) -> type[T] | None:
-    """A method's half on one side ("client" or "server"), or None where it has none."""
+    """Find a method's half on one side ("client" or "server"); None if it has none there."""
     module = f"{side}.methods.{method.name.replace('-', '_')}"
     if importlib.util.find_spec(module) is None:
         return None
-    return defined_in(importlib.import_module(module), base)
+    return find_class(importlib.import_module(module), base)
 
 
 METHODS = find_methods()

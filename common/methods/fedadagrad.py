@@ -1,4 +1,4 @@
-"""FedAdagrad: Adagrad on the server; weights that have moved much so far move less from now on.
+"""FedAdagrad: Adagrad on the server, so that weights that have moved much move less from now on.
 
 Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan: Adaptive Federated Optimization,
 ICLR 2021.
@@ -11,8 +11,7 @@ One round
                        lr m / (sqrt(v) + tau)   (Algorithm 2; m starts at zero, v at tau^2, no bias
                        correction)
 
-There is no setting that gives FedAvg; where all clients return what they got and m is zero, nothing
-moves.
+No setting gives FedAvg. If all clients return what they received and m is zero, nothing moves.
 """
 
 from typing import Annotated, ClassVar
@@ -23,7 +22,7 @@ from common.method import Method
 
 
 class FedAdagrad(Method):
-    """lr is tuned for every task in the paper."""
+    """The paper tunes lr for every task."""
 
     name: ClassVar[str] = "fedadagrad"
     title: ClassVar[str] = "Adaptive Federated Optimization"
@@ -34,8 +33,8 @@ class FedAdagrad(Method):
     lr: Annotated[float, Field(gt=0)] = 0.1
     """eta: the server's learning rate, about how far a weight moves in the first rounds."""
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """How much of the first moment m is kept; 0, Adagrad as it is known, takes the update of this
-    round alone."""
+    """The fraction of the first moment m that is kept; 0, the usual Adagrad, uses only the update
+    of this round."""
     tau: Annotated[float, Field(gt=0)] = 1e-3
-    """How adaptive the rule is: weights whose updates are well below tau move less. The larger, the
-    closer to plain averaging."""
+    """How adaptive the rule is: weights whose updates are well below tau move less. A large tau
+    comes close to plain averaging."""

@@ -11,8 +11,7 @@ One round
                        beta2) D^2, w <- w + lr m / (sqrt(v) + tau)   (Algorithm 2; m starts at zero,
                        v at tau^2, no bias correction)
 
-There is no setting that gives FedAvg; where all clients return what they got and m is zero, nothing
-moves.
+No setting gives FedAvg. If all clients return what they received and m is zero, nothing moves.
 """
 
 from typing import Annotated, ClassVar
@@ -23,7 +22,7 @@ from common.method import Method
 
 
 class FedAdam(Method):
-    """lr is tuned for every task in the paper, between 0.01 and 0.1 for most."""
+    """The paper tunes lr for every task, mostly between 0.01 and 0.1."""
 
     name: ClassVar[str] = "fedadam"
     title: ClassVar[str] = "Adaptive Federated Optimization"
@@ -32,11 +31,11 @@ class FedAdam(Method):
     server_rule: ClassVar[bool] = True
 
     lr: Annotated[float, Field(gt=0)] = 0.01
-    """eta: the server's learning rate, about how far a weight moves in a round."""
+    """eta: the server's learning rate, about how far a weight moves per round."""
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """How much of the first moment m is kept; 0 takes the update of this round alone."""
+    """The fraction of the first moment m that is kept; 0 uses only the update of this round."""
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
-    """How much of the second moment v is kept."""
+    """The fraction of the second moment v that is kept."""
     tau: Annotated[float, Field(gt=0)] = 1e-3
-    """How adaptive the rule is: weights whose updates are well below tau move less. The larger, the
-    closer to plain averaging."""
+    """How adaptive the rule is: weights whose updates are well below tau move less. A large tau
+    comes close to plain averaging."""

@@ -1,4 +1,4 @@
-"""FedAvgM: momentum on the server, so that one skewed round does not turn the model round.
+"""FedAvgM: momentum on the server, so that one skewed round does not turn the model around.
 
 Hsu, Qi, Brown: Measuring the Effects of Non-Identical Data Distribution for Federated Visual
 Classification, 2019.
@@ -36,13 +36,13 @@ class FedAvgM(Method):
     server_rule: ClassVar[bool] = True
 
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """beta: how much of the last rounds' movement goes on; 0 with lr=1 gives FedAvg. FedCOG: 0.1,
-    the original: 0.9."""
+    """beta: the fraction of the last rounds' movement that is kept; 0 with lr=1 gives FedAvg.
+    FedCOG uses 0.1, the original work 0.9."""
     lr: Annotated[float, Field(gt=0)] = 1.0
     """The server's learning rate."""
     nesterov: bool = False
     """Look ahead as Nesterov does: w <- w + lr (momentum v + D) with the new v."""
 
     def acts_from(self, config: RunConfig) -> int:
-        """The first round of a run has no velocity yet, unless Nesterov's step looks ahead."""
+        """The first round has no velocity yet: it is FedAvg's with lr=1 and without Nesterov."""
         return first_round(config) + (self.lr == 1 and not self.nesterov)

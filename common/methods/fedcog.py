@@ -1,5 +1,4 @@
-"""FedCOG: a client synthesises what its data lack from the global model, and is held to the
-consensus while it trains.
+"""FedCOG: a client generates what its data lack, and stays close to the consensus in training.
 
 Ye, Du, Ni, Wang, Chen: Fake It Till Make It: Federated Learning with Consensus-Oriented Generation,
 ICLR 2024.
@@ -16,10 +15,10 @@ Sections: none beside `shared`. Remembered: the last local model, which every cl
 ("local.model"); the images are thrown away. The paper counts rounds from 0: its 50 rounds of FedAvg
 and 20 of FedCOG are here rounds 1 to 50 and 51 to 70. Beside VHL, whose head is wider, only the
 real classes are generated and distilled.
-Differs from the paper: labels are dealt by largest remainder, because rounding down loses a quarter
-of them with 100 classes.
-Differs from the code: images and logits are both of the best step, because there the images are
-those of the last step.
+Differs from the paper: labels are distributed by largest remainder, because rounding down loses a
+quarter of them with 100 classes.
+Differs from the code: images and logits are both those of the best step, because in the code the
+images are those of the last step and do not belong to the logits.
 """
 
 from __future__ import annotations
@@ -33,12 +32,14 @@ from common.method import NETWORK, Method, Parts, first_round
 if TYPE_CHECKING:
     from common.settings.config import RunConfig
 
-EARLY = 5  # rounds of training below which a global model has little to teach
+EARLY = 5  # the last round in which a global model has little to teach
 
 
 class FedCog(Method):
-    """Defaults are the paper's, with the automatic weights of its appendix A.3.2, which are all
-    that its code has."""
+    """Defaults are the paper's, with the automatic weights of its appendix A.3.2.
+
+    The code has no other weights.
+    """
 
     name: ClassVar[str] = "fedcog"
     title: ClassVar[str] = (
@@ -57,43 +58,43 @@ class FedCog(Method):
     )
 
     renamed: ClassVar[dict[str, str]] = {"js": "disagreement"}
-    # the teacher must be the consensus of all clients
+    # The teacher must be the consensus of all clients.
     parts: ClassVar[Parts] = Parts(requires=NETWORK)
 
     start: Annotated[int, Field(ge=1)] = 51
-    """S + 1: the first round with generation; a round after the last one gives FedAvg. Early global
-    models teach nonsense."""
+    """S + 1: the first round with generation; a number beyond the last round gives FedAvg. Global
+    models of the first rounds have nothing useful to teach."""
     stop: Annotated[int, Field(ge=1)] | None = None
-    """The last round with generation; None goes on to the end of the run."""
+    """The last round with generation; None means the end of the run."""
     source: Literal["pixels", "noise", "generator", "none"] = "pixels"
-    """What x is: optimised pixels, the noise that they start from, the output of a network that is
-    optimised with its input, or nothing: then only w_real remains, the control that tells the
-    method from a smaller learning rate."""
+    """What x is: optimised pixels; the noise that they start from; the output of a network that is
+    optimised together with its input; or nothing. With "none" only w_real remains: a control that
+    separates the effect of the method from that of a smaller learning rate."""
     samples: Annotated[int, Field(ge=0)] = 256
-    """N: how many images are made; 0 gives FedAvg."""
+    """N: the number of images; 0 gives FedAvg."""
     labels: Literal["complement", "uniform"] = "complement"
-    """What they show: mostly what the client has least of (A.1.1), or all classes alike (section
-    4.1)."""
+    """What the images show: mostly the classes that the client has least of (A.1.1), or all classes
+    equally (section 4.1)."""
     steps: Annotated[int, Field(ge=0)] = 100
-    """G: optimisation steps; 0 leaves noise. The code has 500."""
+    """G: optimisation steps; 0 leaves noise. The code uses 500."""
     lr: Annotated[float, Field(gt=0)] = 0.01
     """Adam's learning rate for x."""
     lambda_dis: Annotated[float, Field(ge=0)] = 0.1
-    """lambda_dis: the weight of the disagreement; 0 asks the global model alone, as on a client's
-    first visit."""
+    """lambda_dis: the weight of the disagreement; with 0 only the global model counts, as on a
+    client's first visit."""
     disagreement: Literal["paper", "code"] = "paper"
-    """How it is measured: JS as in eq. 2, at most ln 2, or the code's with its clamps, whose
-    gradient dies beyond 1."""
+    """How the disagreement is measured: by JS as in eq. 2, which is at most ln 2, or by the code's
+    clamped version, which has no gradient beyond 1."""
     lambda_bn: Annotated[float, Field(ge=0)] = 0.0
-    """The weight of the distance between the images' statistics and those that BatchNorm remembers;
-    the code has it at 0."""
+    """The weight of the distance between the images' statistics and BatchNorm's running statistics;
+    the code uses 0."""
     augment: bool = False
-    """Look at x through a random crop and flip in every step of the optimisation."""
+    """Show x to the models through a random crop and flip in every step of the optimisation."""
     downsample: bool = False
-    """Look at x at half the resolution in the first half of the optimisation."""
+    """Show x to the models at half the resolution in the first half of the optimisation."""
     batch: Annotated[int, Field(ge=1)] | None = None
-    """Images that are optimised at a time, for nodes with little memory (A.5.2); None takes all at
-    once."""
+    """The number of images that are optimised at a time, for nodes with little memory (A.5.2); None
+    takes all at once."""
     regenerate: bool = False
     """Make the images again after half of the local steps, against the half-trained model."""
     shared: bool = False
@@ -105,11 +106,11 @@ class FedCog(Method):
     """T: divides the logits of both models before they are compared, in generation and in
     distillation."""
     kd_weight: Literal["auto", "fixed"] = "auto"
-    """w_real = |d| / (C max d) for class counts d and w_kd = 1 - w_real (A.3.2), or w_real = 1 and
-    w_kd = lambda_kd (eq. 3)."""
+    """With "auto", w_real = |d| / (C max d) for class counts d, and w_kd = 1 - w_real (A.3.2); with
+    "fixed", w_real = 1 and w_kd = lambda_kd (eq. 3)."""
     lambda_kd: Annotated[float, Field(ge=0)] = 0.01
-    """lambda_kd: the fixed weight of the distillation; 0 gives FedAvg. Counts with
-    kd_weight="fixed" only."""
+    """lambda_kd: the fixed weight of the distillation; 0 gives FedAvg. Used with kd_weight="fixed"
+    only."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -128,7 +129,7 @@ class FedCog(Method):
         return max(self.start, first_round(config))
 
     def check(self, config: RunConfig) -> list[str]:
-        """The BatchNorm term needs BatchNorm."""
+        """The BatchNorm term needs a model with BatchNorm."""
         if self.lambda_bn and getattr(config.model_params, "norm", "none") != "batch":
             return [
                 f"methods: fedcog(lambda_bn={self.lambda_bn:g}) compares BatchNorm's statistics,"
@@ -138,7 +139,7 @@ class FedCog(Method):
         return []
 
     def cautions(self, config: RunConfig) -> list[str]:
-        """A start that is too early to help or too late to happen, or a stop before the run."""
+        """Warn of a start that is too early to help or too late to happen, and of an early stop."""
         if late := super().cautions(config):
             return late
         if self.stop is not None and self.stop < first_round(config):

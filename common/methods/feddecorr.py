@@ -11,9 +11,9 @@ One round
     server             averages
 
 Sections: none beside `shared`.
-Differs from the paper: the scale is that of its code, where the matrix Z^T Z of standardised
-features is not divided by the batch size N and its mean square is, because every published beta is
-for that scale: about N times the formula in the paper.
+Differs from the paper: the scale is that of its code, which divides the mean square of Z^T Z (Z the
+standardised features) by the batch size N, but not the matrix itself, because every published beta
+is for that scale. It is about N times the formula in the paper.
 """
 
 from typing import Annotated, ClassVar
@@ -24,8 +24,10 @@ from common.method import Method
 
 
 class FedDecorr(Method):
-    """Nothing is remembered, nothing extra is sent; a batch of one has no correlations and adds
-    nothing."""
+    """Nothing is remembered, and nothing extra is sent.
+
+    A batch of one has no correlations and adds nothing.
+    """
 
     name: ClassVar[str] = "feddecorr"
     title: ClassVar[str] = (
@@ -37,5 +39,5 @@ class FedDecorr(Method):
     figures: ClassVar[tuple[str, ...]] = ("term.decorrelation",)
 
     beta: Annotated[float, Field(ge=0)] = 0.1
-    """beta: the weight of the term; 0.1 in the paper, 0.01 in FedCOG's comparison. 0 gives
+    """beta: the weight of the term. The paper uses 0.1, FedCOG's comparison 0.01; 0 gives
     FedAvg."""

@@ -8,17 +8,18 @@ One round
     client             trains on the task loss - <h_i, w_i> + (alpha/2) ||w_i - w||^2, then h_i <-
                        h_i - alpha (w_i - w)
     client -> server   its model w_i, and w_i - w
-    server             h <- h - alpha (|S|/N) mean_S (w_i - w), all clients alike; w <- average - h
-                       / alpha
+    server             h <- h - alpha (|S|/N) mean_S (w_i - w), with equal weights for all clients;
+                       w <- average - h / alpha
 
-Sections: `moved` up; one array a trainable weight. BatchNorm's running statistics are only
-averaged.
+Sections: `moved` goes up, with one array per trainable weight. BatchNorm's running statistics are
+only averaged.
 Remembered: h_i ("feddyn.gradient"), in this run only: a warm start begins with zeros on both sides.
-There is no FedAvg limit: h / alpha does not depend on alpha, so round one takes nearly twice
-FedAvg's step. Where every client returns what it got and h is zero, nothing moves: that is the
+No setting gives FedAvg: h / alpha does not depend on alpha, so the first round takes nearly twice
+FedAvg's step. If every client returns what it received and h is zero, nothing moves: that is the
 fixed point, with h_i the gradient of client i there.
-Differs from the paper: w_i - w travels beside w_i, because h must count all clients alike to be the
-mean of the h_i, while the run may average models by examples; weighting="uniform" is the paper.
+Differs from the paper: w_i - w travels beside w_i, because all clients must count equally in h for
+it to be the mean of the h_i, while the run may average models by examples; weighting="uniform" is
+the paper.
 """
 
 from typing import Annotated, ClassVar
@@ -31,7 +32,7 @@ MOVED = "moved"  # the section up: w_i - w
 
 
 class FedDyn(Method):
-    """Its own server step, so that no other rule for the global update can stand beside it."""
+    """It has its own server step, so no other rule for the global update can stand beside it."""
 
     name: ClassVar[str] = "feddyn"
     title: ClassVar[str] = "Federated Learning Based on Dynamic Regularization"
@@ -47,5 +48,5 @@ class FedDyn(Method):
     up: ClassVar[tuple[Section, ...]] = (Section(MOVED, "uniform"),)
 
     alpha: Annotated[float, Field(gt=0)] = 0.01
-    """alpha: the weight of the penalty; the paper tunes 0.001 to 0.1. The smaller, the further a
-    client goes its own way."""
+    """alpha: the weight of the penalty; the paper tunes it between 0.001 and 0.1. With a smaller
+    alpha, clients move further from the global model."""

@@ -1,4 +1,4 @@
-"""FedExP: a server step that is the longer, the more the clients' updates disagree.
+"""FedExP: the more the clients' updates disagree, the longer the server's step.
 
 Jhunjhunwala, Wang, Joshi: FedExP: Speeding Up Federated Averaging via Extrapolation, ICLR 2023.
 
@@ -9,7 +9,7 @@ One round
     server             D = sum_i p_i D_i,  step = max(1, sum_i p_i ||D_i||^2 / (2 (||D||^2 + eps))),
                        w <- w + step D
 
-Norms are taken over trainable weights: running statistics of BatchNorm are no update.
+Norms are taken over the trainable weights, without the running statistics of BatchNorm.
 Differs from the paper: p_i is the weight that the run gives a client, not 1/M, because the average
 has the same weights.
 Differs from the released code: eps is neither multiplied by the number of participants nor decayed,
@@ -27,7 +27,7 @@ SQUARED_NORM = "squared_norm"  # the section: one number
 
 
 class FedExP(Method):
-    """The step is 1, and the method FedAvg, where the clients agree or eps is large."""
+    """If the clients agree or eps is large, the step is 1 and the method is FedAvg."""
 
     name: ClassVar[str] = "fedexp"
     title: ClassVar[str] = "FedExP: Speeding Up Federated Averaging via Extrapolation"
@@ -37,4 +37,4 @@ class FedExP(Method):
     up: ClassVar[tuple[Section, ...]] = (Section(SQUARED_NORM, weighting="run", holds="number"),)
 
     eps: Annotated[float, Field(gt=0)] = 1e-3
-    """epsilon: keeps the step finite where the updates cancel; a large one gives FedAvg."""
+    """epsilon: keeps the step finite if the updates cancel out; a large one gives FedAvg."""

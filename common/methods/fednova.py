@@ -1,5 +1,4 @@
-"""FedNova: every client's update is divided by the steps it made, so that those who make many do
-not pull the model their way.
+"""FedNova: each client's update is divided by its steps, so that many steps do not count more.
 
 Wang, Liu, Liang, Joshi, Poor: Tackling the Objective Inconsistency Problem in Heterogeneous
 Federated Optimization, NeurIPS 2020.
@@ -11,8 +10,8 @@ One round
                        have in w_i - w
     server             w <- w + (sum_i p_i a_i) sum_i p_i d_i
 
-a_i = [t - m (1 - m^t) / (1 - m)] / (1 - m), which is t without momentum. Where all clients make the
-same number of steps this is FedAvg, up to rounding. Running statistics of BatchNorm are sent as
+a_i = [t - m (1 - m^t) / (1 - m)] / (1 - m), which is t without momentum. If all clients make the
+same number of steps, this is FedAvg, up to rounding. Running statistics of BatchNorm are sent as
 they are and averaged.
 Differs from the paper: beside fedprox, a_i is still that of plain SGD, because the proximal term
 counts as part of the gradient.
@@ -43,7 +42,7 @@ class FedNova(Method):
     up: ClassVar[tuple[Section, ...]] = (Section(EFFECTIVE_STEPS, weighting="run", holds="number"),)
 
     def check(self, config: RunConfig) -> list[str]:
-        """a_i is known for SGD only."""
+        """Only for SGD is a_i known."""
         if config.optimizer == "sgd":
             return []
         return [

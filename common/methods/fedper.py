@@ -9,9 +9,9 @@ One round
     client -> server   the extractor; the classifier stays
     server             averages the extractors
 
-Where a model is cut is the model's own: for `lenet-bn` as in FedMD-CG's tables, convolutions below,
-linear layers above. There is no global model, so results have no `accuracy`; the local models are
-scored by name instead, as for `local`.
+Each model decides where it is cut: `lenet-bn` as in FedMD-CG's tables, with the convolutions below
+and the linear layers above. There is no global model, so results have no `accuracy`; instead, the
+local models are scored under names of their own, as for `local`.
 """
 
 from typing import ClassVar

@@ -10,8 +10,8 @@ One round
     server             averages
 
 Sections: none beside `shared`.
-Differs from the paper: every client makes all its steps; dropping stragglers half-way is not
-simulated.
+Differs from the paper: every client makes all its steps, because stragglers that stop halfway are
+not simulated.
 """
 
 from typing import Annotated, ClassVar
@@ -22,7 +22,7 @@ from common.method import Method
 
 
 class FedProx(Method):
-    """Nothing is remembered, nothing extra is sent."""
+    """Nothing is remembered, and nothing extra is sent."""
 
     name: ClassVar[str] = "fedprox"
     title: ClassVar[str] = "Federated Optimization in Heterogeneous Networks"
@@ -31,5 +31,5 @@ class FedProx(Method):
     figures: ClassVar[tuple[str, ...]] = ("term.proximal",)
 
     mu: Annotated[float, Field(ge=0)] = 0.01
-    """mu: the weight of the proximal term; the paper tunes 0.001 to 1, FedCOG uses 0.01. 0 gives
-    FedAvg."""
+    """mu: the weight of the proximal term. The paper tunes it between 0.001 and 1, FedCOG uses
+    0.01; 0 gives FedAvg."""

@@ -1,4 +1,4 @@
-"""FedSAM: clients descend along the gradient at the worst point near by, towards flat minima.
+"""FedSAM: clients descend along the gradient at the worst point nearby, towards flat minima.
 
 Qu, Li, Duan, Liu, Tang, Lu: Generalized Federated Learning via Sharpness Aware Minimization, ICML
 2022. The same local step was proposed by Caldarola, Caputo, Ciccone: Improving Generalization in
@@ -11,10 +11,10 @@ One round
     client -> server   its model w_i
     server             averages
 
-Sections: none beside `shared`. Two passes a step, so twice the time. The norm is one over all
-trainable weights; both passes evaluate the whole local objective, the terms of other methods
-included, and the figures in results.jsonl are means over both. BatchNorm's running statistics move
-in the second pass only.
+Sections: none beside `shared`. A step has two passes and so takes twice the time. The norm is over
+all trainable weights together. Both passes evaluate the whole local objective, including the terms
+of other methods, and the figures in results.jsonl are means over both. BatchNorm's running
+statistics move in the second pass only.
 """
 
 from typing import Annotated, ClassVar
@@ -25,7 +25,7 @@ from common.method import Method
 
 
 class FedSam(Method):
-    """Nothing is remembered, nothing extra is sent."""
+    """Nothing is remembered, and nothing extra is sent."""
 
     name: ClassVar[str] = "fedsam"
     title: ClassVar[str] = "Generalized Federated Learning via Sharpness Aware Minimization"
@@ -33,5 +33,5 @@ class FedSam(Method):
     link: ClassVar[str] = "https://arxiv.org/abs/2206.02618"
 
     rho: Annotated[float, Field(ge=0)] = 0.5
-    """rho: how far from the weights the gradient is taken; 0.5 in FedCOG's comparison, 0.05 in its
-    code. 0 gives FedAvg."""
+    """rho: how far from the weights the gradient is taken. FedCOG's comparison uses 0.5, its code
+    0.05; 0 gives FedAvg."""

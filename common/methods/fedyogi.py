@@ -1,5 +1,4 @@
-"""FedYogi: Yogi on the server; its second moment moves by at most D^2 a round, so that a rare large
-update is not soon forgotten.
+"""FedYogi: Yogi on the server, whose second moment does not soon forget a rare large update.
 
 Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan: Adaptive Federated Optimization,
 ICLR 2021.
@@ -12,8 +11,8 @@ One round
                        D^2 sign(v - D^2), w <- w + lr m / (sqrt(v) + tau)   (Algorithm 2; m starts
                        at zero, v at tau^2, no bias correction)
 
-There is no setting that gives FedAvg; where all clients return what they got and m is zero, nothing
-moves.
+The second moment moves by at most D^2 per round. No setting gives FedAvg. If all clients return
+what they received and m is zero, nothing moves.
 """
 
 from typing import Annotated, ClassVar
@@ -24,7 +23,7 @@ from common.method import Method
 
 
 class FedYogi(Method):
-    """lr is tuned for every task in the paper, between 0.01 and 0.1 for most."""
+    """The paper tunes lr for every task, mostly between 0.01 and 0.1."""
 
     name: ClassVar[str] = "fedyogi"
     title: ClassVar[str] = "Adaptive Federated Optimization"
@@ -33,11 +32,11 @@ class FedYogi(Method):
     server_rule: ClassVar[bool] = True
 
     lr: Annotated[float, Field(gt=0)] = 0.01
-    """eta: the server's learning rate, about how far a weight moves in a round."""
+    """eta: the server's learning rate, about how far a weight moves per round."""
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """How much of the first moment m is kept; 0 takes the update of this round alone."""
+    """The fraction of the first moment m that is kept; 0 uses only the update of this round."""
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
-    """How much of the second moment v is kept."""
+    """The second moment v moves by (1 - beta2) D^2 per round."""
     tau: Annotated[float, Field(gt=0)] = 1e-3
-    """How adaptive the rule is: weights whose updates are well below tau move less. The larger, the
-    closer to plain averaging."""
+    """How adaptive the rule is: weights whose updates are well below tau move less. A large tau
+    comes close to plain averaging."""

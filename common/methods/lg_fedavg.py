@@ -10,10 +10,10 @@ One round
     client -> server   the classifier; the extractor stays
     server             averages the classifiers
 
-There is no global model, so results have no `accuracy`; the local models are scored by name
-instead, as for `local`.
-Differs from the released code: clients begin at the run's initial model, not at one that FedAvg has
-trained, as in FedMD-CG's tables.
+There is no global model, so results have no `accuracy`; instead, the local models are scored under
+names of their own, as for `local`.
+Differs from the released code: clients begin with the run's initial model, not with one that FedAvg
+has trained, because FedMD-CG's tables do so too.
 """
 
 from typing import ClassVar

@@ -1,17 +1,17 @@
-"""Local training: every client trains alone. The lower bound that any federation has to beat.
+"""Local training: every client trains alone. Any federation has to beat this lower bound.
 
-Among the five papers it is a row of FedMD-CG's tables.
+Of the five papers, FedMD-CG has it in its tables.
 
 One round
     server -> client   nothing (0 arrays)
-    client             goes on training its own model; the first time it starts at the common
+    client             goes on training its own model; the first time it starts from the common
                        initial model
-    client -> server   nothing (0 arrays); figures about its own model, where they are asked for
+    client -> server   nothing (0 arrays); figures about its own model, if they are asked for
     server             nothing
 
-There is no global model, so results have no `accuracy`. In its place stand, by name, the local
-models on IID shards of the test set (FedMD-CG's L.acc) and, on a host that has all clients, the
-average of all local models on the test set (its G.acc).
+There is no global model, so results have no `accuracy`. Instead, they score the local models on IID
+shards of the test set (FedMD-CG's L.acc) and, on a host that has all clients, the average of all
+local models on the test set (its G.acc), each under a name of its own.
 """
 
 from typing import ClassVar

@@ -1,5 +1,4 @@
-"""MOON: local features are pulled towards the global model's and pushed away from the client's own
-last ones.
+"""MOON: features are pulled towards the global model's, and away from the client's own last ones.
 
 Li, He, Song: Model-Contrastive Federated Learning, CVPR 2021.
 
@@ -12,8 +11,8 @@ One round
     server             averages
 
 Sections: none beside `shared`. Remembered: the last local model, which every client keeps anyway
-("local.model"). On a first visit w stands for the last model: the term is then the constant log 2,
-and its gradient exactly zero.
+("local.model"). On a first visit, w takes the role of the last model: the term is then the constant
+log 2, and its gradient is exactly zero.
 Differs from the paper: z are the penultimate features, without its two-layer projection head, as in
 FedCOG's comparison, because a head would change the model that all methods are compared on.
 """
@@ -43,12 +42,14 @@ class Moon(Method):
     parts: ClassVar[Parts] = Parts(requires=(FEATURES,))
 
     mu: Annotated[float, Field(ge=0)] = 0.01
-    """mu: the weight of the contrast; FedCOG's 0.01 is for these features, the paper's 0.1 to 10
-    for its head. 0 gives FedAvg."""
+    """mu: the weight of the contrast. FedCOG's 0.01 is for these features, the paper's 0.1 to 10
+    for its projection head; 0 gives FedAvg."""
     temperature: Annotated[float, Field(gt=0)] = 0.5
-    """tau: divides the cosines; the smaller, the harder the contrast."""
+    """tau: divides the cosines; a smaller tau makes the contrast sharper."""
 
     def acts_from(self, config: RunConfig) -> int:
-        """On a client's first visit both references are the received model, and the contrast has no
-        gradient; a warm start inherits the clients' last models."""
+        """On a client's first visit, both references are equal, and the contrast has no gradient.
+
+        A warm start inherits the clients' last models.
+        """
         return first_round(config) + (not config.warm_start)

@@ -9,16 +9,17 @@ One round
                        is linear in w_i; then c_i+ = c_i - c + (w - w_i) / (a eta) (option II), c_i
                        zero on a first visit
     client -> server   its model w_i, and c_i+ - c_i
-    server             averages the models; c <- c + (|S|/N) mean_S (c_i+ - c_i), all clients alike
+    server             averages the models; c <- c + (|S|/N) mean_S (c_i+ - c_i), with equal weights
+                       for all clients
 
-Sections: `control` down, `control-delta` up; one array a trainable weight, none for BatchNorm's
-running statistics.
+Sections: `control` goes down, `control-delta` goes up. Each has one array per trainable weight, and
+none for BatchNorm's running statistics.
 Remembered: c_i ("scaffold.control"), in this run only: a warm start begins with zeros on both
-sides. Weight decay and the terms of other methods belong to the local objective, and so to c_i. The
-server's step is 1, as in the paper's experiments, and models weigh as the run says:
+sides. Weight decay and the terms of other methods are part of the local objective, and so of c_i.
+The server's step is 1, as in the paper's experiments. The run decides how models are weighted;
 weighting="uniform" is the paper.
 Differs from the paper: a is FedNova's a_i, which is K for plain SGD and more with momentum, because
-(w - w_i) / (K eta) is then up to 1 / (1 - momentum) times the mean gradient.
+with momentum (w - w_i) / (K eta) is up to 1 / (1 - momentum) times the mean gradient.
 """
 
 from __future__ import annotations
@@ -48,12 +49,11 @@ class Scaffold(Method):
     up: ClassVar[tuple[Section, ...]] = (Section(CONTROL_DELTA, "uniform"),)
 
     def acts_from(self, config: RunConfig) -> int:
-        """The first round of a run, a warm one too, gathers the control variates; the second is the
-        first that uses them."""
+        """A run's first round, warm or not, gathers the control variates; the second uses them."""
         return first_round(config) + 1
 
     def check(self, config: RunConfig) -> list[str]:
-        """(w - w_i) / (a eta) is a mean of gradients for SGD only."""
+        """Only for SGD is (w - w_i) / (a eta) a mean of gradients."""
         if config.optimizer != "sgd":
             return [
                 "methods: scaffold reads gradients off the steps of SGD, but"

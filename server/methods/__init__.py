@@ -1,2 +1,1 @@
-"""Server halves, one file a method that has one; the page of the same name is in
-`common.methods`."""
+"""The server halves, one file or folder per method that has one; declared in `common.methods`."""

@@ -1,4 +1,7 @@
-"""FedAdagrad, server half: the second moment is the sum of squares."""
+"""FedAdagrad on the server: the second moment is the sum of squares.
+
+Declared in common/methods/fedadagrad.py.
+"""
 
 from common.methods.fedadagrad import FedAdagrad
 from common.wire.payload import Array
@@ -9,5 +12,5 @@ class FedAdagradServer(AdaptiveRule[FedAdagrad]):
     """v <- v + D^2."""
 
     def second_moment(self, before: Array, squared: Array) -> Array:
-        """Adagrad's."""
+        """Adagrad's second moment."""
         return before + squared

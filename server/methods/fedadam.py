@@ -1,4 +1,7 @@
-"""FedAdam, server half: the second moment is a running mean of squares."""
+"""FedAdam on the server: the second moment is a running mean of squares.
+
+Declared in common/methods/fedadam.py.
+"""
 
 from common.methods.fedadam import FedAdam
 from common.wire.payload import Array
@@ -9,5 +12,5 @@ class FedAdamServer(AdaptiveRule[FedAdam]):
     """v <- beta2 v + (1 - beta2) D^2."""
 
     def second_moment(self, before: Array, squared: Array) -> Array:
-        """Adam's."""
+        """Adam's second moment."""
         return self.params.beta2 * before + (1 - self.params.beta2) * squared

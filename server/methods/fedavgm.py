@@ -1,4 +1,4 @@
-"""FedAvgM, server half: the velocity."""
+"""FedAvgM on the server: the velocity. Declared in common/methods/fedavgm.py."""
 
 from dataclasses import dataclass, field
 
@@ -15,13 +15,15 @@ from server.strategy.rule import ServerRule, plus
 class FedAvgMState:
     """What outlives a round."""
 
-    # v in the paper, of the trainable weights; empty before the first round
+    # v in the paper, one array per trainable weight; empty before the first round.
     velocity: Arrays = field(default_factory=list)
 
 
 class FedAvgMServer(ServerRule[FedAvgM]):
-    """w + lr v, written as average + extra: with momentum=0 and lr=1 the extra is zero, and FedAvg
-    remains, bit for bit."""
+    """w + lr v, written as average + extra.
+
+    With momentum=0 and lr=1 the extra is zero, and what remains is FedAvg, bit for bit.
+    """
 
     state: FedAvgMState
 

@@ -1,5 +1,7 @@
-"""FedDyn on the server: the mean of the clients' gradient estimates, and the step against it. Page:
-common/methods/feddyn.py."""
+"""FedDyn on the server: the mean of the clients' gradient estimates, and the step against it.
+
+Declared in common/methods/feddyn.py.
+"""
 
 from dataclasses import dataclass, field
 
@@ -20,12 +22,12 @@ from server.strategy.wrapper import Instructions, mean_section
 class FedDynState:
     """What outlives a round."""
 
-    # h, the mean of all h_i, an array a trainable one; empty before the first round
+    # h, the mean of all h_i, one array per trainable weight; empty before the first round.
     gradient: Arrays = field(default_factory=list)
 
 
 class FedDynServer(ServerRule[FedDyn]):
-    """w <- average - h / alpha; what is not trainable stays the average."""
+    """w <- average - h / alpha for trainable weights; the others are averaged only."""
 
     state: FedDynState
 
@@ -34,19 +36,19 @@ class FedDynServer(ServerRule[FedDyn]):
     ) -> None:
         super().__init__(inner, params, context)
         self.state = FedDynState()
-        self.clients = 0  # N, asked for in every round
+        self.clients = 0  # N, updated in every round
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> Instructions:
-        """Clients keep their own h_i: nothing is sent beside the model."""
+        """Send nothing beside the model, since clients keep their own h_i."""
         self.clients = client_manager.num_available()
         return super().configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """h <- h - alpha (|S|/N) mean_S (w_i - w), over those who made a step; then the step."""
+        """h <- h - alpha (|S|/N) mean_S (w_i - w), over the clients that trained; then the step."""
         share = participants(results) / self.clients
         rest, moved = mean_section(results, MOVED, "uniform")
         if moved:

@@ -1,4 +1,4 @@
-"""FedExP, server half: the extrapolated step."""
+"""FedExP on the server: the extrapolated step. Declared in common/methods/fedexp.py."""
 
 import numpy as np
 from flwr.common import Parameters, Scalar
@@ -11,8 +11,10 @@ from server.strategy.wrapper import mean_section
 
 
 class FedExPServer(ServerRule[FedExP]):
-    """w + step D, written as average + (step - 1) D: with a step of 1 FedAvg remains, bit for
-    bit."""
+    """w + step D, written as average + (step - 1) D.
+
+    With a step of 1, what remains is FedAvg, bit for bit.
+    """
 
     squared_norm: float = 0.0  # sum_i p_i ||D_i||^2 of this round
     length: float = 1.0  # the step of this round, eta_g in the paper
@@ -20,7 +22,7 @@ class FedExPServer(ServerRule[FedExP]):
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """Average the norms with the weights of the models, then step."""
+        """Average the squared norms with the weights of the models, then make the step."""
         rest, norms = mean_section(results, SQUARED_NORM, self.context.weighting)
         self.squared_norm = float(norms[0][0]) if norms else 0.0
         aggregated, metrics = super().aggregate_fit(server_round, rest, failures)

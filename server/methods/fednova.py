@@ -1,4 +1,7 @@
-"""FedNova, server half: back from updates for one step to models that can be averaged."""
+"""FedNova on the server: turns updates per step back into models that can be averaged.
+
+Declared in common/methods/fednova.py.
+"""
 
 from dataclasses import replace
 
@@ -12,11 +15,11 @@ from server.strategy.wrapper import mean_section
 
 
 class FedNovaServer(ServerRule[FedNova]):
-    """Gives every reply the shape w + (sum_j p_j a_j) d_i before the inner strategy averages: the
-    same by linearity.
+    """Turns every reply into w + (sum_j p_j a_j) d_i before the inner strategy averages.
 
-    What is inside then sees models, as it would under FedAvg, and what a secure sum delivers (the
-    mean of all d_i, as if every client had sent it) gives the same result.
+    By linearity, the average is FedNova's. The inner strategy then sees models, as under FedAvg. A
+    secure sum, which delivers the mean of all d_i as if every client had sent it, gives the same
+    result.
     """
 
     def aggregate_fit(
@@ -30,7 +33,7 @@ class FedNovaServer(ServerRule[FedNova]):
         return aggregated, {**metrics, "fednova.effective_steps": effective}
 
     def restore(self, result: FitRes, effective: float) -> FitRes:
-        """A reply with w + effective d_i in place of d_i."""
+        """Return the reply with w + effective d_i in place of d_i."""
         arrays, parameters, layout = take(result.parameters, str(result.metrics[LAYOUT]), SHARED)
         for position, entry in enumerate(self.context.describe(arrays)):
             if entry.trainable:

@@ -1,4 +1,4 @@
-"""SCAFFOLD on the server: the common control variate. Page: common/methods/scaffold.py."""
+"""SCAFFOLD on the server: the common control variate. Declared in common/methods/scaffold.py."""
 
 from dataclasses import dataclass, field
 
@@ -23,13 +23,15 @@ from server.strategy.wrapper import (
 class ScaffoldState:
     """What outlives a round."""
 
-    # c, an array for each trainable one of the model; empty before the first round
+    # c, one array per trainable weight; empty before the first round.
     control: Arrays = field(default_factory=list)
 
 
 class ScaffoldServer(StrategyWrapper[Scaffold]):
-    """Sends c along, and moves it by what the clients' control variates moved; the model is the
-    inner strategy's business."""
+    """Sends c, and updates it by the mean change of the clients' control variates.
+
+    The model is left to the inner strategy.
+    """
 
     state: ScaffoldState
 
@@ -38,12 +40,12 @@ class ScaffoldServer(StrategyWrapper[Scaffold]):
     ) -> None:
         super().__init__(inner, params, context)
         self.state = ScaffoldState()
-        self.clients = 0  # N, asked for in every round
+        self.clients = 0  # N, updated in every round
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> Instructions:
-        """c goes to everybody who trains."""
+        """Send c to every client that trains."""
         self.clients = client_manager.num_available()
         if not self.state.control:
             model = parameters_to_ndarrays(parameters)
@@ -60,7 +62,7 @@ class ScaffoldServer(StrategyWrapper[Scaffold]):
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """c <- c + (|S|/N) mean_S (c_i+ - c_i), over those who made a step."""
+        """c <- c + (|S|/N) mean_S (c_i+ - c_i), over the clients that trained."""
         share = participants(results) / self.clients
         rest, moved = mean_section(results, CONTROL_DELTA, "uniform")
         if moved:

@@ -1,1 +1,1 @@
-"""What is made of the replies: the average, and the wrappers round it."""
+"""What the server does with the replies: the average, and the wrappers around it."""

@@ -1,5 +1,7 @@
-"""What FedAdam, FedYogi and FedAdagrad share: everything but the second moment (Reddi et al.,
-Algorithm 2)."""
+"""What FedAdam, FedYogi and FedAdagrad have in common: all but the second moment.
+
+See Reddi et al., Algorithm 2.
+"""
 
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -19,10 +21,10 @@ A = TypeVar("A", bound=FedAdagrad | FedAdam | FedYogi)
 
 @dataclass
 class AdaptiveState:
-    """What outlives a round, of the trainable weights; empty before the first round."""
+    """What outlives a round: one array per trainable weight; empty before the first round."""
 
-    first: Arrays = field(default_factory=list)  # m in the paper, begins at zero
-    second: Arrays = field(default_factory=list)  # v in the paper, begins at tau^2
+    first: Arrays = field(default_factory=list)  # m in the paper, which begins at zero
+    second: Arrays = field(default_factory=list)  # v in the paper, which begins at tau^2
 
 
 class AdaptiveRule(ServerRule[A]):
@@ -41,8 +43,7 @@ class AdaptiveRule(ServerRule[A]):
         raise NotImplementedError
 
     def step(self, broadcast: Arrays, average: Arrays) -> Arrays:
-        """One step of the rule; the paper has no bias correction, and v begins at tau^2 in its
-        place."""
+        """Make one step; the paper has no bias correction, but lets v begin at tau^2 instead."""
         lr, beta1, tau = self.params.lr, self.params.beta1, self.params.tau
         update = [mean - sent for mean, sent in zip(average, broadcast, strict=True)]  # D
         first = self.state.first or [np.zeros_like(array) for array in update]

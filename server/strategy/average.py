@@ -1,5 +1,7 @@
-"""The innermost strategy: Flower's FedAvg, adding up in partition order and refusing what nobody
-claims."""
+"""The innermost strategy: Flower's FedAvg, but sums run in partition order.
+
+A section that no method has claimed is refused.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -21,8 +23,10 @@ Evaluate = Callable[[int, Arrays, dict[str, Scalar]], tuple[float, dict[str, Sca
 
 
 class Average(FedAvg):
-    """w <- sum_i p_i w_i, with p_i by examples or uniform; the same bits whatever the order of
-    arrival."""
+    """w <- sum_i p_i w_i, with p_i by examples or uniform.
+
+    The bits of the result do not depend on the order in which replies arrive.
+    """
 
     def __init__(
         self,
@@ -53,14 +57,13 @@ class Average(FedAvg):
         return f"Average(weighting={self.weighting!r})"
 
     def num_fit_clients(self, num_available_clients: int) -> tuple[int, int]:
-        """The nearest whole number of clients (Flower's FedAvg rounds down, so that 0.29 of 100
-        would be 28)."""
+        """Round to the nearest number of clients (Flower's FedAvg turns 0.29 of 100 into 28)."""
         return max(1, round(num_available_clients * self.participation)), 1
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> list[tuple[ClientProxy, FitIns]]:
-        """FedAvg's instructions, with the layout of the message written into each."""
+        """Write the layout of the message into each of FedAvg's instructions."""
         layout = f"{SHARED}:{len(parameters.tensors)}"
         drawn = super().configure_fit(server_round, parameters, client_manager)
         return [
@@ -70,7 +73,7 @@ class Average(FedAvg):
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """The weighted mean of `shared`; None if nobody sent anything that counts."""
+        """Compute the weighted mean of `shared`; None if no client trained."""
         ordered = in_partition_order(results)
         weights = shares_of([result.num_examples for _, result in ordered], self.weighting)
         if weights is None:
@@ -82,19 +85,19 @@ class Average(FedAvg):
 
 
 def in_partition_order(results: Results) -> Results:
-    """Results by the number of the partition, so that sums do not depend on who was first."""
+    """Sort results by partition, so that sums do not depend on the order of arrival."""
     return sorted(results, key=lambda pair: int(pair[0].cid))
 
 
 def participants(results: Results) -> int:
-    """How many clients trained."""
+    """Count the clients that trained."""
     return sum(
         int(result.metrics.get(PARTICIPANTS, result.num_examples > 0)) for _, result in results
     )
 
 
 def answered(results: Results) -> set[int]:
-    """Whose replies these are, by partition."""
+    """The partitions of the clients that answered."""
     return {
         int(cid)
         for proxy, result in results
@@ -103,8 +106,10 @@ def answered(results: Results) -> set[int]:
 
 
 def shares_of(examples: list[int], weighting: Weighting) -> list[float] | None:
-    """p_i of each client, summing to 1; a client that trained on nothing weighs nothing. None if
-    nobody trained."""
+    """The weight p_i of each client; they sum to 1. None if no client trained.
+
+    A client that trained on nothing has the weight 0.
+    """
     counts = [float(count > 0) if weighting == "uniform" else float(count) for count in examples]
     total = sum(counts)
     return [count / total for count in counts] if total > 0 else None
@@ -113,8 +118,10 @@ def shares_of(examples: list[int], weighting: Weighting) -> list[float] | None:
 def weighted_mean(
     models: Iterable[Arrays], weights: list[float], types: list[np.dtype[np.generic]]
 ) -> Arrays:
-    """sum_i p_i w_i in double precision, one client in memory at a time, in the types that the
-    model has."""
+    """Compute sum_i p_i w_i in double precision, with one client in memory at a time.
+
+    The result has the model's types.
+    """
     totals: list[npt.NDArray[np.float64]] = []
     for weight, model in zip(weights, models, strict=True):
         if not totals:
@@ -126,20 +133,22 @@ def weighted_mean(
 
 
 def shared_only(result: FitRes) -> Arrays:
-    """The section `shared` of a message from which every method has taken its own."""
+    """Decode the section `shared` of a reply, from which every method must have taken its own."""
     layout = str(result.metrics.get(LAYOUT, f"{SHARED}:{len(result.parameters.tensors)}"))
     left = [name for name in slices(layout, len(result.parameters.tensors)) if name != SHARED]
     if left:
         raise WireError(
-            f"nobody claims the section {left[0]!r} of a client's message; add its method to the"
-            " methods line"
+            f"no method claims the section {left[0]!r} of a client's message; add its method to"
+            " the methods line"
         )
     return decode(result.parameters.tensors)
 
 
 def mean_metrics(results: list[tuple[int, dict[str, Scalar]]]) -> dict[str, Scalar]:
-    """Mean of every numeric metric over the clients that sent it, weighted by examples; who trained
-    on nothing does not count."""
+    """Average every numeric metric over the clients that sent it, weighted by examples.
+
+    Clients that trained on nothing do not count.
+    """
     counted = [(count, metrics) for count, metrics in results if count]
     names = dict.fromkeys(
         name

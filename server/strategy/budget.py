@@ -1,15 +1,14 @@
-"""How much privacy a run has spent: epsilon at the delta that it asked for, by Google's
-dp-accounting.
+"""How much privacy a run has spent: epsilon at the requested delta, by Google's dp-accounting.
 
-Neighbours are federations of the same clients, one of which has other data. Its update, within clip
-before and after, moves the sum of a round by at most 2 clip; the noise on it has `noise` times
-clip, hence the multiplier noise / 2.
+Two federations are neighbours if they have the same clients, but one client has other data. With
+either data its update is within `clip`, so the sum of a round changes by at most 2 clip. The noise
+on the sum has the standard deviation noise * clip, hence the multiplier noise / 2.
 
-Rounds in which everybody present took part are Gaussian releases, and of n of them the exact budget
-is known: together they are one with multiplier / sqrt(n). A draw of k out of n, of a fixed size and
-without replacement, says less (it may have missed the client); its Rényi divergence is bounded by
-Wang, Balle and Kasiviswanathan (AISTATS 2019). The bound is above that of the undrawn release where
-k is a large part of n, so the smaller of the two counts.
+A round in which every available client takes part is a Gaussian release. The exact budget of n such
+rounds is known: together they are one release with multiplier / sqrt(n). A draw of k out of n
+clients, of a fixed size and without replacement, reveals less, since it may have missed the client.
+Its Rényi divergence is bounded by Wang, Balle and Kasiviswanathan (AISTATS 2019). If k is a large
+part of n, their bound exceeds that of a release without a draw, so the smaller of the two counts.
 """
 
 import math
@@ -22,20 +21,20 @@ import numpy.typing as npt
 
 from common.wire.figures import CLIPPED
 
-if TYPE_CHECKING:  # a command line that only shows a budget need not wait for Flower
+if TYPE_CHECKING:  # a command that only shows a budget need not wait for Flower
     from flwr.common import Scalar
 
 EPSILON, DELTA = "dp.epsilon", "dp.delta"
-Draw = tuple[int, int]  # how many were drawn, out of how many
+Draw = tuple[int, int]  # the number of clients drawn, and the number present
 
 
 def epsilon(multiplier: float, releases: Mapping[Draw, int], delta: float) -> float:
-    """Of so many releases of each kind of draw."""
+    """Compute epsilon, given the number of releases for each kind of draw."""
     if not sum(releases.values()):
         return 0.0
     if not multiplier:
         return math.inf
-    # 0.2 s that only the server of a private run should wait
+    # This import takes 0.2 s, which only the server of a private run should spend.
     from dp_accounting import (
         get_epsilon_gaussian,
         rdp,
@@ -55,8 +54,10 @@ def epsilon(multiplier: float, releases: Mapping[Draw, int], delta: float) -> fl
 def divergences(
     multiplier: float, draw: Draw
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Orders, and at each the Rényi divergence that one release allows; a third of a second for a
-    draw not seen before."""
+    """Return the orders, and the Rényi divergence of one release at each of them.
+
+    A new draw takes a third of a second.
+    """
     import dp_accounting
     from dp_accounting import rdp
 
@@ -74,7 +75,7 @@ def divergences(
 
 
 def figures(metrics: "Mapping[str, Scalar]") -> "dict[str, Scalar]":
-    """What the line of a round says under "privacy"; an infinite epsilon is null there."""
+    """What a round's line says under "privacy"; an infinite epsilon is written as null."""
     return {
         name.removeprefix("dp."): metrics[name]
         for name in (EPSILON, DELTA, CLIPPED)
@@ -83,7 +84,7 @@ def figures(metrics: "Mapping[str, Scalar]") -> "dict[str, Scalar]":
 
 
 def spent(privacy: Mapping[str, Any]) -> str:
-    """The budget in words; `privacy` as in results.jsonl."""
+    """Say in words how much is spent, given "privacy" as in results.jsonl."""
     value = privacy.get("epsilon")
     shown = "infinite" if value is None or math.isinf(value) else f"{value:.4g}"
     return f"epsilon {shown} at delta {privacy['delta']:g}"

@@ -1,5 +1,7 @@
-"""What a server half may know of its surroundings: the run that it is part of, or, in somebody
-else's Flower app, what that app's author told it."""
+"""What a server half may know of its surroundings.
+
+That is the run that it is part of or, in somebody else's Flower app, what the app's author passed.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,17 @@ from server.record.scores import Evaluator
 
 
 class Note(Protocol):
-    """Takes what a server half has to say: a decision that whoever reads the numbers must know, or
-    only how far it has come (`progress`)."""
+    """Takes a sentence from a server half for those who follow the run.
+
+    It is a decision that readers of the numbers must know, or, with `progress`, only how far the
+    half has come.
+    """
 
     def __call__(self, round_number: int, text: str, progress: bool = False) -> None: ...
 
 
 def log_note(round_number: int, text: str, progress: bool = False) -> None:
-    """Where nobody watches results.jsonl, Flower's log says it."""
+    """Write a note to Flower's log, where no results.jsonl takes it."""
     log(INFO, "round %s: %s", round_number, text)
 
 
@@ -63,36 +68,39 @@ class ServerContext:
 
     @property
     def shape(self) -> Sequence[int]:
-        """Of the model's input."""
+        """The shape of the model's input."""
         return self.run.shape
 
     @property
     def classes(self) -> int:
-        """Of the data; the head may be wider."""
+        """The number of classes of the data; the head may be wider."""
         return self.run.classes
 
     @property
     def model(self) -> nn.Module:
-        """The model that the clients train, with whatever weights it was last scored with."""
+        """The model that the clients train, with the weights that were last scored."""
         return self.evaluator.model
 
     def build_narrow_model(self) -> nn.Module:
-        """The same network with outputs for the classes of the data alone."""
+        """Build the same network with outputs only for the classes of the data."""
         run, seed = self.run, derive(self.config.seed, "model")
         return build(self.config.model_params, run.shape, run.classes, 0, seed).to(self.device)
 
     def describe(self, arrays: Arrays) -> Manifest:
-        """What the exchanged arrays are."""
+        """Tell what the exchanged arrays are."""
         return self.run.shared
 
 
 @dataclass(frozen=True)
 class StandAlone:
-    """The surroundings of a server half in somebody else's Flower app: every exchanged array is
-    trainable, clients weigh by examples, notes go to Flower's log."""
+    """The surroundings of a server half in somebody else's Flower app.
 
-    network: nn.Module | None = None  # that the clients train, for methods that train it too
-    shape: Sequence[int] = ()  # of its input, without the batch
+    Every exchanged array is trainable, clients are weighted by examples, and notes go to Flower's
+    log.
+    """
+
+    network: nn.Module | None = None  # what the clients train; for methods that train it too
+    shape: Sequence[int] = ()  # of the network's input, without the batch
     seed: int = 0
     folder: Path | None = None
     weighting: Weighting = "examples"
@@ -115,12 +123,12 @@ class StandAlone:
 
     @property
     def device(self) -> torch.device:
-        """Where the network lies."""
+        """The device that the network is on."""
         return next(self.model.parameters()).device
 
     @cached_property
     def classes(self) -> int:
-        """The outputs of the network."""
+        """The number of the network's outputs."""
         training = self.model.training
         with torch.no_grad():
             outputs = self.model.eval()(torch.zeros(1, *self.shape, device=self.device)).shape[1]
@@ -128,9 +136,9 @@ class StandAlone:
         return int(outputs)
 
     def build_narrow_model(self) -> nn.Module:
-        """The network itself has no outputs beside those of the classes."""
+        """Return the network itself, which has outputs only for the classes."""
         return self.model
 
     def describe(self, arrays: Arrays) -> Manifest:
-        """Nothing is known of the arrays but themselves."""
+        """Describe arrays of which nothing is known but their shapes and types."""
         return Manifest.anonymous(arrays)

@@ -1,5 +1,4 @@
-"""Differential privacy on the server: noise on the average (central), and the budget (central and
-local)."""
+"""Differential privacy on the server: noise on the average (central), and the budget (both)."""
 
 from dataclasses import dataclass, field
 from logging import INFO
@@ -26,7 +25,7 @@ from server.strategy.wrapper import Instructions, StrategyWrapper
 
 
 def dp_average(average: Strategy, context: ServerContext) -> Strategy:
-    """The average as the run's `dp` lets it out; nothing further out sees any other."""
+    """Wrap the average as the run's `dp` requires; outer strategies see no other average."""
     dp = context.config.dp_params
     if isinstance(dp, CentralDp):
         return CentralNoise(average, dp, context)
@@ -37,13 +36,12 @@ def dp_average(average: Strategy, context: ServerContext) -> Strategy:
 class Releases:
     """What outlives a round."""
 
-    # "drawn/present" -> rounds in which an average of such a draw was made
+    # "drawn/present" -> the number of rounds in which an average of such a draw was released
     counts: dict[str, int] = field(default_factory=dict)
 
 
 class CentralNoise(StrategyWrapper[CentralDp]):
-    """average + N(0, (noise clip / m)^2), where m clients trained; sits directly round the
-    average."""
+    """average + N(0, (noise clip / m)^2), where m clients trained; wraps the average directly."""
 
     state: Releases
 
@@ -57,7 +55,7 @@ class CentralNoise(StrategyWrapper[CentralDp]):
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> Instructions:
-        """How many are drawn, and of how many; those who are not there cannot be."""
+        """Note how many clients are drawn, and how many are present and so can be drawn."""
         instructions = super().configure_fit(server_round, parameters, client_manager)
         self.draw = (len(instructions), len(client_manager.all()))
         return instructions
@@ -65,8 +63,11 @@ class CentralNoise(StrategyWrapper[CentralDp]):
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """On the sum it is noise * clip, however many have answered; a round in which nobody
-        trained costs nothing."""
+        """Add the noise, and report the budget.
+
+        The deviation on the sum is noise * clip, whatever the number of clients that answered. A
+        round in which no client trained costs nothing.
+        """
         aggregated, metrics = super().aggregate_fit(server_round, results, failures)
         if aggregated is not None:
             deviation = self.params.noise * self.params.clip / participants(results)
@@ -79,13 +80,13 @@ class CentralNoise(StrategyWrapper[CentralDp]):
             for _, result in results
             if result.num_examples and CLIPPED in result.metrics
         ]
-        # of clients; other figures weigh by examples
+        # A share of the clients, while other figures are weighted by examples.
         share: dict[str, Scalar] = {CLIPPED: fmean(clipped)} if clipped else {}
-        releases = {draw_of(key): count for key, count in self.state.counts.items()}
+        releases = {parse_draw(key): count for key, count in self.state.counts.items()}
         return aggregated, {
             **metrics,
             **share,
-            **budget(server_round, self.params.multiplier, releases, self.params.delta),
+            **report_budget(server_round, self.params.multiplier, releases, self.params.delta),
         }
 
 
@@ -93,15 +94,15 @@ class CentralNoise(StrategyWrapper[CentralDp]):
 class Asked:
     """What outlives a round."""
 
-    # partition -> how often this client was asked to train
+    # partition -> how often its client was asked to train
     counts: dict[str, int] = field(default_factory=dict)
 
 
 class LocalBudget(StrategyWrapper[LocalDp]):
-    """Counts what each client has sent; the budget is that of the one that sent most.
+    """Counts the replies of each client; the budget is that of the client with the most.
 
-    Asked counts as sent: a reply that came too late, or in a round that failed and was tried again,
-    has left its client.
+    Every request counts as answered: a reply that came too late, or in a round that failed and was
+    retried, has left its client too.
     """
 
     state: Asked
@@ -116,8 +117,10 @@ class LocalBudget(StrategyWrapper[LocalDp]):
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> Instructions:
-        """The first round of a resumed run counts twice: its clients may have answered before the
-        run was interrupted."""
+        """Count the requests; those of the first round of a resumed run count twice.
+
+        Their clients may have answered already before the run was interrupted.
+        """
         instructions = super().configure_fit(server_round, parameters, client_manager)
         times = 1 if self.begun or not self.state.counts else 2
         self.begun = True
@@ -128,30 +131,30 @@ class LocalBudget(StrategyWrapper[LocalDp]):
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """The average as it is, and the budget."""
+        """Pass the average on, and report the budget."""
         aggregated, metrics = super().aggregate_fit(server_round, results, failures)
         releases = {(1, 1): max(self.state.counts.values(), default=0)}
         return aggregated, {
             **metrics,
-            **budget(server_round, self.params.multiplier, releases, self.params.delta),
+            **report_budget(server_round, self.params.multiplier, releases, self.params.delta),
         }
 
 
 def add_noise(array: Array, deviation: float) -> Array:
-    """An array of the same type; to the bit the same where there is no noise."""
+    """Add noise and keep the type; without noise, the array stays the same bit for bit."""
     return (array + gaussian(array.shape, deviation)).astype(array.dtype) if deviation else array
 
 
-def budget(
+def report_budget(
     round_number: int, multiplier: float, releases: dict[Draw, int], delta: float
 ) -> dict[str, Scalar]:
-    """What has been spent, also said in Flower's log."""
+    """Compute what has been spent, and write it to Flower's log."""
     found: dict[str, Scalar] = {EPSILON: epsilon(multiplier, releases, delta), DELTA: delta}
     log(INFO, "round %s: privacy spent: %s", round_number, spent(figures(found)))
     return found
 
 
-def draw_of(key: str) -> Draw:
-    """A key of Releases.counts as numbers."""
+def parse_draw(key: str) -> Draw:
+    """Turn a key of Releases.counts into numbers."""
     drawn, present = map(int, key.split("/"))
     return drawn, present

@@ -13,17 +13,17 @@ from server.strategy.wrapper import StrategyWrapper
 
 
 class Drift(StrategyWrapper[FedAvg]):
-    """Sits directly round the average, and so sees exactly what is averaged (with FedNova: the
-    normalised models).
+    """Wraps the average directly, and so sees exactly what is averaged.
 
-    Distances are Euclidean, over the trainable weights that are shared. They need every client's
-    reply: a secure sum, which shows the server the mean alone, has no drift to report.
+    With FedNova, these are the normalised models. Distances are Euclidean, over the trainable
+    weights that are shared. They need the reply of every client; under secure aggregation, where
+    the server sees only the mean, there is no drift to report.
     """
 
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """The average as it is, and one figure more."""
+        """Pass the average on, and add one figure."""
         aggregated, metrics = super().aggregate_fit(server_round, results, failures)
         ordered = in_partition_order(results)
         weights = shares_of([result.num_examples for _, result in ordered], self.context.weighting)
@@ -37,7 +37,7 @@ class Drift(StrategyWrapper[FedAvg]):
         }
 
     def distance(self, model: Arrays, average: Arrays) -> float:
-        """Between two models, in double precision."""
+        """Measure the distance between two models, in double precision."""
         manifest = self.context.describe(average)
         ours, theirs = (manifest.weights.pick(arrays, manifest) for arrays in (model, average))
         pairs = zip(ours, theirs, strict=True)

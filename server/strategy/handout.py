@@ -1,10 +1,10 @@
-"""Handing out a set of arrays once per version: every message names it by its digest, and the
-arrays go only to clients that are not known to hold it. The clients' half: client/handout.py.
+"""Handing out a set of arrays once per version. The clients' half is client/handout.py.
 
-Whoever answers a message that named a version holds it. Whoever was silent, failed or came back as
-another node gets the arrays again. A set that changes during the run is another version, which
-nobody holds yet. A method's server half owns one `HandOut` per set and puts its state into its own,
-so that a checkpoint saves it.
+Every message names the set by its digest, and the arrays go only to clients that are not known to
+hold it. A client that answers a message that named a version holds it. One that was silent, failed
+or came back as another node gets the arrays again. A set that changes during the run is another
+version, which no client holds yet. A method's server half owns one `HandOut` per set and includes
+its state in its own, so that a checkpoint saves it.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class HandOutState:
     """What outlives a round."""
 
     version: str = ""  # the digest of the set that is handed out, in hexadecimal
-    # partitions whose last message was answered and named this version
+    # Partitions whose last message named this version and was answered.
     holders: list[int] = field(default_factory=list)
 
 
@@ -32,16 +32,16 @@ class HandOut:
         self.section, self.state = section, state
         self.nodes: dict[int, Any] = {}  # partition -> the node that served it last
         self.asked: set[int] = set()  # partitions whose last message named the set
-        # partitions that were asked and have not answered since: they get arrays, not a recipe
+        # Partitions that were asked and have not answered since: they get arrays, not a recipe.
         self.failed: set[int] = set()
 
     def attach(
         self, instructions: Instructions, arrays: Arrays, recipe: Array | None = None
     ) -> Instructions:
-        """Name the set in every message, and send it, or its recipe, to whoever may lack it.
+        """Name the set in every message, and send it, or its recipe, to clients that may lack it.
 
-        Until a client has answered, it does not count as a holder. May run twice for a round that
-        is tried again.
+        A client counts as a holder only once it has answered. This may run twice in a round that is
+        retried.
         """
         version = digest(arrays)
         if self.state.version != version.tobytes().hex():
@@ -58,18 +58,19 @@ class HandOut:
         return attached
 
     def holds(self, partition: int, node: Any) -> bool:
-        """Whether this client is known to hold the version; another node in its place is not."""
+        """Whether this client is known to hold the version; another node in its place does not."""
         same_node = self.nodes.get(partition, node) == node
         return same_node and partition in self.state.holders
 
     def package(self, partition: int, arrays: Arrays, recipe: Array | None) -> Arrays:
-        """What a client that lacks the set gets; one that could not follow a recipe gets the
-        arrays."""
+        """What a client that lacks the set gets: its recipe, or the arrays if that has failed."""
         return arrays if recipe is None or partition in self.failed else [recipe]
 
     def learn(self, results: Results) -> None:
-        """Whoever answers a message that named the set holds it; a secure sum's one reply stands
-        for all who answered."""
+        """Note that clients that answer a message that named the set hold it.
+
+        The one reply of a secure sum stands for all clients that answered.
+        """
         holding = answered(results) & self.asked
         self.asked, self.failed = set(), self.failed - holding
         self.state.holders = sorted({*self.state.holders, *holding})

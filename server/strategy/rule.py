@@ -1,8 +1,8 @@
-"""A server rule: a step from the model that was broadcast, made of what the clients' average says.
+"""A server rule: a step from the model that was broadcast, computed from the clients' average.
 
-The reference is the model that this round sent out, never the rule's own last output: the two
-differ where a method further out changes the model (DynaFed), and after a resume. BatchNorm's
-running statistics are averaged and otherwise left alone.
+The step starts from the model that this round sent out, never from the rule's own last output: the
+two differ if an outer method changes the model (DynaFed), and after a resume. BatchNorm's running
+statistics are only averaged.
 """
 
 import numpy as np
@@ -15,22 +15,24 @@ from server.strategy.wrapper import Instructions, M, StrategyWrapper
 
 
 class ServerRule(StrategyWrapper[M]):
-    """Remembers what was broadcast, lets the inner strategy average, and hands both to `step`."""
+    """Remembers what was broadcast, lets the inner strategy average, and passes both to `step`."""
 
     broadcast: Arrays  # w in the papers: the model that this round's clients started from
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> Instructions:
-        """Keep the model that goes out; a round that is tried again sends the same one."""
+        """Remember the model that is sent; a retried round sends the same one."""
         self.broadcast = parameters_to_ndarrays(parameters)
         return super().configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """The inner average, and from it the next model; a round in which nobody trained leaves
-        everything as it was."""
+        """Make the next model from the inner average.
+
+        A round in which no client trained leaves everything as it was.
+        """
         aggregated, metrics = self.inner.aggregate_fit(server_round, results, failures)
         if aggregated is None:
             return None, metrics
@@ -46,12 +48,13 @@ class ServerRule(StrategyWrapper[M]):
         return ndarrays_to_parameters(arrays), metrics
 
     def step(self, broadcast: Arrays, average: Arrays) -> Arrays:
-        """The next weights, given the broadcast ones and the clients' average; trainable weights
-        only."""
+        """Compute the next weights from the broadcast ones and the average; trainable ones only."""
         raise NotImplementedError
 
 
 def plus(average: Array, extra: Array) -> Array:
-    """average + extra, where nothing is added to the very bits of the average: -0.0 + 0.0 would be
-    +0.0."""
+    """Add extra to the average, but keep the average's bits where extra is zero.
+
+    A plain sum would turn -0.0 + 0.0 into +0.0.
+    """
     return np.where(extra == 0, average, average + extra)

@@ -1,10 +1,10 @@
-"""A strategy round a strategy: what a method's server half is.
+"""A method's server half: a strategy that wraps another strategy.
 
-A wrapper forwards Flower's six calls; a method overrides what it changes, calls `self.inner`, and
+A wrapper forwards Flower's six calls. A method overrides what it changes, calls `self.inner`, and
 adds its own few lines. The inner strategy may be any strategy of `flwr.server.strategy`, the family
-that works with FitIns and FitRes, so that `DynaFedServer(FedAvg(...))` works in somebody else's
-Flower app. Strategies of the newer `flwr.serverapp.strategy`, which work with messages, are
-refused: they have other methods, and secure aggregation does not know them.
+that works with FitIns and FitRes, so `DynaFedServer(FedAvg(...))` works in somebody else's Flower
+app. Strategies of the newer `flwr.serverapp.strategy`, which work with messages, are refused: they
+have other methods, and secure aggregation does not support them.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,13 @@ Instructions = list[tuple[ClientProxy, FitIns]]
 
 
 class StrategyWrapper(Strategy, Generic[M]):
-    """Forwards everything to the inner strategy. `state` is what outlives a round, and what a
-    checkpoint saves."""
+    """Forwards everything to the inner strategy.
 
-    state: Any = None  # a dataclass of arrays, lists of arrays, scalars and the states of its parts
+    `state` is what outlives a round, and what a checkpoint saves: a dataclass of arrays, lists of
+    arrays, scalars, and the states of its parts.
+    """
+
+    state: Any = None
 
     def __init__(
         self, inner: Strategy, params: M, context: ServerContext | StandAlone | None = None
@@ -49,31 +52,35 @@ class StrategyWrapper(Strategy, Generic[M]):
         return f"{type(self).__name__}({self.inner!r})"
 
     def idle(self) -> str | None:
-        """Why this method has changed nothing so far, if that is so; asked at the end of a run,
-        whose numbers are then those of the other methods."""
+        """Say why this method has changed nothing so far; None if it has changed something.
+
+        Asked at the end of a run, since its numbers may then be those of the other methods alone.
+        """
         return None
 
     def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
-        """The model that the first round starts from."""
+        """Return the model that the first round starts from."""
         return self.inner.initialize_parameters(client_manager)
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> Instructions:
-        """Who trains in this round, and what each of them gets. May run twice for a round that is
-        tried again."""
+        """Choose the clients of this round, and what each of them gets.
+
+        This may run twice in a round that is retried.
+        """
         return self.inner.configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """The next global model."""
+        """Make the next global model."""
         return self.inner.aggregate_fit(server_round, results, failures)
 
     def configure_evaluate(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> list[tuple[ClientProxy, EvaluateIns]]:
-        """Who evaluates."""
+        """Choose the clients that evaluate."""
         return self.inner.configure_evaluate(server_round, parameters, client_manager)
 
     def aggregate_evaluate(
@@ -82,19 +89,21 @@ class StrategyWrapper(Strategy, Generic[M]):
         results: list[tuple[ClientProxy, EvaluateRes]],
         failures: list[tuple[ClientProxy, EvaluateRes] | BaseException],
     ) -> tuple[float | None, dict[str, Scalar]]:
-        """What the clients' evaluations amount to."""
+        """Combine the clients' evaluations."""
         return self.inner.aggregate_evaluate(server_round, results, failures)
 
     def evaluate(
         self, server_round: int, parameters: Parameters
     ) -> tuple[float, dict[str, Scalar]] | None:
-        """The global model on the server's test set."""
+        """Score the global model on the server's test set."""
         return self.inner.evaluate(server_round, parameters)
 
 
 def attach(instructions: Instructions, name: str, arrays: Arrays) -> Instructions:
-    """Send a section along with every client's message; each gets a new FitIns, since FedAvg hands
-    all the same object."""
+    """Add a section to every client's message.
+
+    Each client gets a new FitIns, since FedAvg gives the same object to all of them.
+    """
     attached: Instructions = []
     for proxy, ins in instructions:
         layout = str(ins.config.get(LAYOUT, f"{SHARED}:{len(ins.parameters.tensors)}"))
@@ -104,8 +113,10 @@ def attach(instructions: Instructions, name: str, arrays: Arrays) -> Instruction
 
 
 def read_models(results: Results) -> list[tuple[ClientProxy, int, Arrays]]:
-    """(client, examples, weights) of every single model of a round, in partition order; the replies
-    stay as they are. Only for methods that declare `needs_each_client`."""
+    """Read (client, examples, weights) of every single model of a round, in partition order.
+
+    The replies stay as they are. Only for methods that declare `needs_each_client`.
+    """
     found = []
     for proxy, result in in_partition_order(results):
         layout = str(result.metrics.get(LAYOUT, f"{SHARED}:{len(result.parameters.tensors)}"))
@@ -115,8 +126,10 @@ def read_models(results: Results) -> list[tuple[ClientProxy, int, Arrays]]:
 
 
 def detach(results: Results, name: str) -> tuple[Results, list[tuple[ClientProxy, int, Arrays]]]:
-    """Take a section out of every client's reply: the replies without it, and (client, examples,
-    arrays) in partition order."""
+    """Take a section out of every client's reply.
+
+    Returns the replies without it, and (client, examples, arrays) in partition order.
+    """
     rest: Results = []
     taken: list[tuple[ClientProxy, int, Arrays]] = []
     for proxy, result in in_partition_order(results):
@@ -132,8 +145,10 @@ def detach(results: Results, name: str) -> tuple[Results, list[tuple[ClientProxy
 
 
 def mean_section(results: Results, name: str, weighting: Weighting) -> tuple[Results, Arrays]:
-    """Take a section out of every reply and average it over the clients, in double precision and
-    partition order."""
+    """Take a section out of every reply, and average it over the clients.
+
+    The sum runs in double precision and in partition order.
+    """
     rest, taken = detach(results, name)
     weights = shares_of([examples for _, examples, _ in taken], weighting)
     if weights is None:
@@ -143,7 +158,7 @@ def mean_section(results: Results, name: str, weighting: Weighting) -> tuple[Res
 
 
 def chain(strategy: Strategy) -> Iterator[Strategy]:
-    """The strategies from the outermost to the innermost."""
+    """Yield the strategies from the outermost to the innermost."""
     while isinstance(strategy, StrategyWrapper):
         yield strategy
         strategy = strategy.inner
@@ -151,13 +166,13 @@ def chain(strategy: Strategy) -> Iterator[Strategy]:
 
 
 def idle(strategy: Strategy) -> dict[str, str]:
-    """The methods that have changed nothing so far, each with its reason."""
+    """Find the methods that have changed nothing so far, each with its reason."""
     halves = (half for half in chain(strategy) if isinstance(half, StrategyWrapper))
     return {half.params.name: reason for half in halves if (reason := half.idle()) is not None}
 
 
 def save_state(strategy: Strategy) -> dict[str, Any]:
-    """{"method.field": value} of everything that the methods keep between rounds."""
+    """Collect {"method.field": value} for everything that the methods keep between rounds."""
     return {
         key: getattr(owner, name)
         for half in chain(strategy)
@@ -167,7 +182,7 @@ def save_state(strategy: Strategy) -> dict[str, Any]:
 
 
 def load_state(strategy: Strategy, saved: dict[str, Any]) -> None:
-    """Put saved state back; a method that is not in it starts afresh."""
+    """Restore saved state; a method that is not in it starts afresh."""
     for half in chain(strategy):
         if isinstance(half, StrategyWrapper):
             for key, owner, name in state_fields(half.params.name, half.state):
@@ -176,8 +191,10 @@ def load_state(strategy: Strategy, saved: dict[str, Any]) -> None:
 
 
 def state_fields(prefix: str, state: Any) -> Iterator[tuple[str, Any, str]]:
-    """("method.field", owner, field) of a state and of the states inside it, each of which belongs
-    to a part that the method uses ("vhl.handout.holders")."""
+    """Yield ("method.field", owner, field) for a state and for the states inside it.
+
+    An inner state belongs to a part that the method uses ("vhl.handout.holders").
+    """
     for field in fields(state) if is_dataclass(state) else ():
         key, value = f"{prefix}.{field.name}", getattr(state, field.name)
         if is_dataclass(value):

@@ -1,4 +1,4 @@
-"""Receiving a set: as it came, as it is remembered, as its recipe gives it, or a sentence."""
+"""Receiving a set: from the message, from memory, from its recipe, or refused with a sentence."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_a_new_version_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
 
 
 def test_a_round_whose_reply_did_not_count_is_forgotten_with_its_set(tmp_path: Path) -> None:
-    """The client received OTHER in round 2, but the server counts its reply of round 1 alone."""
+    """The client received OTHER in round 2, but the server counts only its reply of round 1."""
     get(tmp_path, 1, [digest(SET), *SET])
     get(tmp_path, 2, [digest(OTHER), *OTHER])
     memory = Memory(tmp_path, 3, since=1)
@@ -72,7 +72,10 @@ def test_a_set_that_looks_like_a_recipe_is_known_by_its_digest(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("section", "reason"),
     [
-        ([digest(SET)], "does not hold the test set any more; it gets it when it is next asked"),
+        (
+            [digest(SET)],
+            "does not hold the test set any more; it is sent when the node is next asked",
+        ),
         ([digest(SET), *OTHER], "came to this node is not the one that the server names"),
         ([digest(SET), np.array([7], np.int64)], "that this node made is not the server's"),
     ],

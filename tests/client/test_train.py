@@ -16,7 +16,7 @@ from tests.support.hand import linear_model, open_round, settings
 
 
 class Watcher(Objective[Method]):
-    """Writes down each call, and what the model's only weight was then."""
+    """Writes down each call, and the value of the model's only weight at that time."""
 
     def __init__(self, params: Method, calls: list[tuple[str, str, int, float]]) -> None:
         super().__init__(params)

@@ -15,12 +15,12 @@ from tests.support.pairs import BASE, line
 from tests.support.runs import weights
 
 IDLE = "all of this run is without it"
-# Written so that the first rounds are FedAvg's; of the other methods, as they are tried elsewhere.
+# Here the first rounds are FedAvg's. Other methods are written as in the tests of all pairs.
 LATER = {
     "fedcog": "fedcog(start=3, samples=6, steps=2)",
     "dynafed": (
         "dynafed(length=2, segment=1, iterations=2, steps=1, per_class=1, epochs=1, lr=0.01,"
-        " accept=100, min_participants=1, same_round=False)"
+        " max_loss=100, min_participants=1, same_round=False)"
     ),
 }
 
@@ -49,7 +49,7 @@ def is_fedavg(methods: str, rounds: int, warm_start: str = "") -> bool:
 
 @pytest.fixture(scope="module")
 def parent(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two rounds of FedAvg, of which both models are kept."""
+    """Run two rounds of FedAvg, and keep both models."""
     folder = tmp_path_factory.mktemp("parent")
     run_in_process(folder, **BASE, keep_models="all")
     return str(folder)
@@ -57,7 +57,7 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "fedavg"])
 def test_a_method_acts_from_the_round_that_it_names(name: str) -> None:
-    """One round less is FedAvg's run bit for bit, and is cautioned against."""
+    """With one round less, the run is FedAvg's bit for bit, and a warning says so."""
     methods = LATER.get(name, line(name))
     config = configure({**BASE, "methods": methods})
     first = config.method_list[0].acts_from(config)
@@ -70,8 +70,7 @@ def test_a_method_acts_from_the_round_that_it_names(name: str) -> None:
 
 
 def test_which_methods_need_more_than_one_round() -> None:
-    """FedDyn's server step and penalty are there in the first round, SCAFFOLD's correction is
-    not."""
+    """FedDyn's server step and penalty act in the first round; SCAFFOLD's correction does not."""
     found = {}
     for name in METHODS:
         methods = LATER.get(name, line(name))
@@ -136,8 +135,10 @@ def test_a_warm_start_without_a_round_counts_the_rounds_alone() -> None:
 
 
 def test_parameters_decide() -> None:
-    """Nesterov's step, and a server's learning rate other than 1, move the first average already; a
-    path without the initial model has at least two averages."""
+    """Nesterov's step, and a server learning rate other than 1, change even the first average.
+
+    A path without the initial model has at least two averages.
+    """
     for methods in ("fedavgm(nesterov=True)", "fedavgm(lr=0.5)"):
         assert cautions(methods, 1) == []
         assert not is_fedavg(methods, 1)

@@ -60,11 +60,10 @@ def test_learning_rate_and_nesterov_by_hand() -> None:
 
 
 def test_the_reference_is_what_was_broadcast() -> None:
-    """After round 1 (w = [4, 4], v = [3, 2]) a method further out puts [10, 0] in its place. The
-    clients return [12, 1]:
+    """After round 1 (w = [4, 4], v = [3, 2]), an outer method replaces w by [10, 0].
 
-    D = [2, 1] against [10, 0], v = 0.5 * [3, 2] + [2, 1] = [3.5, 2], w = [13.5, 2]. Against its own
-    [4, 4] D would be [8, -3].
+    The clients return [12, 1]. D = [2, 1] relative to [10, 0], so v = 0.5 * [3, 2] + [2, 1] = [3.5,
+    2] and w = [13.5, 2]. Relative to the rule's own [4, 4], D would be [8, -3].
     """
     strategy = rule("fedavgm(momentum=0.5)", 2)
     one_round(strategy, [[1, 2]], reply([3, 2]), reply([5, 6]))

@@ -21,8 +21,7 @@ def test_without_weight_it_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_a_round_by_hand(tmp_path: Path) -> None:
-    """z = W x on the four samples (1, 0), (-1, 0), (0, 1), (0, -1), whose two inputs vary alike and
-    are not correlated.
+    """z = W x on the samples (1, 0), (-1, 0), (0, 1), (0, -1), whose two inputs are uncorrelated.
 
     With W = [[1, d], [b, c]] at d = 0, b = c = 1 the features have the correlation r = (b + d c) /
     sqrt((1 + d^2) (b^2 + c^2)), that is 1 / sqrt(2), and the term is (n - 1)^2 / n r^2 = (9/4)

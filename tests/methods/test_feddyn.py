@@ -45,8 +45,7 @@ def test_two_rounds_by_hand(tmp_path: Path) -> None:
 
 
 def test_round_one_does_not_depend_on_alpha_on_the_server(tmp_path: Path) -> None:
-    """One step has no penalty yet, and h / alpha is the mean move: w + 2 mean (w_i - w), for every
-    alpha."""
+    """The first step has no penalty yet, and h / alpha is the mean move: w + 2 mean (w_i - w)."""
     for alpha in (0.01, 1.0):
         hand = Federation(
             tmp_path / str(alpha),
@@ -58,8 +57,10 @@ def test_round_one_does_not_depend_on_alpha_on_the_server(tmp_path: Path) -> Non
 
 
 def test_the_fixed_point(tmp_path: Path) -> None:
-    """At the optimum w = 2, with h_A = 2 and h_B = -2 the clients' gradients there and h their mean
-    0, nothing moves at all."""
+    """Nothing moves at the optimum w = 2, if h_A = 2 and h_B = -2 are the gradients there.
+
+    Their mean h is 0.
+    """
     hand = Federation(
         tmp_path,
         settings("feddyn(alpha=0.1)"),
@@ -95,8 +96,10 @@ def test_it_finds_the_optimum_that_fedavg_misses(tmp_path: Path) -> None:
 def test_the_servers_h_is_the_mean_of_all_clients_whoever_takes_part(
     tmp_path: Path, weighting: str
 ) -> None:
-    """h = (1/N) sum_i h_i, with zero for those who never came, also where models are averaged by
-    examples."""
+    """h = (1/N) sum_i h_i, with zero for clients that never took part.
+
+    This also holds if models are averaged by examples.
+    """
     clients = [[TOWARDS_0] * 2, [TOWARDS_4] * 2, [TOWARDS_4]]
     hand = Federation(tmp_path, settings("feddyn", weighting=weighting), linear_model(1.0), clients)
     for drawn in ([0], [1], [0, 2], [1, 2], [0, 1, 2]):
@@ -108,8 +111,7 @@ def test_the_servers_h_is_the_mean_of_all_clients_whoever_takes_part(
 
 
 def test_running_statistics_are_only_averaged(tmp_path: Path) -> None:
-    """After round one they are FedAvg's where the penalty has not acted yet: with one local
-    step."""
+    """After round one they are FedAvg's, since with one local step the penalty has not acted."""
     one = {**SMALL, "rounds": 1, "local_steps": 1, "model": "lenet-bn"}
     run_in_process(tmp_path / "fedavg", **one)
     run_in_process(tmp_path / "feddyn", **one, methods="feddyn")

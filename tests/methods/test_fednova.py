@@ -26,9 +26,9 @@ def test_with_equal_steps_it_is_fedavg(tmp_path: Path, momentum: float) -> None:
 
 
 def test_one_round_by_hand() -> None:
-    """w = 10. Client 1 (3 examples) makes 2 steps to 14, client 2 (1 example) 6 steps to 4; no
-    momentum, so a = 2 and 6.
+    """Client 1 (3 examples) makes 2 steps from w = 10 to 14, client 2 (1 example) 6 steps to 4.
 
+    Without momentum, a = 2 and 6.
     d = 4 / 2 = 2 and -6 / 6 = -1; sum p a = (3 * 2 + 6) / 4 = 3, sum p d = (3 * 2 - 1) / 4 = 1.25,
     w = 10 + 3.75 = 13.75. FedAvg gives (3 * 14 + 4) / 4 = 11.5. A running statistic that the
     clients send as 1 and 5 becomes (3 + 5) / 4 = 2.

@@ -18,8 +18,10 @@ from tests.support.runs import SMALL, assert_same_bits, lines
 
 @pytest.mark.parametrize("model", ["simple-cnn", "lenet-bn"])
 def test_without_a_radius_it_is_fedavg_bit_for_bit(tmp_path: Path, model: str) -> None:
-    """It still evaluates everything twice; with BatchNorm this holds only if the first pass leaves
-    the statistics alone."""
+    """It still evaluates everything twice.
+
+    With BatchNorm, the bits are the same only if the first pass does not change the statistics.
+    """
     run_in_process(tmp_path / "fedavg", **SMALL, model=model)
     run_in_process(tmp_path / "fedsam", **SMALL, model=model, methods="fedsam(rho=0)")
     assert_same_bits(tmp_path / "fedavg", tmp_path / "fedsam")
@@ -36,9 +38,9 @@ def test_a_round_by_hand(tmp_path: Path) -> None:
     """y = v a with a = 4, v = 3, target 11, rho 1/2, lr 1/10.
 
     y - t = 1, so the gradient is (v, a) = (3, 4) and its norm, over both tensors, 5. The worst
-    point near by is (4, 3) + (3, 4) / 10 = (4.3, 3.4). There y - t = 14.62 - 11 = 3.62 and the
+    point nearby is (4, 3) + (3, 4) / 10 = (4.3, 3.4). There y - t = 14.62 - 11 = 3.62 and the
     gradient is 3.62 (3.4, 4.3) = (12.308, 15.566). The step starts from (4, 3): a = 4 - 1.2308 =
-    2.7692, v = 3 - 1.5566 = 1.4434. With a norm a tensor, a would go up by 1/2.
+    2.7692, v = 3 - 1.5566 = 1.4434. With one norm per tensor, a would go up by 1/2.
     """
     model = product(4.0, 3.0)
     visit(

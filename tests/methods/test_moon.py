@@ -25,8 +25,7 @@ def test_without_weight_it_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_a_first_visit_is_fedavg_bit_for_bit(tmp_path: Path) -> None:
-    """The received model stands for the previous one: the term is the constant log 2, and pulls
-    nowhere."""
+    """The received model takes the role of the previous one: the term is constant, log 2."""
     run_in_process(tmp_path / "fedavg", **{**SMALL, "rounds": 2})
     run_in_process(
         tmp_path / "moon", **{**SMALL, "rounds": 2}, methods="moon(mu=5)", keep_models="all"

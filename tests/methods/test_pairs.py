@@ -1,9 +1,8 @@
-"""Every method alone, and every pair of methods: sound ones run two rounds, the others are refused
-with the reason.
+"""Every method alone, and every pair: sound pairs run two rounds, others are refused with a reason.
 
-Methods are found in METHODS, so that a new page is tried without an edit here. One whose defaults
-would take long, or do nothing in two rounds, says in its own test module how it is tried: TINY =
-"name(steps=1, start=1)" in tests/methods/test_name.py.
+Methods are found in METHODS, so a new declaration is tried without an edit here. If a method's
+defaults would take long, or do nothing in two rounds, its own test module says how it is tried:
+TINY = "name(steps=1, start=1)" in tests/methods/test_name.py.
 """
 
 import itertools
@@ -35,8 +34,7 @@ def problems(names: tuple[str, ...]) -> list[str]:
 
 
 def meet(one: str, other: str) -> bool:
-    """Whether two methods have halves on the same side; where they have not, their order cannot
-    matter."""
+    """Whether two methods have halves on the same side; if not, their order cannot matter."""
     sides = {"client": Objective, "server": StrategyWrapper}
     (first,), (second,) = (resolve_line(line(name), METHODS, "methods") for name in (one, other))
     return any(half(side, first, base) and half(side, second, base) for side, base in sides.items())
@@ -132,8 +130,10 @@ def test_sound_pairs_are_those_that_the_papers_report() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_resumes_with_the_same_bits(tmp_path: Path, name: str) -> None:
-    """Killed half-way through round 3, two of four clients a round: what a method keeps, on either
-    side, is found again."""
+    """The run is killed halfway through round 3, with two of four clients per round.
+
+    What a method keeps, on either side, is found again.
+    """
     settings = {**BASE, "participation": 0.5, "rounds": 4, "methods": line(name)}
     run_in_process(tmp_path / "whole", **settings)
     with pytest.raises(KilledError):

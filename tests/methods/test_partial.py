@@ -56,8 +56,7 @@ def test_exactly_its_part_is_shared_and_averaged(tmp_path: Path, methods: str, m
 
 
 def test_local_exchanges_nothing(tmp_path: Path) -> None:
-    """What every reply holds is looked at on its way. (For no arrays at all Flower sends one that
-    is empty.)"""
+    """Every reply is inspected on its way. (Instead of no arrays, Flower sends an empty one.)"""
     seen = []
 
     def intercept(node: int, reply: Message) -> Message:
@@ -78,8 +77,7 @@ def test_local_exchanges_nothing(tmp_path: Path) -> None:
 
 
 def test_local_training_is_a_client_alone(tmp_path: Path) -> None:
-    """A client whose partners never answer ends with the same model as one whose partners do, and
-    it moves every round."""
+    """A client's model does not depend on whether others answer, and it moves every round."""
     alone = node_id(0)
     run_in_process(tmp_path / "all", **SMALL, methods="local", keep_models="all")
     settings = {**SMALL, "round_timeout": 0.2, "methods": "local"}
@@ -102,8 +100,7 @@ def test_local_training_is_a_client_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("methods", PARTS)
 def test_a_round_begins_with_the_personal_part_of_the_last(tmp_path: Path, methods: str) -> None:
-    """With a learning rate of (nearly) zero from round 2 on nothing is learned any more: personal
-    parts stay what they were."""
+    """With a learning rate of (nearly) zero from round 2 on, personal parts stay as they were."""
     settings = {
         **SMALL,
         "rounds": 6,
@@ -132,7 +129,7 @@ def test_a_round_begins_with_the_personal_part_of_the_last(tmp_path: Path, metho
     for partition in later - first:
         now = local_model(tmp_path, partition, 7)
         assert now is not None
-        for n in personal:  # who came later began at the common initial model
+        for n in personal:  # clients that came later began with the common initial model
             np.testing.assert_allclose(now[n], start[n], rtol=0, atol=1e-7)
 
 

@@ -57,7 +57,7 @@ def test_momentum_is_accounted_for(tmp_path: Path) -> None:
     = 1, so w = 1, 1/2, 0.
 
     The gradients weigh 1 + 1/2 and 1, which is a = 5/2, so c_i = 1 / (1/2 . 5/2) = 4/5 = (3/2 . 1 +
-    1 . 1/2) / (5/2): a mean of the gradients. K = 2 in the place of a would give 1.
+    1 . 1/2) / (5/2): a mean of the gradients. K = 2 instead of a would give 1.
     """
     hand = Federation(
         tmp_path, settings("scaffold", momentum=0.5), linear_model(1.0), [[TOWARDS_0] * 2]
@@ -80,8 +80,10 @@ def test_the_decayed_learning_rate_counts(tmp_path: Path) -> None:
 
 
 def test_the_servers_control_is_the_mean_of_all_clients_whoever_takes_part(tmp_path: Path) -> None:
-    """c = (1/N) sum_i c_i, with zero for those who never came: what |S|/N in the server's step is
-    for."""
+    """c = (1/N) sum_i c_i, with zero for clients that never took part.
+
+    This is what |S|/N in the server's step is for.
+    """
     clients = [[TOWARDS_0] * 2, [TOWARDS_4] * 2, [TOWARDS_4]]
     hand = Federation(tmp_path, settings("scaffold"), linear_model(1.0), clients)
     for drawn in ([0], [1], [0, 2], [1, 2], [0, 1, 2]):
@@ -124,7 +126,7 @@ def test_control_variates_change_and_are_used(tmp_path: Path) -> None:
 def test_running_statistics_have_no_control(tmp_path: Path) -> None:
     run_in_process(tmp_path, **{**SMALL, "rounds": 2}, model="lenet-bn", methods="scaffold")
     state = read(tmp_path / "checkpoint.safetensors")
-    # weights and biases of four layers, of two norms, and two statistics a norm
+    # weights and biases of four layers, of two norms, and two statistics per norm
     assert len(state.shared) == 8 + 4 + 2 * 2
     assert len(state.strategy["scaffold.control"]) == 8 + 4
     assert all(np.isfinite(array).all() for array in state.shared)
@@ -141,8 +143,10 @@ def test_a_client_that_cannot_train_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_warm_start_begins_with_zeros_on_both_sides(tmp_path: Path) -> None:
-    """The clients remember control variates of the earlier run; beside a server without any they
-    would be wrong for good."""
+    """The clients remember control variates of the earlier run, but the new server has none.
+
+    Used together, they would stay wrong for the whole run.
+    """
     run_in_process(tmp_path / "start", **{**SMALL, "rounds": 2}, methods="scaffold")
     for methods in ("scaffold", "fedavg"):
         run_in_process(

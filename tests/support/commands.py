@@ -55,7 +55,7 @@ def start(*arguments: str) -> "subprocess.Popen[str]":
 
 
 def wide() -> dict[str, str]:
-    """So that sentences are not folded."""
+    """An environment with a wide terminal, so that sentences are not folded."""
     return {**os.environ, "COLUMNS": "1000"}
 
 
@@ -67,7 +67,7 @@ def wait_until(condition: Callable[[], bool], timeout: float, what: str) -> None
 
 
 def processes(mark: str) -> list[int]:
-    """Ids of running processes whose command line or environment holds a text."""
+    """Find the ids of running processes whose command line or environment contains a text."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

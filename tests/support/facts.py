@@ -12,7 +12,7 @@ from common.wire.weights import to_arrays
 
 
 def entries(*arrays: tuple[str, np.ndarray, bool]) -> Manifest:
-    """(name, array, trainable) of each."""
+    """Make a manifest of (name, array, trainable) entries."""
     return Manifest(
         tuple(Entry(name, array.shape, array.dtype, trains) for name, array, trains in arrays)
     )
@@ -26,7 +26,7 @@ def make_facts(
     task: Task | str = "single-label",
     shape: tuple[int, int, int] = (1, 4, 4),
 ) -> Run:
-    """A run whose data are one blank image per class; with the manifest of a model or any other."""
+    """Make a run whose data are one blank image per class, with a model's or any other manifest."""
     labels = np.arange(classes)
     split = Split(np.zeros((classes, *shape), np.uint8), labels)
     dataset = DataSet(

@@ -35,8 +35,10 @@ def local_round(
     previous: Model | None = None,
     **settings: Any,
 ) -> LocalRound:
-    """A round of a client with these labels, on 6x6 pictures of noise; `previous` was its model in
-    round 57."""
+    """Open a round of a client with these labels, on 6x6 pictures of noise.
+
+    `previous` was its model in round 57.
+    """
     targets = torch.as_tensor(labels)
     task = "single-label" if targets.ndim == 1 else "multi-label"
     images = torch.randint(

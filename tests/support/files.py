@@ -21,7 +21,7 @@ def pictures(count: int, *shape: int, seed: int = 0) -> np.ndarray:
 
 
 def labels(count: int, classes: int = 10) -> np.ndarray:
-    """0, 1, 2, ... and again from 0."""
+    """0, 1, 2, ..., repeated."""
     return np.arange(count) % classes
 
 
@@ -33,8 +33,10 @@ def png(pixels: np.ndarray) -> bytes:
 
 
 def idx(values: np.ndarray, compress: bool = False) -> bytes:
-    """The IDX format: zeros, type of unsigned bytes, number of dimensions, their lengths
-    big-endian, the bytes."""
+    """The IDX format: zeros, the type, the number of dimensions, their lengths, the bytes.
+
+    The type is that of unsigned bytes, and lengths are big-endian.
+    """
     data = (
         struct.pack(">HBB", 0, 8, values.ndim)
         + struct.pack(f">{values.ndim}I", *values.shape)
@@ -50,7 +52,7 @@ def write_idx(
     names: Sequence[str],
     compress: bool = False,
 ) -> None:
-    """The same samples as training and test split, under the four names."""
+    """Write the same samples as training and test split, under the four published names."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, values in zip(names, (images, numbers, images, numbers), strict=True):
         (folder / (name + ".gz" * compress)).write_bytes(idx(values, compress))
@@ -63,8 +65,10 @@ def write_parquet(
     image: str = "image",
     features: dict[str, Any] | None = None,
 ) -> None:
-    """Pictures as PNG in the hub's layout: a struct of bytes and path, features described in the
-    schema's metadata."""
+    """Write pictures as PNG in the hub's format.
+
+    Each is a struct of bytes and path; the schema's metadata describes the features.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     cells = [{"bytes": png(pixels), "path": None} for pixels in images]
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -82,8 +86,7 @@ def write_parquet(
 
 
 def python2_pickle(content: Mapping[bytes, Any]) -> bytes:
-    """A dict of byte arrays and lists of numbers or texts, opcode by opcode as Python 2 and its
-    numpy wrote it (protocol 2)."""
+    """Pickle a dict of byte arrays and lists as Python 2 and its numpy did (protocol 2)."""
     body = b"".join(_text(key) + _value(value) + b"s" for key, value in content.items())
     return b"\x80\x02}" + body + b"."
 
@@ -119,7 +122,7 @@ def _value(value: Any) -> bytes:
 
 
 def write_tar(path: Path, files: Mapping[str, bytes]) -> None:
-    """A gzipped tar file."""
+    """Write a gzipped tar file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz") as tape:
         for name, content in files.items():
@@ -129,7 +132,7 @@ def write_tar(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """The same as single files."""
+    """Write the same as single files."""
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)

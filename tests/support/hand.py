@@ -1,8 +1,7 @@
-"""A federation of a few numbers, for rounds that can be worked out by hand: y = w . x, loss (y -
-t)^2 / 2, no data set, no grid.
+"""A federation of a few numbers, for rounds that can be worked out by hand.
 
-Everything between the numbers is the real thing: the training loop, the methods' halves, the
-average, memories on disk.
+The model is y = w . x and the loss (y - t)^2 / 2; there is no data set and no grid. Everything else
+is the real code: the training loop, the methods' halves, the average, memories on disk.
 """
 
 from collections.abc import Iterator, Sequence
@@ -91,8 +90,10 @@ def open_round(
 
 
 def visit(local: LocalRound) -> tuple[dict[str, float], dict[str, list[np.ndarray]]]:
-    """What FederatedClient does with a round: begin, train, end, remember. Returns the terms' means
-    and the sections."""
+    """Do what FederatedClient does in a round: begin, train, end, remember.
+
+    Returns the means of the terms, and the sections.
+    """
     halves = [(method, half("client", method, Objective)) for method in local.config.method_list]
     objectives = [kind(method) for method, kind in halves if kind is not None]
     for objective in objectives:
@@ -128,7 +129,7 @@ class Federation:
             self.strategy = kind(self.strategy, method) if kind is not None else self.strategy
 
     def run(self, rounds: int = 1, drawn: Sequence[int] | None = None) -> list[np.ndarray]:
-        """So many more rounds with the clients named, or all; returns the global weights."""
+        """Run more rounds with the clients named, or with all; returns the global weights."""
         for _ in range(rounds):
             self.round += 1
             manager = Everybody(len(self.clients), drawn)
@@ -170,7 +171,7 @@ class Federation:
 
 @dataclass
 class Everybody:
-    """A client manager that draws whom it is told to."""
+    """A client manager that draws the clients it is told to draw."""
 
     clients: int
     drawn: Sequence[int] | None

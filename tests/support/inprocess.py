@@ -1,5 +1,4 @@
-"""The inprocess runtime as tests want it: in the test's own process, with replies that can be
-changed on their way."""
+"""The inprocess runtime for tests: in the test's own process, with replies that can be changed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +18,11 @@ Intercept = Callable[[int, Message], Message | None]
 
 
 class InProcessGrid(LocalGrid):
-    """`intercept` may change a reply, or drop it by returning None: a faulty client. Tests set
-    short deadlines, which are for faulty clients and not for a slow machine."""
+    """`intercept` plays a faulty client: it may change a reply, or drop it by returning None.
+
+    Deadlines never expire: the short ones of tests are meant for faulty clients, not for a slow
+    machine.
+    """
 
     def __init__(self, app: ClientApp, nodes: int, intercept: Intercept | None = None) -> None:
         super().__init__(app, nodes)

@@ -1,5 +1,4 @@
-"""Splits that have labels and columns but hardly a picture: enough for everything that deals
-samples."""
+"""Splits with labels and columns but tiny pictures: enough for everything that deals samples."""
 
 import numpy as np
 
@@ -7,15 +6,15 @@ from common.data.set import Split
 
 
 def make_split(labels: np.ndarray, **columns: np.ndarray) -> Split:
-    """Labels and columns with pictures of one pixel."""
+    """Make a split of labels and columns with pictures of one pixel."""
     return Split(np.zeros((len(labels), 1, 1, 1), dtype=np.uint8), labels, columns)
 
 
 def balanced(samples: int, classes: int = 10) -> Split:
-    """Equally many of each class, in random order."""
+    """Labels with the same number per class, in random order."""
     return make_split(np.random.default_rng(0).permutation(np.arange(samples) % classes))
 
 
 def table(train: Split, parts: list[np.ndarray], classes: int = 10) -> np.ndarray:
-    """Clients by classes."""
+    """Count the samples of each client (rows) per class (columns)."""
     return np.stack([np.bincount(train.labels[part], minlength=classes) for part in parts])

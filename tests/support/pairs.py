@@ -52,16 +52,16 @@ def line(name: str) -> str:
         tiny = getattr(importlib.import_module(module), "TINY", None)
         if tiny is not None:
             return str(tiny)
-    page = METHODS[name]
+    method = METHODS[name]
     required = {
-        key: info.annotation for key, info in page.model_fields.items() if info.is_required()
+        key: info.annotation for key, info in method.model_fields.items() if info.is_required()
     }
     choices = [
         get_args(kind) if get_origin(kind) is Literal else GUESSES for kind in required.values()
     ]
     for values in itertools.product(*choices):
         try:
-            return write(page(**dict(zip(required, values, strict=True))))
+            return write(method(**dict(zip(required, values, strict=True))))
         except ValidationError:
             continue
     raise AssertionError(f"{name} needs {', '.join(required)}; write TINY in {module}")

@@ -1,5 +1,4 @@
-"""Server rules on models of a few numbers: one round is what was broadcast and what the clients
-replied."""
+"""Server rules on a few numbers: a round is a broadcast model and the clients' replies."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ RULES = ["fedavgm(momentum=0.9)", "fedadam", "fedyogi", "fedadagrad", "fedexp", 
 def rule(
     line: str, *shapes: int, trainable: tuple[bool, ...] | None = None, **settings: Any
 ) -> StrategyWrapper[Any]:
-    """A method's server half round an average of arrays of these lengths."""
+    """Wrap an average of arrays of these lengths into a method's server half."""
     config = configure({"methods": line, **settings})
     (method,) = config.method_list
     kind = half("server", method, StrategyWrapper)
@@ -58,7 +57,7 @@ def reply(*arrays: list[float], examples: int = 1, **sections: float) -> FitRes:
 
 
 def one_round(strategy: Any, broadcast: list[list[float]], *replies: FitRes) -> list[list[float]]:
-    """The next global model. configure_fit runs twice, as it does when a round is tried again."""
+    """Compute the next global model. configure_fit runs twice, as in a round that is retried."""
     sent = ndarrays_to_parameters([np.array(array, np.float32) for array in broadcast])
     for _ in range(2):
         strategy.configure_fit(1, sent, Manager())
@@ -100,8 +99,7 @@ def last_local_models(folder: Path) -> tuple[list[list[np.ndarray]], list[float]
 
 
 def assert_buffers_are_averaged(folder: Path, methods: str) -> None:
-    """Two rounds with BatchNorm: its statistics are the clients' average to the bit, the other
-    weights are not."""
+    """Run two rounds with BatchNorm: only its statistics are the clients' average, bit for bit."""
     config = run_in_process(
         folder, **{**SMALL, "rounds": 2}, model="lenet-bn", methods=methods, momentum=0.5
     )

@@ -1,4 +1,4 @@
-"""Short runs in one process, and what they left."""
+"""Short runs in one process, and what they leave behind."""
 
 from pathlib import Path
 from typing import Any
@@ -44,11 +44,11 @@ def without_times(folder: Path) -> list[dict[str, Any]]:
 
 
 class KilledError(Exception):
-    """Stands for a process that is gone."""
+    """Stands for a process that was killed."""
 
 
 def kill_in_round(number: int) -> Any:
-    """Lets half of the clients of a round finish, then nothing more happens."""
+    """Let half of the clients of a round finish, and then stop everything."""
     seen = []
 
     def intercept(node: int, reply: Message) -> Message:

@@ -1,5 +1,4 @@
-"""What FedCOG's generation optimises: pixels, or a network that makes them together with its
-input."""
+"""What FedCOG's generation optimises: the pixels, or a network that makes them and its input."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,28 +10,33 @@ from common.device import memory_format
 from common.methods.fedcog import FedCog
 from common.models.generators import ImageGenerator
 
-NOISE = 256  # numbers from which a generator makes an image
+NOISE = 256  # the size of a generator's input
 
 
 def draw_canvases(
     params: FedCog, local: LocalRound, sizes: list[int], generator: torch.Generator
 ) -> Iterator[nn.Module]:
-    """What is optimised, batch after batch. All pixels are drawn before the first batch: its size
-    does not change them."""
+    """Yield what is optimised, batch after batch.
+
+    All pixels are drawn before the first batch, so that they do not depend on the batch size.
+    """
     shape = local.data.resident.images.shape[1:]  # (channels, height, width)
-    layout = memory_format(local.config)
+    image_format = memory_format(local.config)
     if params.source == "generator":
         for size in sizes:
             canvas = Generated(size, shape, local.data.mean, local.data.std, generator)
-            yield canvas.to(local.device, memory_format=layout)  # type: ignore[call-overload]
+            yield canvas.to(  # type: ignore[call-overload]
+                local.device, memory_format=image_format
+            )
     else:
         noise = torch.randn(params.samples, *shape, generator=generator)
-        for some in torch.split(noise.to(local.device).contiguous(memory_format=layout), sizes):
-            yield Pixels(some)
+        noise = noise.to(local.device).contiguous(memory_format=image_format)
+        for batch in torch.split(noise, sizes):
+            yield Pixels(batch)
 
 
 class Pixels(nn.Module):
-    """The images themselves are what is learned."""
+    """The images themselves are learned."""
 
     def __init__(self, noise: Tensor) -> None:
         super().__init__()
@@ -44,8 +48,10 @@ class Pixels(nn.Module):
 
 
 class Generated(nn.Module):
-    """What is learned is a network and its input; it makes pixels in [0, 1], which are then
-    normalised like real ones."""
+    """A network and its input are learned.
+
+    The network makes pixels in [0, 1], which are then normalised like real ones.
+    """
 
     def __init__(
         self,

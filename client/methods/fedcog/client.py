@@ -1,5 +1,7 @@
-"""FedCOG on the client: synthesise what is lacking, then train beside the consensus. Page:
-common/methods/fedcog.py."""
+"""FedCOG on the client: synthesise what is lacking, then train close to the consensus.
+
+Declared in common/methods/fedcog.py.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,22 +20,25 @@ from common.methods.fedcog import FedCog
 from common.models.base import Model, frozen
 from common.wire.weights import from_arrays
 
-ENDLESS = 2**62  # steps: passes over the generated samples go on for as long as the round does
+ENDLESS = 2**62  # steps: the generated samples are passed over for as long as the round lasts
 
 
 class FedCogClient(Objective[FedCog]):
     """Holds the generated samples for the length of a round; without them, a round is FedAvg's."""
 
-    teacher: Model  # theta^t, the received model; kept where images are to be made again
+    teacher: Model  # theta^t, the received model; kept only if images are made again
     virtual: Virtual | None = None
     weight = 0.0  # w_kd
-    order: Iterator[Tensor]  # positions in `virtual`, batch after batch, shuffled anew every pass
-    # those of this step; chosen between steps, since a method may evaluate a step's loss twice
+    # Positions in `virtual`, batch after batch, shuffled anew in every pass.
+    order: Iterator[Tensor]
+    # Those of this step. They are chosen between steps: a step's loss may be evaluated twice.
     index: Tensor
 
     def begin(self, local: LocalRound) -> None:
-        """Algorithm 1, line 5. A balanced client has, with automatic weights, nothing to distil:
-        its round is FedAvg's."""
+        """Generate the samples (Algorithm 1, line 5).
+
+        With automatic weights, a balanced client has nothing to distil: its round is FedAvg's.
+        """
         params, counts = self.params, local.data.class_counts
         if not params.acts_in(local.number):
             return
@@ -44,7 +49,8 @@ class FedCogClient(Objective[FedCog]):
             self.task_weight = real
         elif distilled and params.samples:
             teacher = frozen(local.model)
-            self.take(local, synthesise(params, local, teacher, previous(local)), "fedcog.batches")
+            virtual = synthesise(params, local, teacher, load_previous(local))
+            self.take(local, virtual, "fedcog.batches")
             if params.regenerate:
                 self.teacher = teacher
             if self.virtual is not None:
@@ -53,8 +59,10 @@ class FedCogClient(Objective[FedCog]):
         local.report["fedcog.absent_classes"] = int((counts == 0).sum())
 
     def terms(self, step: Step) -> dict[str, Tensor]:
-        """w_kd KL(p(theta^t; x) || p(theta; x)) (eq. 3) on one batch of generated samples, in a
-        forward pass of its own."""
+        """w_kd KL(p(theta^t; x) || p(theta; x)) (eq. 3) on one batch of generated samples.
+
+        The batch has a forward pass of its own.
+        """
         if self.virtual is None:
             return {}
         model, task = step.local.model, step.local.task
@@ -71,7 +79,7 @@ class FedCogClient(Objective[FedCog]):
         }
 
     def after_step(self, step: Step) -> None:
-        """The next batch; half-way, where asked for, new images against the half-trained model."""
+        """Go on to the next batch; with `regenerate`, make new images after half of the steps."""
         if self.virtual is None:
             return
         local = step.local
@@ -82,7 +90,7 @@ class FedCogClient(Objective[FedCog]):
             self.index = next(self.order)
 
     def take(self, local: LocalRound, virtual: Virtual | None, purpose: str) -> None:
-        """From now on, distil these samples; a set smaller than a batch is one batch."""
+        """Distil these samples from now on; a set smaller than a batch is one batch."""
         self.virtual = virtual
         if virtual is not None:
             self.order = batches(
@@ -94,9 +102,8 @@ class FedCogClient(Objective[FedCog]):
             self.index = next(self.order)
 
 
-def previous(local: LocalRound) -> Model | None:
-    """theta_k^{t-1}: this client's own model of the last round that it took part in, however old;
-    None on a first visit."""
+def load_previous(local: LocalRound) -> Model | None:
+    """Load theta_k^{t-1}, this client's own last model, however old; None on a first visit."""
     remembered = local.memory.get(LOCAL_MODEL)
     if remembered is None:
         return None
@@ -107,18 +114,17 @@ def previous(local: LocalRound) -> Model | None:
 
 
 def planned_steps(local: LocalRound) -> int:
-    """tau: how many batches the round will have."""
+    """tau: the number of batches that the round will have."""
     config = local.config
     return config.local_steps or config.local_epochs * -(-len(local.data) // config.batch_size)
 
 
 @contextmanager
 def running_statistics(model: nn.Module) -> Iterator[None]:
-    """BatchNorm normalises by its running statistics, as it did for the teacher, and leaves them as
-    they are.
+    """Let BatchNorm use its running statistics, as for the teacher, and leave them unchanged.
 
     Differs from the code: generated batches do not move the statistics, because the averaged model
-    is judged with them.
+    is evaluated with them.
     """
     norms = [
         module

@@ -1,5 +1,8 @@
-"""FedCOG's input optimisation: images that the global model takes for a label while the client's
-own last model disagrees."""
+"""FedCOG's input optimisation.
+
+It makes images that the global model assigns to a label, while the client's own last model
+disagrees.
+"""
 
 import math
 import time
@@ -28,17 +31,16 @@ from common.methods.fedcog import FedCog
 from common.models.base import Model
 from common.seeds import torch_generator
 
-BETAS = {"pixels": (0.5, 0.9), "noise": (0.5, 0.9), "generator": (0.5, 0.999)}  # Adam's, by source
+# Adam's betas by source.
+BETAS = {"pixels": (0.5, 0.9), "noise": (0.5, 0.9), "generator": (0.5, 0.999)}
 
 
 @dataclass(frozen=True)
 class Virtual:
-    """Generated samples, never seen outside their client."""
+    """Generated samples, which never leave their client."""
 
-    images: (
-        Tensor  # (samples, channels, height, width), normalised as a model sees them, of any value
-    )
-    labels: Tensor  # (samples,) class numbers, or (samples, classes) with one 1 each
+    images: Tensor  # (samples, channels, height, width), normalised, of any value
+    labels: Tensor  # (samples,) class numbers, or (samples, classes) with one 1 per row
     logits: Tensor  # (samples, classes) of the teacher
     loss: float  # L_gen of these images
 
@@ -50,10 +52,9 @@ def synthesise(
     partner: Model | None,
     purpose: str = "fedcog",
 ) -> Virtual | None:
-    """The generated samples of one client in one round: a pure function of seed, round, partition
-    and the two models.
+    """Generate the samples of one client in one round; None if no loss was finite.
 
-    None where nothing finite came of it.
+    The result depends only on seed, round, partition and the two models.
     """
     started = time.perf_counter()
     position = () if params.shared else (local.partition,)
@@ -63,7 +64,7 @@ def synthesise(
     )
     frames = Frames(params) if local.images is not None else None
     labels = torch.split(target_labels(params, local), params.batch or params.samples)
-    canvases = draw_canvases(params, local, [len(some) for some in labels], generator)
+    canvases = draw_canvases(params, local, [len(batch) for batch in labels], generator)
     parts = [
         generate(*pair, loss_of, generator, frames) for pair in zip(canvases, labels, strict=True)
     ]
@@ -80,14 +81,13 @@ def synthesise(
 
 
 def target_labels(params: FedCog, local: LocalRound) -> Tensor:
-    """The label list, class after class; for several labels a sample, one that is there and all
-    others not.
+    """Choose the labels, class after class; a multi-label sample has exactly one of them.
 
     The paper does not say what its generated FLAIR images show.
     """
     lacking = complement(local.data.class_counts)
-    alike = params.labels == "uniform" or params.shared
-    wanted = allocate(params.samples, np.ones_like(lacking) if alike else lacking)
+    uniform = params.labels == "uniform" or params.shared
+    wanted = allocate(params.samples, np.ones_like(lacking) if uniform else lacking)
     # (samples,)
     labels = torch.from_numpy(np.repeat(np.arange(local.classes), wanted)).to(local.device)
     return (
@@ -96,7 +96,7 @@ def target_labels(params: FedCog, local: LocalRound) -> Tensor:
 
 
 def join(parts: list[Virtual]) -> Virtual | None:
-    """Parts that were optimised one after the other as one set; the loss is their mean."""
+    """Join parts that were optimised one after the other; the loss is their mean per sample."""
     if len(parts) < 2:
         return parts[0] if parts else None
     sizes = [len(part.labels) for part in parts]
@@ -110,17 +110,19 @@ def join(parts: list[Virtual]) -> Virtual | None:
 
 @dataclass(frozen=True)
 class GenerationLoss:
-    """L_gen: what generated images are made to do. Both networks are frozen; only images receive
-    gradients."""
+    """L_gen, which the generated images minimise.
+
+    Both networks are frozen; only the images receive gradients.
+    """
 
     params: FedCog
     teacher: Model  # the received global model
-    partner: Model | None  # the client's last own model; None on a first visit
+    partner: Model | None  # the client's own last model; None on a first visit
     task: Task
-    classes: int  # the real ones: a head that another method widened is cut
+    classes: int  # the real ones: outputs that another method added are cut off
 
     def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """L_c + lambda_dis L_dis (eq. 1) + lambda_bn L_bn, and the teacher's logits."""
+        """Return L_c + lambda_dis L_dis (eq. 1) + lambda_bn L_bn, and the teacher's logits."""
         with batch_statistics(self.teacher, self.params.lambda_bn > 0) as distances:
             logits = self.teacher(images)[:, : self.classes]  # (samples, classes)
         loss = self.task.loss(logits, labels)
@@ -133,7 +135,7 @@ class GenerationLoss:
         return loss, logits.detach()
 
     def disagreement(self, teacher: Tensor, partner: Tensor) -> Tensor:
-        """1 - JS (eq. 2); for several labels a sample, of every class's yes or no."""
+        """1 - JS (eq. 2); for multi-label tasks, over the yes or no of every class."""
         if self.task.name == MultiLabel.name:
             teacher, partner = bernoulli(teacher), bernoulli(partner)
         paper = self.params.disagreement == "paper"
@@ -148,8 +150,10 @@ def generate(
     generator: torch.Generator,
     frames: Frames | None = None,
 ) -> Virtual | None:
-    """The best images that a canvas shows in G steps of Adam, with the teacher's logits; None if no
-    loss was ever finite."""
+    """Return the best images of a canvas in G steps of Adam, with the teacher's logits.
+
+    The result is None if no loss was finite.
+    """
     params = loss_of.params
     steps = 0 if params.source == "noise" else params.steps
     optimizer = torch.optim.Adam(
@@ -165,7 +169,7 @@ def generate(
         if not math.isfinite(value):
             break
         if frames is not None:
-            frames.see(number, images, labels)
+            frames.keep(number, images, labels)
         if not coarse and (best is None or value < best.loss):
             best = Virtual(images.detach().clone(), labels, logits, value)
         if number < steps:
@@ -179,29 +183,30 @@ def generate(
 
 
 def vary(images: Tensor, varied: bool, coarse: bool, generator: torch.Generator) -> Tensor:
-    """How the networks see the images: as they are, at half the resolution, through a random crop
-    and flip.
+    """Show the images to the networks unchanged, at half the resolution, or cropped and flipped.
 
-    Differs from the code: what was pooled is grown back, because a network that flattens its maps
-    takes one size only.
+    Differs from the code: pooled images are enlarged to their old size again, because a network
+    that flattens its maps accepts only one size.
     """
     if coarse:
         images = F.interpolate(F.avg_pool2d(images, 2), size=images.shape[2:])
     if varied:  # the border of a crop is the mean colour, which is zero here
-        layout = torch.contiguous_format if images.is_contiguous() else torch.channels_last
+        image_format = torch.contiguous_format if images.is_contiguous() else torch.channels_last
         images = augment(images.contiguous(), AUGMENTATIONS["crop-flip"], generator).contiguous(
-            memory_format=layout
+            memory_format=image_format
         )
     return images
 
 
 @contextmanager
 def batch_statistics(model: nn.Module, wanted: bool) -> Iterator[list[Tensor]]:
-    """For every BatchNorm layer, how far its input lies from the statistics that it remembers;
-    hooks go as they came."""
+    """Measure how far the input of every BatchNorm layer lies from its running statistics.
+
+    The hooks that do so are removed at the end.
+    """
     distances: list[Tensor] = []
 
-    def look(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def measure(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         assert isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d)
         assert norm.running_mean is not None
         assert norm.running_var is not None
@@ -216,7 +221,7 @@ def batch_statistics(model: nn.Module, wanted: bool) -> Iterator[list[Tensor]]:
         if wanted
         else []
     )
-    hooks = [norm.register_forward_pre_hook(look) for norm in norms]
+    hooks = [norm.register_forward_pre_hook(measure) for norm in norms]
     try:
         yield distances
     finally:

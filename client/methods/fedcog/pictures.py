@@ -1,27 +1,29 @@
-"""--save-images on a client: what it generated, by label, and how that came into being, as in
-FedCOG's figure 5."""
+"""--save-images on a client: its generated images by label, and how they evolved.
+
+See figure 5 of FedCOG.
+"""
 
 import torch
 from torch import Tensor
 
 from client.round import LocalRound
 from common.methods.fedcog import FedCog
-from common.sheet import grid
+from common.sheet import draw_sheet
 
-ACROSS = 10  # pictures of a label that are shown
-STAGES = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0)  # of the generation, shown as columns
+ACROSS = 10  # images shown per label
+STAGES = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0)  # fractions of the generation, shown as columns
 
 
 class Frames:
-    """The first image of every label at a few steps of the generation."""
+    """The first image of every label, at a few steps of the generation."""
 
     def __init__(self, params: FedCog) -> None:
         steps = 0 if params.source == "noise" else params.steps
         self.steps = sorted({round(steps * stage) for stage in STAGES})
         self.strips: dict[int, dict[int, Tensor]] = {}  # label -> step -> (channels, height, width)
 
-    def see(self, step: int, images: Tensor, labels: Tensor) -> None:
-        """Keep what belongs into the picture."""
+    def keep(self, step: int, images: Tensor, labels: Tensor) -> None:
+        """Keep the images that the picture shows of this step, if it shows any."""
         if step in self.steps:
             numbers = class_numbers(labels)
             for label in dict.fromkeys(numbers):
@@ -32,7 +34,10 @@ class Frames:
 def draw_pictures(
     local: LocalRound, name: str, images: Tensor, labels: Tensor, frames: Frames
 ) -> None:
-    """Write round-<round>/client-<partition>-<name>.png and ...-<name>-steps.png, a row a label."""
+    """Write round-<round>/client-<partition>-<name>.png and ...-<name>-steps.png.
+
+    Both have one row per label.
+    """
     assert local.images is not None
     folder = local.images / f"round-{local.number:05d}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -43,20 +48,21 @@ def draw_pictures(
         title(local, label): list(images[(numbers == label).to(images.device)][:ACROSS])
         for label in frames.strips
     }
-    grid(rows, mean, std).save(f"{start}.png")
+    draw_sheet(rows, mean, std).save(f"{start}.png")
     strips = {
         title(local, label): [strip.get(step) for step in frames.steps]
         for label, strip in frames.strips.items()
     }
-    grid(strips, mean, std, [f"step {step}" for step in frames.steps]).save(f"{start}-steps.png")
+    columns = [f"step {step}" for step in frames.steps]
+    draw_sheet(strips, mean, std, columns).save(f"{start}-steps.png")
 
 
 def title(local: LocalRound, label: int) -> str:
-    """A label's name, where there is one."""
+    """The name of a label."""
     return local.run.dataset.classes[label]
 
 
 def class_numbers(labels: Tensor) -> list[int]:
-    """Class numbers, also of targets with one 1 in each row."""
+    """The class numbers, also if the labels are rows with a single 1."""
     numbers: list[int] = (labels if labels.ndim == 1 else labels.argmax(1)).tolist()
     return numbers

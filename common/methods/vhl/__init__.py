@@ -1,7 +1,7 @@
 """VHL: the declaration, and the virtual sets that both sides can make.
 
-The networks that make them are never trained. Everything random comes from one seed, and is
-computed on the CPU with one thread.
+The networks that make the sets are never trained. All randomness comes from one seed, and the sets
+are computed on the CPU with one thread, so that both sides get the same bits.
 """
 
 from common.methods.vhl.declaration import REMEMBERED, VIRTUAL, Vhl

@@ -1,5 +1,4 @@
-"""VHL: all clients share one labelled set of noise, and pull the features of real samples towards
-the noise of their label.
+"""VHL: clients share a labelled set of noise, and align real features with noise of their label.
 
 Tang, Zhang, Shi, He, Han, Chu: Virtual Homogeneity Learning: Defending against Data Heterogeneity
 in Federated Learning, ICML 2022.
@@ -17,11 +16,11 @@ One round
 S is the supervised contrastive loss. Virtual class c has nothing to do with real class c: they are
 paired by their number alone. With outputs="shared" a pair has one output: the head has C outputs,
 and y~ is not shifted by C.
-Sections: `virtual` goes down: always the set's SHA-256; the set itself (or, with send="seed", a
-seed) to clients that are not known to hold it. Who answers holds it; who was silent, failed, or
-came back as another node gets it again. Remembered: the set ("vhl.virtual"). Beside VHL, what other
-methods generate is of the real classes only.
-Results: `accuracy` and `loss` are over the first C outputs; where the head is wider,
+Sections: `virtual` goes down. It always has the set's SHA-256; clients that are not known to hold
+the set also get the set itself (or, with send="seed", a seed). A client that answers holds it; one
+that was silent, failed, or came back as another node gets it again. Remembered: the set
+("vhl.virtual"). Beside VHL, other methods generate samples of the real classes only.
+Results: `accuracy` and `loss` are over the first C outputs; if the head is wider,
 `accuracy_all_outputs` is over all of them. `virtual_accuracy` is the global model's on the virtual
 set, over all outputs. A step whose loss is not finite is left out and counted.
 Differs from the paper: 8-bit images without JPEG, because a set that is sent or made anew must be
@@ -45,20 +44,22 @@ if TYPE_CHECKING:
 
     from common.settings.config import RunConfig
 
-# the weights that a variant does without
+# The weights that are 0 in a variant.
 OFF = {
     "naive": ("alignment_weight", "contrast_weight"),
     "vfa": ("virtual_weight", "contrast_weight"),
     "vftl": ("virtual_weight", "alignment_weight", "contrast_weight"),
 }
-# the section down: digest; then, where the client does not hold it, the set or its seed
+# The section down: the digest and, for clients that do not hold the set, the set or its seed.
 VIRTUAL = "virtual"
 REMEMBERED = "vhl.virtual"  # the set in a client's memory
 
 
 class Vhl(Method):
-    """With all three weights 0 it is FedAvg with the wider head (with outputs="shared" simply
-    FedAvg): no virtual image is looked at then."""
+    """With all three weights 0 it is FedAvg with the wider head, or FedAvg with outputs="shared".
+
+    No virtual image is used then.
+    """
 
     name: ClassVar[str] = "vhl"
     title: ClassVar[str] = (
@@ -88,71 +89,71 @@ class Vhl(Method):
 
     variant: Literal["vhl", "naive", "vfa", "vftl"] = "vhl"
     """The method, or a control of section 5.4: "naive" has no contrast (alignment_weight and
-    contrast_weight are 0); "vfa" aligns with fixed random features instead of images, and leaves
-    the head as it is; "vftl" pre-trains the body on the set at the server, then runs without
-    it."""
+    contrast_weight are 0); "vfa" aligns with random features instead of images, and leaves the head
+    as it is; "vftl" pre-trains the body on the set at the server, then runs without the set."""
     outputs: Literal["own", "shared"] = "own"
     """Virtual classes have outputs of their own, as in the paper, or share those of the real
-    classes with the same number, an option of the code."""
+    classes with the same number, which is an option of the code."""
     virtual_weight: Annotated[float, Field(ge=0)] = 1.0
     """The weight of the virtual samples' cross-entropy; 0 leaves their outputs untrained."""
     alignment_weight: Annotated[float, Field(ge=0)] = 1.0
-    """lambda: the weight of the alignment of real with virtual features; 0 is naive VHL. Above 2 it
-    may be unstable (max_gradient_norm)."""
+    """lambda: the weight of the alignment of real with virtual features; 0 is naive VHL. Values
+    above 2 may be unstable; then set max_gradient_norm."""
     contrast_weight: Annotated[float, Field(ge=0)] = 0.1
     """The weight of the contrast among virtual features, which only the code has; 0 is the paper's
     text."""
     temperature: Annotated[float, Field(gt=0)] = 0.07
-    """T: divides the cosines of the contrast; the smaller, the more the nearest rows count."""
+    """T: divides the cosines of the contrast; with a smaller T the nearest features count more."""
     align_epochs: Annotated[int, Field(ge=0)] = 5
-    """In a round, a client aligns features (and contrasts virtual ones) during so many passes over
-    its data, and then no more; 5 is the code's."""
+    """The number of passes over a client's data, from the start of every round, during which
+    features are aligned (and virtual ones contrasted). The code uses 5."""
     feature: Annotated[str, Field(pattern="^(last|stage[1-9])$")] = "last"
     """Which features are aligned: "last" before the classifier, or the flattened map after a stage
     of the model ("stage1")."""
     batch: Annotated[int, Field(ge=1)] | None = None
-    """B_v: virtual samples in a step; None takes as many as a real batch has (batch-size), as in
-    the paper."""
+    """B_v: virtual samples per step; None takes as many as a real batch has (batch-size), as in the
+    paper."""
     max_gradient_norm: Annotated[float, Field(ge=0)] = 0.0
     """The largest norm that a step's gradients may have, for a large alignment_weight; 0 sets no
     limit, as in the paper."""
     generator: Literal["stylegan", "gaussian", "simple_cnn", "dataset"] = "stylegan"
-    """What the set is made of: an untrained StyleGAN-v2, upsampled Gaussian noise, one untrained
-    network a class, real data."""
+    """What makes the set: an untrained StyleGAN-v2, upsampled Gaussian noise, one untrained network
+    per class, or real data."""
     dataset: str = ""
     """The labelled set of generator="dataset", as a --dataset line; its first C_v classes are
     used."""
     per_class: Annotated[int, Field(ge=1)] = 200
-    """Images of every virtual class; the paper does not say how many."""
+    """Images per virtual class; the paper does not say how many."""
     virtual_classes: Annotated[int, Field(ge=2)] | None = None
-    """C_v; None is C, one partner for every class. Of more, the first C are partners; fewer are
-    refused unless alignment_weight is 0. With outputs="shared" it must be C."""
+    """C_v; None is C, one partner for every real class. If there are more, the first C are
+    partners; fewer are refused unless alignment_weight is 0. With outputs="shared" it must be C."""
     width: Annotated[int, Field(ge=1, le=1024)] = 64
-    """Channels of the generating networks; StyleGAN-v2 has 512, which gives images that are as
-    separable."""
+    """Channels of the generating networks. StyleGAN-v2 has 512, but its images are no easier to
+    tell apart."""
     noise_gain: Annotated[float, Field(ge=0)] = 0.0
-    """How strongly StyleGAN's per-pixel noise, whose means depend on the class, enters; 1 is the
-    paper's text, 0 its code."""
+    """The strength of StyleGAN's per-pixel noise, whose means depend on the class; 1 is the paper's
+    text, 0 its code."""
     shuffle_labels: bool = False
-    """Deal the labels at random over the images: a control that nothing can be learned from."""
+    """Assign the labels to the images at random: a control from which nothing can be learned."""
     normalise: Literal["own", "real"] = "own"
-    """Virtual pixels in [0, 1] as (x - 0.5) / 0.25, as in the code whatever the real data, or as
-    the real data are."""
+    """How virtual pixels x in [0, 1] are normalised: "own" is (x - 0.5) / 0.25 for any real data,
+    as in the code; "real" is the same as for the real data."""
     augment: Literal["none", "crop", "flip", "crop-flip", "crop-flip-cutout"] = "crop-flip"
     """How virtual images are varied in training."""
     send: Literal["images", "seed"] = "images"
-    """What a client that lacks the set gets: its bytes, or a seed to make it from, which must give
-    the same SHA-256."""
+    """What a client that lacks the set gets: the images, or a seed to make them from, which must
+    give the same SHA-256."""
     spread: Annotated[float, Field(ge=0)] = 0.05
-    """The standard deviation of "vfa" features round their class mean, which is uniform in [0,
+    """The standard deviation of "vfa" features around their class means, which are uniform in [0,
     1)."""
     pretrain_epochs: Annotated[int, Field(ge=0)] = 5
-    """Passes over the set in "vftl"; it ends sooner at 99 % training accuracy. 0 gives FedAvg."""
+    """Passes over the set in "vftl"; training stops early at 99 % training accuracy. 0 gives
+    FedAvg."""
 
     @model_validator(mode="before")
     @classmethod
     def _of_variant(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """A variant sets the weights that make it what it is."""
+        """Set the weights that a variant does without to 0, unless they are given."""
         return {**dict.fromkeys(OFF.get(given.get("variant", "vhl"), ()), 0.0), **given}
 
     @model_validator(mode="after")
@@ -176,7 +177,7 @@ class Vhl(Method):
 
     @property
     def trains_on_images(self) -> bool:
-        """Whether clients see virtual images at all."""
+        """Whether clients train on virtual images at all."""
         weights = (self.virtual_weight, self.alignment_weight, self.contrast_weight)
         return self.variant in ("vhl", "naive") and max(weights) > 0
 
@@ -190,8 +191,10 @@ class Vhl(Method):
         return self.virtual_classes or classes
 
     def extra_outputs(self, classes: int) -> int:
-        """The virtual classes have outputs of their own, unless they share the real ones'; refuses
-        too few of them, and those that would have no output to share."""
+        """Count the outputs for virtual classes, which may also share those of the real classes.
+
+        Too few virtual classes, and any that would have no output to share, are refused.
+        """
         if self.outputs == "shared" and self.count(classes) != classes:
             raise ConfigurationError(
                 [
@@ -212,11 +215,11 @@ class Vhl(Method):
         return self.count(classes) if own else 0
 
     def output_of(self, labels: Tensor, classes: int) -> Tensor:
-        """Which outputs of a model for C real classes stand for these virtual labels."""
+        """The outputs of a model for C real classes that belong to these virtual labels."""
         return labels if self.outputs == "shared" else labels + classes
 
     def cautions(self, config: RunConfig) -> list[str]:
-        """What is pre-trained is the first model of a run, and a warm start has one already."""
+        """Pre-training changes the first model of a run, but a warm start brings its own."""
         if self.variant == "vftl" and config.warm_start:
             return [
                 "methods: vhl(variant='vftl') pre-trains the model that a run begins with, but"
@@ -226,10 +229,10 @@ class Vhl(Method):
         return super().cautions(config)
 
     def check(self, config: RunConfig) -> list[str]:
-        """Virtual features without images have one mean for every class."""
+        """Virtual features without images have exactly one mean per real class."""
         if self.variant == "vfa" and self.virtual_classes is not None:
             return [
-                "methods: vhl(variant='vfa') has one mean for every real class; leave"
-                " virtual_classes out"
+                f"methods: vhl(variant='vfa', virtual_classes={self.virtual_classes}), but this"
+                " variant has one mean per real class; leave virtual_classes out"
             ]
         return []

@@ -1,4 +1,4 @@
-"""The virtual set of a run: made from a seed, and the same wherever it is made."""
+"""The virtual set of a run: made from a seed, and the same on every machine that makes it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from common.wire.payload import Array, Arrays
 Shape = tuple[int, int, int]  # channels, height, width
 # params, C_v, side, generator -> (C_v * per_class, 3, side, side)
 Maker = Callable[[Vhl, int, int, torch.Generator], Tensor]
-OWN = (0.5, 0.25)  # mean and std of virtual pixels, whatever those of the real ones
+OWN = (0.5, 0.25)  # mean and std of virtual pixels with normalise="own"
 MAKERS: dict[str, Maker] = {"stylegan": stylegan, "gaussian": gaussian, "simple_cnn": simple_cnn}
 
 
@@ -32,11 +32,13 @@ def seed_of(config: RunConfig) -> int:
 
 
 def virtual_images(params: Vhl, config: RunConfig, shape: Shape, classes: int, seed: int) -> Arrays:
-    """[images, labels] for C real classes: uint8 (samples, *shape), class after class, and int16
-    (samples,)."""
+    """Make [images, labels] for C real classes, class after class.
+
+    The images are uint8 (samples, *shape), the labels int16 (samples,).
+    """
     count = params.count(classes)
     if params.generator == "dataset":
-        images, labels = lent(params, config, count)
+        images, labels = borrow(params, config, count)
     else:
         with one_thread():
             images = MAKERS[params.generator](
@@ -49,7 +51,7 @@ def virtual_images(params: Vhl, config: RunConfig, shape: Shape, classes: int, s
 
 
 def virtual_means(model: Model, layer: str, shape: Shape, classes: int, seed: int) -> Arrays:
-    """[means] of the "vfa" features: uniform in [0, 1), float32 (classes, width of the layer)."""
+    """Draw [means] of the "vfa" features: uniform in [0, 1), float32 (classes, layer width)."""
     mode, device = model.training, next(model.parameters()).device
     with torch.no_grad():
         width = model.eval().feature_maps(torch.zeros(1, *shape, device=device))[layer].numel()
@@ -60,18 +62,17 @@ def virtual_means(model: Model, layer: str, shape: Shape, classes: int, seed: in
 def normalisation(
     params: Vhl, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and std of virtual pixels, one a channel, given those of the real ones."""
+    """The mean and std of virtual pixels per channel, given those of the real ones."""
     if params.normalise == "real":
         return mean, std
     return (OWN[0],) * len(mean), (OWN[1],) * len(std)
 
 
 def to_bytes(images: Tensor, shape: Shape) -> Array:
-    """Pixels of any value in the size and with the channels of the run; grey is the mean of the
-    colours.
+    """Turn pixels of any value into bytes of the run's shape; grey is the mean of the colours.
 
-    Every colour is cut off at 0 and 1 before grey is made of them. Otherwise those far below 0
-    outweigh the others, and much of a class is black.
+    Every colour is clamped to [0, 1] before the colours are averaged. Otherwise, values far below 0
+    would outweigh the others, and much of a class would be black.
     """
     channels, height, width = shape
     pixels = images.clamp(0, 1)
@@ -88,7 +89,7 @@ def to_bytes(images: Tensor, shape: Shape) -> Array:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """The same bits on server and client, however many threads each of them has."""
+    """Compute with one thread, so that server and client get the same bits."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -98,21 +99,23 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def lent(params: Vhl, config: RunConfig, count: int) -> tuple[Tensor, Tensor]:
-    """The first samples of the first C_v classes of another data set; a class may have fewer than
-    were asked for."""
+def borrow(params: Vhl, config: RunConfig, count: int) -> tuple[Tensor, Tensor]:
+    """Take the first samples of the first C_v classes of another data set.
+
+    A class may have fewer samples than `per_class`.
+    """
     dataset = load(params.dataset, config.data_dir or None, config.download)
     if dataset.task != "single-label" or len(dataset.classes) < count:
         raise ConfigurationError(
             [
                 f"methods: vhl(dataset={params.dataset!r}) is {dataset.task} with"
-                f" {len(dataset.classes)} classes, but {count} virtual classes with one label a"
+                f" {len(dataset.classes)} classes, but {count} virtual classes with one label per"
                 " sample are needed; choose another set"
             ]
         )
-    known = dataset.train.labels
-    taken = np.concatenate(
-        [np.flatnonzero(known == number)[: params.per_class] for number in range(count)]
+    labels = dataset.train.labels
+    chosen = np.concatenate(
+        [np.flatnonzero(labels == number)[: params.per_class] for number in range(count)]
     )
-    images = torch.from_numpy(dataset.train.images[taken]).to(torch.float32) / 255
-    return images, torch.from_numpy(known[taken].astype(np.int64))
+    images = torch.from_numpy(dataset.train.images[chosen]).to(torch.float32) / 255
+    return images, torch.from_numpy(labels[chosen].astype(np.int64))

@@ -1,5 +1,7 @@
-"""One small untrained network a class, as in VHL's code: what tells the classes apart is whose
-weights made the image."""
+"""One small untrained network per class, as in VHL's code.
+
+The classes differ in nothing but the weights of the network that made the images.
+"""
 
 import math
 
@@ -10,31 +12,34 @@ from torch import Tensor
 from common.methods.vhl import Vhl
 
 LATENT = 64
-# images at a time; batch norm uses the statistics of a chunk, so that a chunk is always whole
+# Images at a time. Batch norm uses the statistics of a chunk, so chunks are always full.
 CHUNK = 64
-FIRST = (8, 8, 8)  # the map that the linear layer gives
+FIRST = (8, 8, 8)  # the shape of the linear layer's output
 
 
 def simple_cnn(params: Vhl, classes: int, side: int, generator: torch.Generator) -> Tensor:
-    """(classes * per_class, 3, 32, 32), class after class."""
-    return torch.cat([one_class(params, generator) for _ in range(classes)])
+    """Make images (classes * per_class, 3, 32, 32), class after class."""
+    return torch.cat([make_class(params, generator) for _ in range(classes)])
 
 
-def one_class(params: Vhl, generator: torch.Generator) -> Tensor:
-    """The images of a new network.
+def make_class(params: Vhl, generator: torch.Generator) -> Tensor:
+    """Make the images of one class with a new network.
 
     Differs from the code: its 50 steps that lower the images' covariance are left out, because the
     set needs no training at all.
     """
-    kernels = weights(params.width, generator)
+    kernels = draw_weights(params.width, generator)
     chunks = -(-params.per_class // CHUNK)
     latents = torch.randn(chunks, CHUNK, LATENT, generator=generator)
-    return torch.cat([forward(kernels, some) for some in latents])[: params.per_class]
+    return torch.cat([forward(kernels, chunk) for chunk in latents])[: params.per_class]
 
 
-def weights(width: int, generator: torch.Generator) -> list[Tensor]:
-    """The linear layer, four transposed convolutions 3x3, three convolutions 5x5 and the one that
-    gives colours."""
+def draw_weights(width: int, generator: torch.Generator) -> list[Tensor]:
+    """Draw the weights of all layers.
+
+    These are the linear layer, four transposed 3x3 convolutions, three 5x5 convolutions, and the
+    5x5 convolution that gives the colours.
+    """
 
     def normal(std: float, *shape: int) -> Tensor:
         return std * torch.randn(*shape, generator=generator)
@@ -45,8 +50,7 @@ def weights(width: int, generator: torch.Generator) -> list[Tensor]:
     first = math.prod(FIRST)
     linear = normal(math.sqrt(2 / LATENT), first, LATENT)
     inputs = [FIRST[0], width, width, width]
-    # torch's default for a transposed convolution: uniform, with the second dimension for the fan
-    # in
+    # Torch's default for a transposed convolution: uniform, with the second dimension as fan in.
     transposed = [uniform(1 / math.sqrt(width * 9), channels, width, 3, 3) for channels in inputs]
     plain = [
         normal(math.sqrt(2 / (25 * out)), out, width, 5, 5) for out in (width, width, width, 3)
@@ -55,8 +59,7 @@ def weights(width: int, generator: torch.Generator) -> list[Tensor]:
 
 
 def forward(kernels: list[Tensor], latents: Tensor) -> Tensor:
-    """8 pixels, grown to 20 and 44, then 46 and 48; convolutions without padding bring it down to
-    44, 40, 36 and 32."""
+    """Grow 8 pixels to 20, 44, 46 and 48; unpadded convolutions shrink them to 44, 40, 36, 32."""
     linear, *rest = kernels
     value = normalise_maps(latents @ linear.T).view(-1, *FIRST)
     for number, kernel in enumerate(rest[:4]):
@@ -70,5 +73,5 @@ def forward(kernels: list[Tensor], latents: Tensor) -> Tensor:
 
 
 def normalise_maps(value: Tensor) -> Tensor:
-    """Batch norm by the statistics of the chunk, and ReLU."""
+    """Apply batch norm with the statistics of the chunk, and ReLU."""
     return F.relu(F.batch_norm(value, None, None, training=True))

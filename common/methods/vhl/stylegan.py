@@ -1,8 +1,7 @@
-"""StyleGAN-v2 as its weights are before training (Karras et al., CVPR 2020): VHL's own generator,
-at any size.
+"""StyleGAN-v2 (Karras et al., CVPR 2020) before any training: VHL's own generator, at any size.
 
-Classes are Gaussians in the latent space; the mapping is one layer, and one style serves all layers
-of an image.
+Classes are Gaussians in the latent space. The mapping has one layer, and one style serves all
+layers of an image.
 """
 
 import math
@@ -15,14 +14,17 @@ from torch import Tensor
 from common.methods.vhl import Vhl
 
 CHUNK = 100  # images at a time
-MEAN_STD = 0.5  # of the classes' latent means
-NOISE_STD = 0.1  # of a pixel's noise, divided by the number of layers
-TAPS = (1 / 8, 3 / 8, 3 / 8, 1 / 8)  # the low pass, in each direction
+MEAN_STD = 0.5  # the standard deviation of the classes' latent means
+NOISE_STD = 0.1  # that of a pixel's noise, before it is divided by the number of layers
+TAPS = (1 / 8, 3 / 8, 3 / 8, 1 / 8)  # the low pass filter, in each direction
 
 
 def stylegan(params: Vhl, classes: int, side: int, generator: torch.Generator) -> Tensor:
-    """(classes * per_class, 3, side', side') at the next power of two, class after class."""
-    size = 256 if classes >= 62 else 64  # of the latent space
+    """Make images (classes * per_class, 3, side', side'), class after class.
+
+    side' is the next power of two.
+    """
+    size = 256 if classes >= 62 else 64  # the dimension of the latent space
     means = MEAN_STD * torch.randn(classes, 1, size, generator=generator)
     spread = latent_std(classes) * torch.randn(classes, params.per_class, size, generator=generator)
     network = StyleGan(
@@ -37,27 +39,30 @@ def stylegan(params: Vhl, classes: int, side: int, generator: torch.Generator) -
         (means + spread).flatten(0, 1),
         noise.repeat_interleave(params.per_class, dim=0),
     )
-    pieces = zip(torch.split(latents, CHUNK), torch.split(noise, CHUNK), strict=True)
-    return torch.cat([network(some, around, generator) for some, around in pieces])
+    chunks = zip(torch.split(latents, CHUNK), torch.split(noise, CHUNK), strict=True)
+    return torch.cat([network(chunk, around, generator) for chunk, around in chunks])
 
 
 def latent_std(classes: int) -> float:
-    """Many classes lie closer together, so that each is narrower: 0.3 for 10, 0.2 for 100, 0.15 for
-    200."""
+    """The spread of a class. Many classes lie closer together, so each must be narrower."""
     return 0.3 if classes < 100 else 0.2 if classes < 200 else 0.15
 
 
 @dataclass
 class Convolution:
-    """A 3x3 convolution whose input channels a style scales; "demodulated": every filter has length
-    1 once it is scaled."""
+    """A 3x3 convolution whose input channels are scaled by a style.
+
+    It is "demodulated": every scaled filter has length 1.
+    """
 
     kernel: Tensor  # (out, in, 3, 3) ~ N(0, 1) / sqrt(fan in)
     affine: Tensor  # (in, styles) ~ N(0, 1) / sqrt(styles): s = A w + 1
 
     def __call__(self, value: Tensor, style: Tensor, upsample: bool = False) -> Tensor:
-        """Scaling input and output channels is the same as a kernel for every sample, and one
-        convolution for all of them."""
+        """Scale input and output channels instead of using one kernel per sample.
+
+        The result is the same, but one convolution serves the whole batch.
+        """
         scale = style @ self.affine.T + 1  # (batch, in)
         length = (
             scale.square() @ self.kernel.square().sum(dim=(2, 3)).T + 1e-8
@@ -77,14 +82,13 @@ class Convolution:
 
 @dataclass
 class StyleGan:
-    """The generator at initialisation; every weight comes from `generator`, in the order in which
-    the layers stand."""
+    """The generator at initialisation; its weights are drawn in the order of the fields below."""
 
     generator: torch.Generator
-    size: int  # of latents and styles
-    width: int  # channels of every layer
+    size: int  # the dimension of latents and styles
+    width: int  # channels per layer
     octaves: int  # log2 of the side
-    gain: float = 0.0  # of the noise
+    gain: float = 0.0  # the strength of the noise
     mapping: Tensor = field(init=False)
     constant: Tensor = field(init=False)
     convolutions: list[Convolution] = field(init=False)
@@ -98,12 +102,14 @@ class StyleGan:
 
     @property
     def layers(self) -> int:
-        """One convolution at 4 pixels, two at every later resolution: 7 at 32 pixels."""
+        """One convolution at 4 pixels and two at every later resolution: 7 for 32 pixels."""
         return 2 * self.octaves - 3
 
     def __call__(self, latents: Tensor, noise: Tensor, generator: torch.Generator) -> Tensor:
-        """(batch, size) latents and (batch, layers) means of the noise to (batch, 3, side,
-        side)."""
+        """Turn (batch, size) latents and (batch, layers) noise into images (batch, 3, side, side).
+
+        `generator` draws the noise.
+        """
         style = leaky(
             latents / latents.square().mean(dim=1, keepdim=True).add(1e-8).sqrt() @ self.mapping.T
         )
@@ -125,11 +131,11 @@ class StyleGan:
         return image
 
     def draw(self, *shape: int) -> Tensor:
-        """Standard normal weights."""
+        """Draw standard normal weights."""
         return torch.randn(*shape, generator=self.generator)
 
     def layer(self, out: int, kernel: int) -> Convolution:
-        """A modulated convolution at initialisation."""
+        """Draw a modulated convolution at initialisation."""
         weight = self.draw(out, self.width, kernel, kernel) / math.sqrt(self.width * kernel**2)
         return Convolution(weight, self.draw(self.width, self.size) / math.sqrt(self.size))
 
@@ -140,12 +146,12 @@ def leaky(value: Tensor) -> Tensor:
 
 
 def to_rgb(colour: Convolution, value: Tensor, style: Tensor) -> Tensor:
-    """Features to three colours."""
+    """Turn features into three colours."""
     return F.conv2d(value * (style @ colour.affine.T + 1)[:, :, None, None], colour.kernel)
 
 
 def blur(value: Tensor, gain: float) -> Tensor:
-    """A 4x4 low pass over every channel, first down, then across; the map gets 3 pixels smaller."""
+    """Low-pass every channel with 4x4 taps, first down, then across; maps shrink by 3 pixels."""
     height, width = value.shape[2] - 3, value.shape[3] - 3
     value = torch.stack(
         [tap * value[:, :, start : start + height] for start, tap in enumerate(TAPS)]
@@ -156,7 +162,7 @@ def blur(value: Tensor, gain: float) -> Tensor:
 
 
 def upsample(image: Tensor) -> Tensor:
-    """Twice the size: zeros between the pixels, then the same low pass."""
+    """Double the size: put zeros between the pixels, then apply the same low pass."""
     batch, channels, height, width = image.shape
     spaced = image.new_zeros(batch, channels, 2 * height, 2 * width)
     spaced[:, :, ::2, ::2] = image
@@ -165,8 +171,10 @@ def upsample(image: Tensor) -> Tensor:
 
 @torch.enable_grad()
 def noise_means(classes: int, layers: int, generator: torch.Generator) -> Tensor:
-    """(classes, layers) of length 1, moved apart in 500 steps of SGD on the squared products of
-    different classes."""
+    """Find one unit vector of noise means per class, (classes, layers), that differ strongly.
+
+    500 steps of SGD minimise the squared products of different classes.
+    """
     free = torch.randn(classes, layers, generator=generator).requires_grad_()
     optimizer = torch.optim.SGD([free], lr=0.01)
     for _ in range(500):

@@ -1,5 +1,4 @@
-"""What a synthesis tells while it runs, and what it leaves behind for pictures and diagnostics
-(save-images)."""
+"""What a synthesis reports while it runs, and what it saves for pictures (save-images)."""
 
 import time
 from pathlib import Path
@@ -14,7 +13,8 @@ from server.methods.dynafed.trajectory import Segments
 from server.strategy.context import Note
 
 EVERY = 10.0  # seconds between two notes
-SNAPSHOTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of all iterations: when the images are kept
+# Fractions of all iterations after which a copy of the images is kept.
+SNAPSHOTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 class SynthesisLog:
@@ -33,7 +33,7 @@ class SynthesisLog:
         self.snapshots: dict[str, Array] = {}
 
     def __call__(self, iteration: int, synthesis: Synthesis) -> None:
-        """A note every few seconds, a copy of the images at every mark."""
+        """Write a note every few seconds, and keep a copy of the images at every mark."""
         if self.folder is not None and iteration in self.marks:
             (self.snapshots[f"images@{iteration:06d}"],) = arrays_of([synthesis.learned.images])
         now = time.perf_counter()
@@ -50,7 +50,7 @@ class SynthesisLog:
     def finish(
         self, synthesis: Synthesis, accepted: bool, threshold: float, segments: Segments
     ) -> None:
-        """How it went, in a sentence, and the file."""
+        """Say in a sentence how it went, and write the file."""
         seconds = time.perf_counter() - self.started
         failed = f", {synthesis.failures} iterations were not finite" if synthesis.failures else ""
         first = f"{synthesis.losses[0]:.4f}" if synthesis.losses else "none"
@@ -71,14 +71,16 @@ class SynthesisLog:
                 self.folder / "dynafed" / f"round-{self.round:05d}.safetensors", synthesis, segments
             )
 
-    def write(self, path: Path, synthesis: Synthesis, segments: Segments) -> None:
-        """The set, how the images became what they are, every loss, and the paths, one row a
-        checkpoint."""
+    def write(self, file: Path, synthesis: Synthesis, segments: Segments) -> None:
+        """Save the set, the snapshots of its images, every loss, and the paths.
+
+        A path has one row per checkpoint.
+        """
         images, labels, rate = arrays_of(synthesis.learned.tensors())
         paths = {
-            f"path@{number:03d}": torch.stack(one).cpu().numpy()
-            for number, one in enumerate(segments.paths)
-            if one
+            f"path@{number:03d}": torch.stack(path).cpu().numpy()
+            for number, path in enumerate(segments.paths)
+            if path
         }
         content = {
             "images": images,
@@ -88,6 +90,6 @@ class SynthesisLog:
         }
         save(
             {**content, **self.snapshots, **paths},
-            path,
+            file,
             {"round": str(self.round), "segment": str(segments.length)},
         )

@@ -1,4 +1,4 @@
-"""DynaFed's repair: an average is trained on the synthetic set for a few steps."""
+"""DynaFed's repair: an average is trained on the synthetic set for a few passes."""
 
 from copy import deepcopy
 
@@ -12,7 +12,8 @@ from common.learning.losses import soft_cross_entropy
 from common.methods.dynafed import DynaFed
 from common.wire.payload import Arrays
 
-STATISTICS_PASSES = 3  # over the set as it is, for BatchNorm's running statistics
+# Passes over the unaugmented set that first bring BatchNorm's running statistics up to date.
+STATISTICS_PASSES = 3
 
 
 def refine(
@@ -24,8 +25,10 @@ def refine(
     labels: Tensor,
     generator: torch.Generator,
 ) -> Arrays | None:
-    """The average after `epochs` passes of Adam; None if its values are not finite then. The model
-    given is left alone."""
+    """Train the average for `epochs` passes of Adam; None if the result is not finite.
+
+    The given model is not changed.
+    """
     model = deepcopy(model).train()
     put(model, names, average)
     norms = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
@@ -45,7 +48,7 @@ def train(
     labels: Tensor,
     generator: torch.Generator,
 ) -> None:
-    """`epochs` passes over the set; a new Adam every time."""
+    """Make `epochs` passes over the set, with a new Adam for every repair."""
     optimizer = torch.optim.Adam(model.parameters(), lr=params.lr)
     for index in batches(len(images), generator, params.batch, epochs=params.epochs):
         chosen = index.to(images.device)
@@ -61,15 +64,17 @@ def train(
 
 @torch.no_grad()
 def put(model: nn.Module, names: tuple[str, ...], arrays: Arrays) -> None:
-    """Copy arrays into the entries of these names."""
+    """Copy arrays into the entries with these names."""
     state = model.state_dict()
     for name, array in zip(names, arrays, strict=True):
         state[name].copy_(torch.tensor(array))
 
 
 def take(model: nn.Module, names: tuple[str, ...], like: Arrays) -> Arrays:
-    """The entries of these names, in the types of the arrays that came; what is not floating stays
-    as it came."""
+    """Return the entries with these names, in the types of `like`.
+
+    Entries that are not floating-point numbers stay as they were in `like`.
+    """
     state = model.state_dict()
     return [
         (

@@ -1,12 +1,12 @@
-"""DynaFed on the server, the only half it has: collect the path, learn the set, repair. Page:
-common/methods/dynafed.py.
+"""DynaFed on the server, its only half: collects the path, learns the set, repairs the average.
 
-The mathematics is in the files beside this one. In somebody else's Flower app:
+Declared in common/methods/dynafed.py. The mathematics is in the files beside this one. In somebody
+else's Flower app, write
 
     DynaFedServer(FedAvg(...), model=net, shape=(1, 28, 28))
 
-with the network that the clients train and the shape of its (normalised) input. Its arrays may be
-those of a whole state dict, as Flower's examples send them, or the parameters alone.
+with the network that the clients train and the shape of its (normalised) input. The exchanged
+arrays may be those of a whole state dict, as in Flower's examples, or the parameters alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from common.wire.weights import arrays_of
 from server.methods.dynafed.log import SynthesisLog
 from server.methods.dynafed.repair import refine
 from server.methods.dynafed.synthesis import Learned, Student, Synthesis, synthesise
-from server.methods.dynafed.trajectory import MatchedWeights, Segments, of_parent, unchanged
+from server.methods.dynafed.trajectory import MatchedWeights, Segments, inherit_path, unchanged
 from server.strategy.average import Failures, Results, participants
 from server.strategy.context import ServerContext, StandAlone
 from server.strategy.wrapper import Instructions, StrategyWrapper
@@ -38,21 +38,21 @@ COLLECTING, REPAIRING, GIVEN_UP = "collecting", "repairing", "given up"
 class DynaFedState:
     """What outlives a round."""
 
-    # collecting: no set yet; repairing: there is one; given up: none worth having could be learned
+    # collecting: there is no set yet; repairing: there is one; given up: no useful one was learned.
     phase: str = COLLECTING
-    begun: bool = False  # the first model has been seen
-    seen: int = 0  # rounds since the path, or its last continuation, began
-    # w^0, w^1, ... before any repair; the last one grows
+    begun: bool = False  # whether the path has begun, with the first model of the run
+    seen: int = 0  # rounds that count towards the next synthesis
+    # The paths w^0, w^1, ..., before any repair; the last one grows.
     trajectories: list[list[Arrays]] = field(default_factory=list)
     made: int = 0  # the round of the last synthesis
     images: Array | None = None  # X: (samples, channels, height, width)
     labels: Array | None = None  # Y: (samples, classes) logits
-    rate: float = 0.0  # eta, as it was learned
-    repairs: int = 0  # averages that were refined
+    rate: float = 0.0  # the learned eta
+    repairs: int = 0  # averages that were repaired
 
 
 class DynaFedServer(StrategyWrapper[DynaFed]):
-    """Before its set is learned, the inner strategy and nothing else."""
+    """Before its set is learned, it does exactly what the inner strategy does."""
 
     state: DynaFedState
 
@@ -75,22 +75,21 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         self.shape, self.classes = surroundings.shape, surroundings.classes
         self.student = Student(surroundings.build_narrow_model(), self.classes)
 
-    matched: MatchedWeights | None  # found when the first model is seen
+    matched: MatchedWeights | None  # known once the first model has arrived
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> Instructions:
-        """The first model that goes out is checkpoint 0; a round that is tried again sends the same
-        one."""
+        """Take the first model that is sent as checkpoint 0; a retried round sends the same one."""
         if not self.state.begun:
             self.begin(parameters_to_ndarrays(parameters))
         return self.inner.configure_fit(server_round, parameters, client_manager)
 
     def begin(self, arrays: Arrays) -> None:
-        """Start the path here, or where the run that this one begins from started it."""
+        """Start the path here, or with the path of the run that a warm start begins from."""
         path: list[Arrays] = []
         if isinstance(self.context, ServerContext) and self.context.config.warm_start:
-            kept, self.state.seen = of_parent(self.params, self.context.run)
+            kept, self.state.seen = inherit_path(self.params, self.context.run)
             path = [self.checkpoint(model) for model in kept]
         if not path and self.params.initial:
             path = [self.checkpoint(arrays)]
@@ -99,7 +98,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """Average; collect it; learn the set when its time has come; repair."""
+        """Average, add the average to the path, learn the set when the path is complete, repair."""
         self.repaired_from = None
         aggregated, metrics = self.inner.aggregate_fit(server_round, results, failures)
         if aggregated is None:
@@ -125,8 +124,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
     def evaluate(
         self, server_round: int, parameters: Parameters
     ) -> tuple[float, dict[str, Scalar]] | None:
-        """The repaired model is the global one; the average that it was made of is scored beside
-        it."""
+        """Score the repaired model, which is the global one, and the average before the repair."""
         scored = self.inner.evaluate(server_round, parameters)
         if scored is None or self.repaired_from is None:
             return scored
@@ -138,37 +136,37 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         return loss, {**metrics, **named}
 
     def idle(self) -> str | None:
-        """No average was refined: the run is that of the inner strategy."""
+        """Say why no average was repaired, so that the run is that of the inner strategy."""
         if self.state.repairs:
             return None
         if self.state.phase == GIVEN_UP:
             return "no set was accepted"
         if self.state.phase == REPAIRING:
-            return f"it has a set since round {self.state.made}, but refined no average with it"
+            return f"it has a set since round {self.state.made}, but repaired no average with it"
         return f"the run ended while it collected ({self.state.seen} of {self.wanted} averages)"
 
     # Collecting
 
     @property
     def wanted(self) -> int:
-        """How many averages the next synthesis waits for; 0 if there is none to come."""
+        """The number of averages that the next synthesis waits for; 0 if there is none to come."""
         return self.params.resynthesise if self.state.made else self.params.length
 
     @property
     def longest(self) -> int:
-        """Checkpoints of the longest path."""
+        """The number of checkpoints of the longest path."""
         return max(map(len, self.state.trajectories), default=0)
 
     def collect(self, server_round: int, average: Arrays, participants: int) -> None:
-        """Add an average to the path, if it is of enough clients and moved at all."""
+        """Add an average to the path if enough clients took part and the model moved at all."""
         if not self.wanted or (self.state.seen >= self.wanted and self.longest > 1):
             return
         if participants < self.params.min_participants:
             self.note(
                 server_round,
-                f"dynafed leaves out this average of {participants} clients, which would show their"
-                f" data (min_participants={self.params.min_participants}); synthesis waits a round"
-                " longer",
+                f"dynafed leaves out this average of {participants} clients, because it could"
+                f" reveal their data (min_participants={self.params.min_participants}); synthesis"
+                " waits one round longer",
             )
             return
         self.state.seen += 1
@@ -179,7 +177,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
             path.append(checkpoint)
 
     def due(self, server_round: int) -> bool:
-        """Whether the path is complete, and not too short to have a segment."""
+        """Whether the path is complete and long enough for a segment."""
         if not self.wanted or self.state.seen < self.wanted:
             return False
         if self.longest < 2:
@@ -199,7 +197,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
     # Learning and repairing
 
     def learn(self, server_round: int, average: Arrays) -> dict[str, Scalar]:
-        """Synthesise, and decide whether the set is worth using."""
+        """Synthesise a set, and decide whether it is good enough to use."""
         segments = Segments.of(self.state.trajectories, self.params.segment, self.device)
         if segments.length < self.params.segment:
             self.note(
@@ -232,19 +230,18 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         }
 
     def synthesise(self, server_round: int, segments: Segments, log: SynthesisLog) -> Synthesis:
-        """A new set, from noise that depends on the seed and the round alone."""
+        """Learn a new set, from noise that depends only on the seed and the round."""
         blank = Learned(*(tensor.to(self.device) for tensor in self.blank(server_round).tensors()))
         generator = torch_generator(self.seed, "dynafed-synthesis", server_round)
         return synthesise(self.params, self.student, segments, blank, generator, log)
 
-    def blank(self, made: int) -> Learned:
-        """What the set of this round began as."""
-        return Learned.blank(
-            self.params, self.shape, self.classes, torch_generator(self.seed, "dynafed-noise", made)
-        )
+    def blank(self, server_round: int) -> Learned:
+        """The noise that the set of this round began as."""
+        generator = torch_generator(self.seed, "dynafed-noise", server_round)
+        return Learned.blank(self.params, self.shape, self.classes, generator)
 
     def repair(self, server_round: int, average: Arrays) -> Arrays | None:
-        """The average after some training on the set; None leaves it as it is."""
+        """Train the average on the set; None leaves the average as it is."""
         images, labels = self.training_set()
         self.matched = self.matched or MatchedWeights.of(self.model, self.student.model, average)
         generator = torch_generator(self.seed, "dynafed-repair", server_round)
@@ -254,12 +251,13 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         if repaired is None:
             self.note(
                 server_round,
-                "dynafed leaves this average alone: its repair was not finite; lower lr",
+                "dynafed does not change this average: its repair was not finite; lower lr (now"
+                f" {self.params.lr:g})",
             )
         return repaired
 
     def training_set(self) -> tuple[Tensor, Tensor]:
-        """What the repair trains on: the set, or one of the controls, which have its labels."""
+        """What the repair trains on: the set, or one of the controls with the same labels."""
         assert self.state.images is not None
         assert self.state.labels is not None
         images, labels = torch.tensor(self.state.images), torch.tensor(self.state.labels)
@@ -275,11 +273,11 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         return images.to(self.device), labels.to(self.device)
 
     def note(self, round_number: int, text: str, progress: bool = False) -> None:
-        """Say something to whoever watches."""
+        """Tell something to whoever follows the run."""
         self.context.note(round_number, text, progress)
 
 
 def numbers(loss: float, metrics: dict[str, Scalar]) -> Iterator[tuple[str, Scalar]]:
-    """The figures of an evaluation that are single numbers."""
+    """Yield the figures of an evaluation that are single numbers."""
     yield "loss", loss
     yield from ((name, value) for name, value in metrics.items() if isinstance(value, int | float))

@@ -1,8 +1,8 @@
-"""Learning a data set whose training moves a network along a given path: DynaFed's algorithm 1.
+"""Learning a data set that moves a network along a given path: DynaFed's algorithm 1.
 
 `Student` is the network as a function of one flat vector, `inner_step` one SGD step on the set,
-`matching_gradients` one outer iteration's distance and its derivatives, `synthesise` the loop.
-Everything but the set and the inner rate is constant.
+`matching_gradients` the distance of one outer iteration and its derivatives, `synthesise` the loop.
+Only the set and the inner learning rate are learned.
 """
 
 import math
@@ -24,13 +24,13 @@ from server.methods.dynafed.trajectory import Segments
 DISTANCES = {"squared": squared_ratio, "cosine": cosine_ratio}
 SMALLEST_RATE = 1e-6
 PATIENCE = 10  # failures in a row before the rate is halved
-WINDOW = 100  # losses whose mean tells whether the set is any good
+WINDOW = 100  # the number of last losses whose mean decides whether the set is good enough
 SGD_MOMENTUM = 0.5
 
 
 @dataclass
 class Learned:
-    """What is learned."""
+    """What a synthesis learns."""
 
     images: Tensor  # X: (samples, channels, height, width), normalised as a model sees them
     labels: Tensor  # Y: (samples, classes) logits
@@ -40,7 +40,7 @@ class Learned:
     def blank(
         cls, params: DynaFed, shape: Sequence[int], classes: int, generator: torch.Generator
     ) -> "Learned":
-        """Noise and uniform labels: no image has a class yet."""
+        """Start from noise and uniform labels: no image has a class yet."""
         samples = params.per_class * classes
         return cls(
             torch.randn(samples, *shape, generator=generator),
@@ -49,31 +49,33 @@ class Learned:
         )
 
     def tensors(self) -> list[Tensor]:
-        """In the order of the optimiser's groups."""
+        """The three tensors, in the order of the optimiser's groups."""
         return [self.images, self.labels, self.rate]
 
     def copy(self) -> "Learned":
-        """Detached, with memory of its own."""
+        """Copy the values, detached from any graph."""
         return Learned(*(tensor.detach().clone() for tensor in self.tensors()))
 
 
 @dataclass
 class Synthesis:
-    """How it went."""
+    """The state of a synthesis, and finally its result."""
 
     learned: Learned
-    losses: list[float] = field(default_factory=list)  # of every iteration that was finite
-    failures: int = 0  # iterations that were not
+    losses: list[float] = field(default_factory=list)  # one per iteration with finite values
+    failures: int = 0  # iterations with values that were not finite
 
     @property
     def loss(self) -> float:
-        """The mean of the last losses; infinite if there is none."""
+        """The mean of the last losses; infinite if there are none."""
         return statistics.fmean(self.losses[-WINDOW:]) if self.losses else math.inf
 
 
 class Student:
-    """A network as a function of its trainable weights, which are one flat vector. Its buffers are
-    cloned for every pass."""
+    """A network as a function of its trainable weights, given as one flat vector.
+
+    Its buffers are cloned for every pass.
+    """
 
     def __init__(self, model: nn.Module, classes: int) -> None:
         self.model, self.classes = deepcopy(model).train(), classes
@@ -95,15 +97,14 @@ class Student:
 
 @dataclass(frozen=True)
 class InnerStep:
-    """What is random about an inner step, drawn before it, so that the step can be computed
-    twice."""
+    """The random choices of an inner step, drawn in advance so that it can be computed twice."""
 
-    index: Tensor | None  # which samples; None is all of them
-    view: Draw | None  # how the images are varied
+    index: Tensor | None  # the samples; None means all of them
+    view: Draw | None  # how the images are augmented
 
 
 def plans(params: DynaFed, samples: int, generator: torch.Generator) -> Iterator[InnerStep]:
-    """The s' steps of one iteration."""
+    """Draw the random choices of the s' steps of one iteration."""
     if params.syn_batch is None or params.syn_batch >= samples:
         chosen: list[Tensor | None] = [None] * params.steps
     else:
@@ -116,7 +117,7 @@ def plans(params: DynaFed, samples: int, generator: torch.Generator) -> Iterator
 def inner_step(
     student: Student, weights: Tensor, learned: Learned, plan: InnerStep, create_graph: bool = True
 ) -> Tensor:
-    """w - eta grad_w l(f(A(X); w), Y), as a function that can be differentiated once more."""
+    """w - eta grad_w l(f(A(X); w), Y), in a form that can be differentiated once more."""
     images, labels = learned.images, learned.labels
     if plan.index is not None:
         images, labels = (
@@ -129,8 +130,8 @@ def inner_step(
     return weights - learned.rate * gradient
 
 
-Measure = Callable[[Tensor, Tensor, Tensor], Tensor]  # of the end, the target and the start
-Segment = tuple[Tensor, Tensor]  # start and target
+Measure = Callable[[Tensor, Tensor, Tensor], Tensor]  # (end, target, start) -> distance
+Segment = tuple[Tensor, Tensor]  # (start, target)
 
 
 def matching_gradients(
@@ -140,8 +141,10 @@ def matching_gradients(
     learned: Learned,
     steps: Sequence[InnerStep],
 ) -> tuple[Tensor, list[Tensor]]:
-    """The distance after the inner steps, and its derivatives by X, Y and eta. All steps are in
-    memory at once."""
+    """Compute the distance after the inner steps, and its derivatives by X, Y and eta.
+
+    All steps are in memory at once.
+    """
     start, target = segment
     weights = start.clone().requires_grad_()
     for plan in steps:
@@ -157,8 +160,10 @@ def recomputed_gradients(
     learned: Learned,
     steps: Sequence[InnerStep],
 ) -> tuple[Tensor, list[Tensor]]:
-    """The same with one inner step in memory: forward keeps the weights alone, backward computes
-    every step again."""
+    """Compute the same with only one inner step in memory.
+
+    The forward pass keeps only the weights; the backward pass computes every step again.
+    """
     start, target = segment
     path = [start]
     for plan in steps:
@@ -187,15 +192,18 @@ def synthesise(
     generator: torch.Generator,
     watch: Callable[[int, Synthesis], None] = lambda iteration, synthesis: None,
 ) -> Synthesis:
-    """Algorithm 1. What is not finite undoes the step that led there; ten in a row halve eta and
-    forget Adam's moments."""
+    """Run algorithm 1.
+
+    If a loss or gradient is not finite, the step that led there is undone; ten such failures in a
+    row halve eta and reset Adam's moments.
+    """
     derive = recomputed_gradients if params.recompute else matching_gradients
     synthesis, good, in_a_row = Synthesis(blank.copy()), blank.copy(), 0
     optimizer = make_optimizer(params, synthesis.learned)
     for iteration in range(params.iterations):
         watch(iteration, synthesis)
         segment = segments.draw(params, generator)
-        if segment is None:  # every checkpoint is the same
+        if segment is None:  # all checkpoints are the same
             break
         steps = list(plans(params, len(blank.images), generator))
         loss, gradients = derive(
@@ -220,7 +228,7 @@ def synthesise(
 
 
 def make_optimizer(params: DynaFed, learned: Learned) -> torch.optim.Optimizer:
-    """A rate for each of X, Y and eta."""
+    """Make the optimiser of X, Y and eta, each with its own learning rate."""
     rates = (params.lr_images, params.lr_labels, params.lr_rate)
     groups = [
         {"params": [tensor.requires_grad_()], "lr": lr}
@@ -234,7 +242,7 @@ def make_optimizer(params: DynaFed, learned: Learned) -> torch.optim.Optimizer:
 
 
 def update(optimizer: torch.optim.Optimizer, learned: Learned, gradients: Sequence[Tensor]) -> None:
-    """One step; eta stays positive."""
+    """Make one step that keeps eta positive."""
     for tensor, gradient in zip(learned.tensors(), gradients, strict=True):
         tensor.grad = gradient
     optimizer.step()
@@ -244,6 +252,6 @@ def update(optimizer: torch.optim.Optimizer, learned: Learned, gradients: Sequen
 
 @torch.no_grad()
 def restore(learned: Learned, good: Learned) -> None:
-    """Back to the last values that gave a finite loss."""
+    """Go back to the last values that gave a finite loss."""
     for tensor, value in zip(learned.tensors(), good.tensors(), strict=True):
         tensor.copy_(value)

@@ -1,8 +1,8 @@
-"""The path of the global model: which averages are kept, and the segments that are drawn from them.
+"""The path of the global model: its checkpoints, and the segments that are drawn from it.
 
-A checkpoint is a copy of the trainable weights, cut to the shapes of a network for the real classes
-(VHL's head is wider), as arrays in a fixed order. For matching they lie on the device as one flat
-vector each.
+A checkpoint is a copy of the trainable weights as arrays in a fixed order, cut to the shapes of a
+network for the real classes (VHL's head is wider). For matching, each checkpoint is one flat vector
+on the device.
 """
 
 from collections.abc import Sequence
@@ -22,23 +22,24 @@ from common.wire.payload import Arrays
 from common.wire.weights import load, to_arrays
 from server.record.results import FILE, read
 
-SMALLEST = 1e-12  # a squared movement below this is none: the ratio would be 0 / 0
+SMALLEST = 1e-12  # a smaller squared movement counts as none: the ratio would be 0 / 0
 TRIES = 100
 
 
 @dataclass(frozen=True)
 class MatchedWeights:
-    """Which of the exchanged arrays are the trainable weights of the student, and what of them it
-    has."""
+    """Which of the exchanged arrays the student has as trainable weights, and in which shapes."""
 
     names: tuple[str, ...]  # of all exchanged arrays
-    positions: tuple[int, ...]  # of those that are matched
-    shapes: tuple[tuple[int, ...], ...]  # of these in the student
+    positions: tuple[int, ...]  # of the matched arrays among them
+    shapes: tuple[tuple[int, ...], ...]  # of the matched arrays in the student
 
     @classmethod
     def of(cls, model: nn.Module, student: nn.Module, arrays: Arrays) -> "MatchedWeights":
-        """Shapes tell what the arrays are: the weights as fedmirage sends them, a whole state dict,
-        or the parameters."""
+        """Find out from the shapes what the arrays are.
+
+        They may be the weights as fedmirage sends them, a whole state dict, or the parameters.
+        """
         state = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
         shapes = {name: tuple(parameter.shape) for name, parameter in student.named_parameters()}
         arrived = [array.shape for array in arrays]
@@ -48,9 +49,9 @@ class MatchedWeights:
             [name for name, _ in model.named_parameters()],
         ):
             if arrived == [state[name] for name in names]:
-                places = {name: position for position, name in enumerate(names)}
+                position = {name: number for number, name in enumerate(names)}
                 return cls(
-                    tuple(names), tuple(places[name] for name in shapes), tuple(shapes.values())
+                    tuple(names), tuple(position[name] for name in shapes), tuple(shapes.values())
                 )
         raise FedmirageError(
             f"dynafed: {len(arrived)} arrays are exchanged, which are neither the state dict nor"
@@ -58,7 +59,7 @@ class MatchedWeights:
         )
 
     def checkpoint(self, arrays: Arrays) -> Arrays:
-        """A copy that nothing else writes to."""
+        """Copy the matched weights, so that nothing else writes to them."""
         matched = zip(self.positions, self.shapes, strict=True)
         return [
             np.array(arrays[position][tuple(map(slice, shape))], order="C")
@@ -67,29 +68,31 @@ class MatchedWeights:
 
 
 def unchanged(one: Arrays, other: Arrays) -> bool:
-    """Bit for bit the same weights."""
+    """Whether two checkpoints have the same weights, bit for bit."""
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def flatten(checkpoint: Arrays, device: torch.device) -> Tensor:
-    """One vector, in the order of the arrays."""
+    """Join the arrays of a checkpoint to one vector, in their order."""
     return torch.cat([torch.from_numpy(array).reshape(-1) for array in checkpoint]).to(device)
 
 
 @dataclass(frozen=True)
 class Segments:
-    """All pairs of a start w^t and the checkpoints w^{t+1} .. w^{t+s} after it, of one or several
-    paths."""
+    """All starts w^t with the checkpoints w^{t+1} .. w^{t+s} after them, in one or more paths."""
 
     paths: list[list[Tensor]]
     starts: list[tuple[int, int]]  # (path, t)
-    length: int  # s, shrunk where every path is shorter
+    length: int  # s, or less if every path is shorter
 
     @classmethod
     def of(
         cls, trajectories: Sequence[Sequence[Arrays]], length: int, device: torch.device
     ) -> "Segments":
-        """Paths too short for a segment give none; s shrinks to the longest of them."""
+        """Find all segments; s is shortened if even the longest path is shorter.
+
+        A path that is too short for a segment has none.
+        """
         length = min(length, max(len(trajectory) for trajectory in trajectories) - 1)
         paths = [
             [flatten(checkpoint, device) for checkpoint in trajectory]
@@ -101,9 +104,9 @@ class Segments:
         return cls(paths, starts, length)
 
     def draw(self, params: DynaFed, generator: torch.Generator) -> tuple[Tensor, Tensor] | None:
-        """A start and its target; drawn again where they are one. None if nothing ever moves."""
+        """Draw a start and a target that differs from it; None if nothing ever moves."""
         for _ in range(TRIES):
-            path, t = self.starts[integer(len(self.starts), generator)]
+            path, t = self.starts[draw_integer(len(self.starts), generator)]
             start = self.paths[path][t]
             target = self.target(self.paths[path][t + 1 : t + self.length + 1], params, generator)
             if float((start - target).square().sum()) >= SMALLEST:
@@ -113,29 +116,31 @@ class Segments:
     def target(
         self, following: list[Tensor], params: DynaFed, generator: torch.Generator
     ) -> Tensor:
-        """w^{t+s}, or the mean of some of w^{t+1} .. w^{t+s}, drawn with replacement."""
+        """Return w^{t+s}, or the mean of some of w^{t+1} .. w^{t+s}, drawn with replacement."""
         if params.target == "last":
             return following[-1]
-        count = params.draws[integer(len(params.draws), generator)]
+        count = params.draws[draw_integer(len(params.draws), generator)]
         # (count, weights)
-        drawn = torch.stack([following[integer(len(following), generator)] for _ in range(count)])
+        drawn = torch.stack(
+            [following[draw_integer(len(following), generator)] for _ in range(count)]
+        )
         if not params.random_weights:
             return drawn.mean(dim=0)
         weights = torch.softmax(torch.rand(count, generator=generator), dim=0).to(drawn)
         return weights @ drawn
 
 
-def integer(count: int, generator: torch.Generator) -> int:
-    """From 0 to count - 1."""
+def draw_integer(count: int, generator: torch.Generator) -> int:
+    """Draw a number from 0 to count - 1."""
     return int(torch.randint(count, (), generator=generator))
 
 
-def of_parent(params: DynaFed, run: Run) -> tuple[list[Arrays], int]:
-    """The path that a warm start's parent left (keep-models='all'): its initial model and first
-    averages, and how many those are.
+def inherit_path(params: DynaFed, run: Run) -> tuple[list[Arrays], int]:
+    """Load the path of a warm start's parent (keep-models='all'), and count its averages.
 
-    An average of too few clients is passed over; one that was repaired ends the path, as does a
-    model that was not kept. A parent that began warm itself has no initial model to offer.
+    It consists of the parent's initial model and its first averages. An average of too few clients
+    is skipped. The path ends before a repaired model and before one that was not kept. A parent
+    that was a warm start itself has no path to inherit.
     """
     source, _, number = run.config.warm_start.partition("@")
     lines = read(Path(source) / FILE)
@@ -144,23 +149,23 @@ def of_parent(params: DynaFed, run: Run) -> tuple[list[Arrays], int]:
         return [], 0
     path: list[Arrays] = []
     if params.initial:
-        began = run.config.model_copy(update={"seed": settings["seed"]})
-        path.append(to_arrays(blueprint(began, run.shape, run.classes)))
+        parent = run.config.model_copy(update={"seed": settings["seed"]})
+        path.append(to_arrays(blueprint(parent, run.shape, run.classes)))
     averages = 0
     for line in (line for line in lines if line["kind"] == "round"):
         file = Path(source) / "models" / f"round-{line['round']:05d}.safetensors"
         last = averages == params.length or (number and line["round"] > int(number))
         if last or not file.exists() or "dynafed.repaired" in line.get("methods", {}):
             break
-        if participants_of(line) >= params.min_participants:
+        if count_participants(line) >= params.min_participants:
             named, _ = load(file)
             path.append([named[name] for name in run.shared.names])
             averages += 1
     return (path, averages) if averages else ([], 0)
 
 
-def participants_of(line: dict[str, Any]) -> int:
-    """The clients that trained in a round."""
+def count_participants(line: dict[str, Any]) -> int:
+    """Count the clients that trained in a round, given its line of results.jsonl."""
     return (
         int(line["secagg"]["clients"])
         if "secagg" in line

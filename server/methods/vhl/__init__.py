@@ -1,4 +1,4 @@
-"""VHL on the server."""
+"""VHL on the server. Declared in common/methods/vhl."""
 
 from server.methods.vhl.server import VhlServer
 

@@ -1,5 +1,7 @@
-"""VFTL, VHL's control by transfer: the body learns the virtual set at the server, and the run goes
-on without it."""
+"""VFTL, VHL's control for transfer: the body is pre-trained on the virtual set at the server.
+
+The run then goes on without the set.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -17,18 +19,17 @@ from common.wire.payload import Arrays
 from common.wire.weights import from_arrays, to_arrays
 from server.strategy.context import ServerContext
 
-ENOUGH = 0.99  # training accuracy of a pass after which no other is made
+ENOUGH = 0.99  # the training accuracy of a pass at which pre-training stops
 
 
 def pretrain(
     params: Vhl, context: ServerContext, first: Arrays, virtual: Arrays
 ) -> tuple[Arrays, float]:
-    """The arrays of the first model with a body that was trained on the set, and the accuracy of
-    the last pass.
+    """Train the body of the first model on the set; return the arrays and the last accuracy.
 
-    Differs from the paper, which says neither how long nor what becomes of the head: at most five
-    passes with the clients' own settings, and a head that is thrown away, because virtual classes
-    mean nothing to real data.
+    Differs from the paper: there are at most five passes with the clients' own settings, and the
+    head is thrown away, because virtual classes mean nothing to real data and the paper says
+    neither how long to train nor what becomes of the head.
     """
     config, data = context.config, context.run.dataset
     model = build(
@@ -49,14 +50,14 @@ def pretrain(
         model.parameters(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
     )
     for epoch in range(params.pretrain_epochs):
-        accuracy = one_pass(model, optimizer, virtual, params, context, epoch)
+        accuracy = train_epoch(model, optimizer, virtual, params, context, epoch)
         if accuracy >= ENOUGH:
             break
     learned = dict(zip(kept, to_arrays(model), strict=True)) if params.pretrain_epochs else {}
     return [learned.get(name, array) for name, array in named.items()], accuracy
 
 
-def one_pass(
+def train_epoch(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     virtual: Arrays,
@@ -64,20 +65,20 @@ def one_pass(
     context: ServerContext,
     epoch: int,
 ) -> float:
-    """Cross-entropy on every virtual sample once; the accuracy as it was while training."""
+    """Train on every virtual sample once, and return the accuracy during training."""
     config, device, data = context.config, context.device, context.run.dataset
-    layout, (mean, std) = memory_format(config), normalisation(params, data.mean, data.std)
+    image_format, (mean, std) = memory_format(config), normalisation(params, data.mean, data.std)
     generator = torch_generator(config.seed, "vhl.pretrain", epoch)
     images, labels = (torch.tensor(array, device=device) for array in virtual)
-    resident = Resident(images.contiguous(memory_format=layout), labels.to(torch.int64))
+    resident = Resident(images.contiguous(memory_format=image_format), labels.to(torch.int64))
     right = 0
     model.train()
     for index in batches(len(resident), generator, config.batch_size, epochs=1):
         if len(index) == 1:
             continue  # one sample has no variance to normalise by
-        some, wanted = resident.take(index.to(device))
-        varied = augment(some, AUGMENTATIONS[params.augment], generator, mean_bytes(mean))
-        logits = model(normalise(varied, mean, std, layout))
+        batch, wanted = resident.take(index.to(device))
+        varied = augment(batch, AUGMENTATIONS[params.augment], generator, mean_bytes(mean))
+        logits = model(normalise(varied, mean, std, image_format))
         right += int((logits.argmax(1) == wanted).sum())
         optimizer.zero_grad(set_to_none=True)
         F.cross_entropy(logits, wanted).backward()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""VHL on the server: make the virtual set, hand it out once, measure how well it is learned."""
+"""VHL on the server: makes the virtual set, hands it out once, measures how well it is learned."""
 
 from dataclasses import dataclass, field
 
@@ -27,15 +27,15 @@ class VhlState:
 
     # Images and labels, or for "vfa" the means; empty before the first round.
     virtual: Arrays = field(default_factory=list)
-    handout: HandOutState = field(default_factory=HandOutState)  # who holds it
-    pretrained_accuracy: float = -1.0  # of "vftl" on the set, before the first round
+    handout: HandOutState = field(default_factory=HandOutState)  # which clients hold the set
+    pretrained_accuracy: float = -1.0  # what "vftl" reached on the set; -1 without pre-training
 
 
 class VhlServer(StrategyWrapper[Vhl]):
-    """The model is the inner strategy's business.
+    """Makes and hands out the virtual set; the model is left to the inner strategy.
 
-    In somebody else's Flower app, where the run's data are not known, `virtual` is the set:
-    [images, labels].
+    In somebody else's Flower app, where the run's data are not known, the set must be given as
+    `virtual`: [images, labels].
     """
 
     state: VhlState
@@ -63,7 +63,7 @@ class VhlServer(StrategyWrapper[Vhl]):
 
     @property
     def virtual(self) -> Arrays:
-        """The set, made when it is first asked for."""
+        """The set, which is made when it is first needed."""
         if not self.state.virtual:
             if self.run_context is None:
                 raise FedmirageError(
@@ -74,7 +74,7 @@ class VhlServer(StrategyWrapper[Vhl]):
         return self.state.virtual
 
     def make_set(self, context: ServerContext) -> Arrays:
-        """Images and labels, or for "vfa" the means of virtual features."""
+        """Make images and labels, or for "vfa" the means of virtual features."""
         config, run = context.config, context.run
         if self.params.variant == "vfa":
             model, layer = context.evaluator.model, self.params.feature
@@ -85,7 +85,7 @@ class VhlServer(StrategyWrapper[Vhl]):
         return virtual
 
     def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
-        """For "vftl", a body that has learned the set; the head stays as the seed gives it."""
+        """Pre-train the body for "vftl"; the head stays as the seed gives it."""
         first = super().initialize_parameters(client_manager)
         if self.params.variant != "vftl" or self.run_context is None or first is None:
             return first
@@ -100,7 +100,7 @@ class VhlServer(StrategyWrapper[Vhl]):
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> Instructions:
-        """The set, or its seed, goes to whoever is not known to hold it."""
+        """Send the set, or its seed, to every client that is not known to hold it."""
         asked = self.inner.configure_fit(server_round, parameters, client_manager)
         if not self.params.sends:
             return asked
@@ -112,7 +112,7 @@ class VhlServer(StrategyWrapper[Vhl]):
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """Whoever answers holds the set."""
+        """Note that every client that answers holds the set."""
         if self.params.sends:
             self.handout.learn(results)
         aggregated, metrics = self.inner.aggregate_fit(server_round, results, failures)
@@ -123,8 +123,7 @@ class VhlServer(StrategyWrapper[Vhl]):
     def evaluate(
         self, server_round: int, parameters: Parameters
     ) -> tuple[float, dict[str, Scalar]] | None:
-        """Beside the test set's, the accuracy on the virtual set; with --diagnostics how far apart
-        their features are."""
+        """Add the accuracy on the virtual set and, with --diagnostics, the feature distance."""
         scored = super().evaluate(server_round, parameters)
         measured = self.params.variant in ("vhl", "naive")
         if scored is None or self.run_context is None or not measured:

@@ -106,7 +106,7 @@ def test_a_run_says_what_it_does(tmp_path: Path) -> None:
 
 
 def test_the_average_is_the_one_that_fedavg_has(tmp_path: Path) -> None:
-    """In the first repaired round; what is averaged does not change by being repaired."""
+    """This is so in the first repaired round: the repair does not change what is averaged."""
     run(tmp_path / "fedavg", "fedavg", rounds=2)
     run(tmp_path / "dynafed", line(length=2), rounds=2)
     ours, theirs = lines(tmp_path / "dynafed")[1], lines(tmp_path / "fedavg")[1]
@@ -180,8 +180,10 @@ def test_one_seed_one_result(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("killed", [2, 4])
 def test_a_resumed_run_goes_on_as_if_never_stopped(tmp_path: Path, killed: int) -> None:
-    """Killed while the path is collected, and after the synthesis of round 3, with paths for
-    another one growing."""
+    """The run is killed while the path is collected, and after the synthesis of round 3.
+
+    By then, the path for another synthesis is growing.
+    """
     methods = line(length=3, resynthesise=2)
     run(tmp_path / "whole", methods, rounds=6)
     with pytest.raises(KilledError):
@@ -198,8 +200,10 @@ def test_a_resumed_run_goes_on_as_if_never_stopped(tmp_path: Path, killed: int) 
 
 
 def test_a_warm_start_takes_the_path_of_the_run_that_it_begins_from(tmp_path: Path) -> None:
-    """With `length` averages there it synthesises in its first round, with fewer it waits; the path
-    is what a cold run has."""
+    """If there are `length` averages, it synthesises in its first round; with fewer it waits.
+
+    The path is that of a run from the start.
+    """
     run(tmp_path / "parent", "fedavg", rounds=3, keep_models="all")
     for length, start, made in ((3, 3, 4), (2, 3, 4), (3, 2, 3)):
         place = tmp_path / f"{length}-{start}"
@@ -347,7 +351,7 @@ def test_an_average_of_too_few_clients_is_left_out() -> None:
 
 
 def test_a_run_that_could_never_begin_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="gives 4 a round"):
+    with pytest.raises(ConfigurationError, match="gives 4 per round"):
         configure({"methods": "dynafed", "clients": 10, "participation": 0.4})
 
 
@@ -390,7 +394,7 @@ def test_without_the_initial_model() -> None:
     assert len(strategy.state.trajectories[0]) == 2
 
 
-# The page
+# The declaration
 
 
 def test_variants_are_bundles_and_explicit_keys_win() -> None:

@@ -51,7 +51,7 @@ def test_the_gradient_on_all_data_is_at_no_distance_from_itself(
 
 
 def test_losses_of_clients_through_a_round(made: dynafed.Made) -> None:
-    """What is sent out is what the round before ended with; everybody trained, and training lowers
+    """What is sent out is what the last round ended with; all clients trained, and training lowers
     a client's own loss."""
     found = {
         (one["round"], one["client"], one["stage"]): one["loss"]

@@ -80,8 +80,7 @@ def test_one_step_by_hand() -> None:
 
 
 def test_the_optimal_step_is_found() -> None:
-    """The same line: what matters is eta x (q - 1/2) / 2 = 0.3, whatever the three are that make it
-    up."""
+    """As above: only the product eta x (q - 1/2) / 2 = 0.3 matters, not its three factors."""
     path = [[np.zeros((2, 1))], [np.array([[0.3], [-0.3]])]]
     params = DynaFed(per_class=1, iterations=200, steps=1, augment=False, lr_images=0.05)
     segments = Segments.of([path], 1, CPU)
@@ -93,8 +92,10 @@ def test_the_optimal_step_is_found() -> None:
 
 
 def test_losses_by_hand() -> None:
-    """Uniform labels and outputs over 4 classes: ln 4, over 4. From (3, 0) towards (0, 4): squared
-    9/25 at (0, 1)."""
+    """Uniform labels and outputs over 4 classes give (ln 4) / 4.
+
+    From (3, 0) towards (0, 4), the squared ratio at (0, 1) is 9/25.
+    """
     assert float(soft_cross_entropy(torch.zeros(2, 4), torch.zeros(2, 4))) == pytest.approx(
         math.log(4) / 4
     )
@@ -110,8 +111,7 @@ def test_losses_by_hand() -> None:
 def problem(
     model: str, **params: Any
 ) -> tuple[DynaFed, Student, tuple[Tensor, Tensor], Learned, list[InnerStep]]:
-    """A small network in double precision, a segment, a set that is not at its beginning, and three
-    steps."""
+    """A small network in double precision, a segment, a partly learned set, and three steps."""
     settings = DynaFed(**{"per_class": 2, "steps": 3, "rate": 0.5, **params})
     network = build(model, (1, 8, 8), 3).double()
     start = torch.cat([parameter.detach().flatten() for parameter in network.parameters()])
@@ -252,8 +252,10 @@ def test_a_wider_head_is_cut() -> None:
 def run_with(
     monkeypatch: pytest.MonkeyPatch, bad: set[int], iterations: int, rate: float = 0.04
 ) -> Any:
-    """Synthesis whose derivatives are 1 everywhere, and not finite in some iterations; the values
-    before every iteration."""
+    """Synthesise with derivatives that are 1, and in some iterations not finite.
+
+    Returns the values before every iteration.
+    """
     count = iter(range(iterations))
 
     def fake(
@@ -282,8 +284,10 @@ def run_with(
 
 
 def test_what_is_not_finite_undoes_the_step_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Adam moves an image by 0.05 a step. The step of iteration 1 led to the failure in 2, so 3
-    begins where 1 began."""
+    """Adam moves an image by 0.05 per step.
+
+    The step of iteration 1 led to the failure in 2, so 3 begins where 1 began.
+    """
     result, seen = run_with(monkeypatch, {2}, 4)
     assert [round(moved / -0.05) for moved, _ in seen] == [0, 1, 2, 1, 2]
     assert (result.failures, len(result.losses)) == (1, 3)
@@ -302,7 +306,7 @@ def test_ten_failures_in_a_row_halve_the_rate_down_to_its_floor(
 
 
 def test_the_rate_stays_positive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Adam lowers it by 1e-5 a step."""
+    """Adam lowers it by 1e-5 per step."""
     _, seen = run_with(monkeypatch, set(), 5, rate=2e-5)
     assert [rate for _, rate in seen] == pytest.approx(
         [2e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-6], rel=0.01
@@ -355,8 +359,8 @@ def test_repair_is_adam_on_the_set() -> None:
 
 
 def test_repair_estimates_batch_norm_anew() -> None:
-    """Three passes over the set as it is, each moving a tenth of the way, before training with lr =
-    0 moves on."""
+    """Three passes over the set, and then one of training (with nearly no learning rate), move the
+    statistics a tenth of the way each."""
     model = build("convnet(width=2, depth=1, norm='batch')", (1, 8, 8), 2)
     names = tuple(model.state_dict())
     average = [tensor.numpy().copy() for tensor in model.state_dict().values()]
@@ -365,6 +369,6 @@ def test_repair_estimates_batch_norm_anew() -> None:
     repaired = refine(params, model, names, average, images, labels, generator())
     assert repaired is not None
     batch_mean = model.features.stage1.conv(images).mean(dim=(0, 2, 3)).detach().numpy()  # type: ignore[union-attr,operator]
-    place = names.index("features.stage1.norm.running_mean")
-    np.testing.assert_allclose(repaired[place], (1 - 0.9**4) * batch_mean, rtol=1e-4)
+    position = names.index("features.stage1.norm.running_mean")
+    np.testing.assert_allclose(repaired[position], (1 - 0.9**4) * batch_mean, rtol=1e-4)
     np.testing.assert_array_equal(repaired[0], average[0])

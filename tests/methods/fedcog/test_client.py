@@ -1,5 +1,4 @@
-"""FedCOG's client half: what it distils, its partner, half-way regeneration, and when it does
-nothing."""
+"""FedCOG's client half: what it distils, its partner, regeneration, and when it does nothing."""
 
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,10 @@ def term(half: FedCogClient, local: LocalRound, number: int = 0) -> float:
 def test_distillation_begins_at_zero_and_leaves_statistics_alone(
     tmp_path: Path, model: str
 ) -> None:
-    """The student begins as the teacher. With BatchNorm that holds only if both normalise by the
-    same statistics."""
+    """The student begins as the teacher.
+
+    With BatchNorm, this is so only if both normalise by the same statistics.
+    """
     local = local_round(tmp_path, [0] * 4, model=model)
     half = begun(local)
     local.model.train()
@@ -62,8 +63,10 @@ def test_hard_supervision_is_cross_entropy_on_the_target(tmp_path: Path) -> None
 
 
 def test_a_pass_over_the_samples_misses_none(tmp_path: Path) -> None:
-    """Twelve samples in batches of 5: 5, 5 and 2, then shuffled anew; with fewer than a batch, all
-    of them every time."""
+    """Twelve samples in batches of 5 give 5, 5 and 2, and are then shuffled anew.
+
+    If there are fewer samples than a batch has, all of them are taken every time.
+    """
     local = local_round(tmp_path, [0] * 4, batch_size=5)
     half = begun(local)
     passes = []

@@ -14,13 +14,13 @@ from torch import nn
 from client.data import LocalData
 from common.data.batches import Resident
 from common.errors import ConfigurationError
-from common.learning.task import TASKS
 from common.memory import Memory
 from common.models import Model
 from common.seeds import torch_generator
 from common.settings.config import configure
 from common.wire.weights import from_arrays, to_arrays
 from server.record.results import read
+from tests.support.facts import make_facts
 from tests.support.hand import open_round, settings, visit
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, assert_same_bits, lines, weights
@@ -90,7 +90,7 @@ def test_a_round_by_hand(tmp_path: Path) -> None:
     local.data = LocalData(
         Resident(torch.ones(1, 1, 1, 1), torch.tensor([0])), (0.0,), (1.0,), np.array([1, 0])
     )
-    local.task, local.classes = TASKS["single-label"], 2
+    local.run = make_facts(local.config, local.model, classes=2)
     terms, _ = visit(local)
 
     def s(value: float) -> float:
@@ -118,8 +118,10 @@ def test_a_round_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_balanced_client_has_nothing_to_complement(tmp_path: Path) -> None:
-    """Automatic weights would distil with weight 0: FedAvg, bit for bit. Fixed weights make uniform
-    labels."""
+    """With automatic weights, distillation has weight 0: FedAvg, bit for bit.
+
+    With fixed weights, the labels are uniform.
+    """
     run_in_process(tmp_path / "fedavg", **BALANCED)
     run_in_process(tmp_path / "auto", **BALANCED, methods=TINY)
     run_in_process(
@@ -147,8 +149,10 @@ def test_a_one_class_client_counts_a_tenth(tmp_path: Path) -> None:
 
 
 def test_the_control_only_scales_the_real_loss(tmp_path: Path) -> None:
-    """Two equal classes of ten: a fifth, in the first step to the bit; the generated samples are
-    all that is missing."""
+    """With two equal classes of ten, the weight is a fifth, in the first step bit for bit.
+
+    Only the generated samples are missing.
+    """
     one_step = {
         **SMALL,
         "dataset": "digits",
@@ -178,8 +182,10 @@ def test_partial_participation_remembers_how_old_the_partner_is(tmp_path: Path) 
 
 
 def test_the_partner_survives_a_warm_start(tmp_path: Path) -> None:
-    """The 50 rounds before it are run once, for all that is compared; its clients know their models
-    of round 50 (here 2)."""
+    """The 50 rounds before the start (here 2) are run once, for all methods that are compared.
+
+    After a warm start, the clients still know their models of the last round.
+    """
     methods = "fedcog(start=3, samples=6, steps=2)"
     run_in_process(tmp_path / "whole", **SMALL, methods=methods)
     run_in_process(tmp_path / "fedavg", **{**SMALL, "rounds": 2})
@@ -243,8 +249,10 @@ def test_several_labels_a_picture(tmp_path: Path, supervision: str) -> None:
     "dataset", ["digits(limit=300)", "digits-multi(train=60, test=20, channels=3)"]
 )
 def test_pictures_of_what_was_made(tmp_path: Path, dataset: str) -> None:
-    """A grid by label and a strip by step for every client and round, beside the memory, and
-    nothing else changes."""
+    """Every client and round has a sheet by label and one by step, beside the memory.
+
+    Nothing else changes.
+    """
     some = {**SMALL, "dataset": dataset, "clients": 2, "rounds": 2, "partition": "iid"}
     line = "fedcog(start=2, samples=12, steps=10, kd_weight='fixed', labels='uniform')"
     run_in_process(tmp_path / "with", **some, methods=line, save_images=True)
@@ -310,7 +318,7 @@ def test_models_with_batch_norm_may_use_its_statistics(model: str) -> None:
 
 
 def test_what_is_written_down(tmp_path: Path) -> None:
-    """Seconds stand apart from the figures, which one seed repeats."""
+    """Seconds stand apart from the figures, because those are the same for the same seed."""
     run_in_process(tmp_path / "a", **{**SMALL, "rounds": 2}, methods=TINY)
     run_in_process(tmp_path / "b", **{**SMALL, "rounds": 2}, methods=TINY)
     one, other = (lines(tmp_path / name)[-1] for name in "ab")

@@ -72,8 +72,7 @@ def test_logits_belong_to_their_images(tmp_path: Path, source: str) -> None:
 
 
 def test_the_best_images_are_kept_and_not_the_last(tmp_path: Path) -> None:
-    """A step of a thousand makes everything worse: what stays is the noise of the beginning,
-    untouched by later steps."""
+    """A step of a thousand makes everything worse, so the initial noise is kept, unchanged."""
     local = local_round(tmp_path, [0] * 4)
     start = made(local, source="noise")
     wild = made(local, lr=1000.0)
@@ -113,8 +112,7 @@ def test_one_step_by_hand() -> None:
 @pytest.mark.parametrize("model", ["mlp(hidden=8)", BATCH_NORM])
 @pytest.mark.parametrize("source", ["pixels", "generator"])
 def test_frozen_networks_stay_frozen(tmp_path: Path, model: str, source: str) -> None:
-    """No gradient, no buffer that moves, no mode that changes; the model that will be trained is as
-    it was."""
+    """No gradient, buffer or mode of the networks changes, nor does the model to be trained."""
     local, lambda_bn = (
         local_round(tmp_path, [0] * 4, model=model),
         0.1 if model == BATCH_NORM else 0.0,
@@ -153,7 +151,7 @@ def test_generation_is_a_function_of_seed_round_and_partition(tmp_path: Path) ->
 
 
 def test_a_shared_set_is_the_same_for_all(tmp_path: Path) -> None:
-    """Whatever a client has and whoever its partner is."""
+    """It depends neither on the client's data nor on its partner."""
     one = made(local_round(tmp_path, [0] * 4), frozen(another()), shared=True)
     other = made(local_round(tmp_path, [1, 2, 3], partition=5), None, shared=True)
     assert torch.equal(one.images, other.images)
@@ -245,7 +243,7 @@ def test_the_generators_pixels_are_normalised_like_real_ones(tmp_path: Path) -> 
 
 
 def test_statistics_that_batch_norm_remembers_pull_the_images(tmp_path: Path) -> None:
-    """The hooks go after every call, and the weight brings the statistics nearer."""
+    """The hooks are removed after every call, and the weight brings the statistics closer."""
     local = local_round(tmp_path, [0] * 4, model=BATCH_NORM)
     with torch.no_grad():
         for module in local.model.modules():

@@ -1,5 +1,4 @@
-"""The virtual sets and the losses that look at them: against brute force, from one seed, in every
-shape, separable."""
+"""The virtual sets and their losses: brute force, one seed, every shape, separable classes."""
 
 import math
 from pathlib import Path
@@ -131,7 +130,7 @@ def test_classes_can_be_told_apart(generator: str) -> None:
 
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_grey_images_are_the_mean_of_colours_that_are_pixels_already(generator: str) -> None:
-    """With raw colours, what is far below 0 outweighs the rest."""
+    """With raw colours, values far below 0 would outweigh the rest."""
     params, config = settings(generator=generator, per_class=40, width=64)
     colour, grey = (
         virtual_images(params, config, (channels, 32, 32), 10, seed_of(config))[0]
@@ -158,7 +157,7 @@ def test_another_data_set_lends_its_images() -> None:
     assert labels.tolist() == [number for number in range(10) for _ in range(4)]
     assert np.array_equal(images[:, 0], images[:, 2])
     with pytest.raises(
-        ConfigurationError, match="12 virtual classes with one label a sample are needed"
+        ConfigurationError, match="12 virtual classes with one label per sample are needed"
     ):
         virtual_images(params, config, (3, 16, 16), 12, seed=0)
 

@@ -1,5 +1,4 @@
-"""VHL: the limit, a step by hand, what reaches which gradient, who gets the set and when, the
-variants, what is refused."""
+"""VHL: the limit, steps by hand, gradients, which clients get the set, variants, refusals."""
 
 import math
 from pathlib import Path
@@ -44,8 +43,7 @@ def vhl(**more: Any) -> str:
 def test_without_weights_it_is_fedavg_with_the_wider_head_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page of FedAvg, told for once to widen the head, has no halves and so nothing but the
-    wider head."""
+    """FedAvg's declaration, changed to widen the head, has no halves: only the head differs."""
     from common.methods.fedavg import FedAvg
 
     run_in_process(tmp_path / "vhl", **BASE, methods=vhl(**OFF))
@@ -157,7 +155,7 @@ def test_a_step_by_hand(tmp_path: Path) -> None:
     assert terms["virtual_contrast"] == pytest.approx(0)
     moved = -np.array([-3 / 4, 1 / 4, 1 / 4 - 1 / 2, 1 / 4 + 1 / 2])
     np.testing.assert_allclose(to_arrays(model)[1][:, 0], moved, atol=1e-6)
-    assert half.seen == 2
+    assert half.classified == 2
 
 
 def test_a_step_by_hand_with_shared_outputs(tmp_path: Path) -> None:
@@ -178,12 +176,12 @@ def test_a_step_by_hand_with_shared_outputs(tmp_path: Path) -> None:
     assert terms["alignment"] == pytest.approx(2 / 3 * math.log(1 + math.exp(-2)), rel=1e-5)
     assert terms["virtual_contrast"] == pytest.approx(0)
     np.testing.assert_allclose(to_arrays(model)[1][:, 0], [1.0, -1.0], atol=1e-6)
-    assert (half.seen, float(half.right)) == (2, 1.0)  # of equal logits the first counts
+    assert (half.classified, float(half.right)) == (2, 1.0)  # of equal logits the first counts
 
 
 def test_shared_outputs_leave_the_head_and_judge_virtual_samples_by_it(tmp_path: Path) -> None:
-    """A virtual set that is the real one: whoever learns the digits knows the virtual set too, over
-    the ten real outputs."""
+    """If the virtual set is the real one, a model that learns the digits also knows the virtual
+    set, over the ten real outputs."""
     many = {**BASE, "dataset": "digits(limit=400, size=8)", "local_steps": 40, "rounds": 3}
     lent = "vhl(generator='dataset', dataset='digits(size=8)', per_class=10, batch=10"
     run_in_process(
@@ -197,8 +195,7 @@ def test_shared_outputs_leave_the_head_and_judge_virtual_samples_by_it(tmp_path:
 
 
 def test_alignment_leaves_virtual_features_alone() -> None:
-    """The third term pushes real features and has no way to the virtual ones: their gradient is
-    exactly zero, not small."""
+    """The third term moves only real features: the gradient of virtual ones is exactly zero."""
     from client.objective import Step
 
     half = VhlClient(Vhl(virtual_weight=0, contrast_weight=0))
@@ -293,7 +290,7 @@ def test_the_set_is_sent_once(tmp_path: Path) -> None:
 
 
 def test_the_set_is_sent_once_under_secure_aggregation(tmp_path: Path) -> None:
-    """The strategy sees one reply, which stands for all who answered."""
+    """The strategy sees one reply, which stands for all clients that answered."""
     secure = {**BASE, "clients": 3, "rounds": 3, "secagg": "on"}
     run_in_process(tmp_path, **secure, methods=TINY)
     first, second, third = (line["bytes_down"] for line in lines(tmp_path))
@@ -315,8 +312,10 @@ def test_a_resumed_run_does_not_send_the_set_again(tmp_path: Path) -> None:
 
 
 def test_who_lost_the_set_gets_it_again(tmp_path: Path) -> None:
-    """Client 1 loses its disk after round 2: round 3 goes on without it, for the reason that it
-    gives; in round 4 it is back."""
+    """Client 1 loses its disk after round 2.
+
+    Round 3 goes on without it and records the reason that it gives; in round 4 it is back.
+    """
     import shutil
 
     def lose(node: int, reply: Any) -> Any:
@@ -345,7 +344,7 @@ def test_a_seed_gives_the_same_run_for_fewer_bytes(tmp_path: Path) -> None:
 def test_a_seed_that_gives_another_set_is_noticed_and_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both clients make something else: the round is tried again, now with the images."""
+    """Both clients make a different set: the round is retried, now with the images."""
     import client.methods.vhl as half
 
     right = half.virtual_images

@@ -73,7 +73,7 @@ def test_types_come_back_as_they_were() -> None:
 
 
 def test_an_unclaimed_section_is_an_error() -> None:
-    with pytest.raises(WireError, match="nobody claims the section 'control'"):
+    with pytest.raises(WireError, match="no method claims the section 'control'"):
         average(reply([1, 2], 1, layout="shared:0 control:1"))
 
 

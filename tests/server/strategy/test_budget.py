@@ -22,8 +22,8 @@ def delta_of(sigma: float, eps: float) -> float:
 
 @pytest.mark.parametrize("multiplier", [0.5, 1.0, 4.0])
 def test_one_release_by_hand(multiplier: float) -> None:
-    """The epsilon that is reported has exactly the delta that was asked for; multiplier 1 and delta
-    1e-5 give 4.377."""
+    """The reported epsilon has exactly the requested delta; multiplier 1 and delta 1e-5 give
+    4.377."""
     found = epsilon(multiplier, {WHOLE: 1}, DELTA)
     assert delta_of(multiplier, found) == pytest.approx(DELTA, rel=1e-6)
     if multiplier == 1:
@@ -31,7 +31,7 @@ def test_one_release_by_hand(multiplier: float) -> None:
 
 
 def test_releases_add_up_as_gaussians_do() -> None:
-    """Nine with multiplier 3 are one with multiplier 1, whoever was there."""
+    """Nine releases with multiplier 3 are one with multiplier 1, whatever the number of clients."""
     assert epsilon(3.0, {(4, 4): 5, (3, 3): 4}, DELTA) == pytest.approx(
         epsilon(1.0, {WHOLE: 1}, DELTA)
     )
@@ -39,11 +39,10 @@ def test_releases_add_up_as_gaussians_do() -> None:
 
 @pytest.mark.parametrize(("multiplier", "drawn"), [(0.5, 10), (1.0, 1), (2.0, 30), (1.0, 90)])
 def test_a_draw_says_less_but_not_less_than_it_does(multiplier: float, drawn: int) -> None:
-    """From below: a client's number is -1/2 or 1/2 (sensitivity 1), the others' is 0, and the draw
-    of k of 100 has it or not.
+    """A bound from below: one client's number is -1/2 or 1/2 (sensitivity 1), the others' are 0.
 
-    The outcome is a mixture of two Gaussians, its delta for a given epsilon the integral of max(0,
-    p - e^epsilon p').
+    A draw of k of 100 clients includes that client or not, so the outcome is a mixture of two
+    Gaussians. Its delta for a given epsilon is the integral of max(0, p - e^epsilon p').
     """
     share, grid = drawn / 100, np.linspace(-40, 40, 400_001)
 

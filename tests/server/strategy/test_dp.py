@@ -1,5 +1,4 @@
-"""The server's half of `--dp` round an average of a few numbers, and in whole runs in one
-process."""
+"""The server's half of `--dp` around an average of a few numbers, and in whole runs."""
 
 from pathlib import Path
 from typing import Any
@@ -47,11 +46,11 @@ STILL = {
     **SMALL,
     "rounds": 1,
     "lr": 1e-30,
-}  # nobody moves, so that what the model moves by is noise
+}  # no client moves, so that the model moves by noise only
 
 
 class Here:
-    """Who is there, and who of them is drawn."""
+    """A client manager that is told which clients are present, and which of them are drawn."""
 
     def __init__(self, present: int, drawn: int) -> None:
         self.present, self.drawn = present, drawn
@@ -95,15 +94,14 @@ def aggregate(
     ), metrics
 
 
-# Round an average
+# Around an average
 
 
 def test_one_round_by_hand() -> None:
-    """Updates (0.6, 0.8) and (0, 0.5) of clients with 1 and 9 examples: the mean is (0.3, 0.65),
-    and half of them was clipped.
+    """Clients with 1 and 9 examples have the updates (0.6, 0.8) and (0, 0.5), one of them clipped.
 
-    noise=0 leaves it at that; the one release of noise 2, measured in twice the clip, has
-    multiplier 1.
+    The mean is (0.3, 0.65), to which noise=0 adds nothing. One release with noise 2 has the
+    multiplier 1, since the sensitivity is twice the clip.
     """
     replies = reply([0.6, 0.8], 1, **{"dp.clipped": 1}), reply([0, 0.5], 9, **{"dp.clipped": 0})
     array, metrics = aggregate(central(2, 1.0, 0.0), *replies)
@@ -114,7 +112,7 @@ def test_one_round_by_hand() -> None:
 
 
 def test_the_noise_on_the_average_is_that_of_the_sum_over_those_who_trained() -> None:
-    """Three trained, one did not: 2 * 1.5 / 3 = 1 on each of 300,000 numbers."""
+    """Three clients trained and one did not: 2 * 1.5 / 3 = 1 on each of 300,000 numbers."""
     size = 300_000
     array, _ = aggregate(
         central(size, 1.5, 2.0),
@@ -143,7 +141,7 @@ def test_a_round_in_which_nobody_trained_costs_nothing() -> None:
 
 
 def test_draws_are_counted_as_they_were_and_saved() -> None:
-    """Two of five, and once, when only four were there, two of four."""
+    """Two of five clients are drawn, and once, when only four are present, two of four."""
     strategy, other = central(1, 1.0, 2.0), central(1, 1.0, 2.0)
     for present in (5, 4, 5):
         ask(strategy, present, 2)
@@ -158,8 +156,8 @@ def test_draws_are_counted_as_they_were_and_saved() -> None:
 
 
 def test_local_counts_every_time_that_a_client_was_asked() -> None:
-    """Its reply may have left it, even if the round was tried again, or the run interrupted before
-    it was written down."""
+    """Its reply may have been sent, even if the round was retried, or the run interrupted before
+    the reply was recorded."""
     strategy, other = (
         LocalBudget(Average([np.zeros(1, np.float32)]), LocalDp(clip=1, noise=2)) for _ in range(2)
     )
@@ -210,8 +208,7 @@ def test_the_deviation_of_a_whole_round(tmp_path: Path, kind: str, deviation: fl
 
 
 def test_every_update_is_clipped(tmp_path: Path) -> None:
-    """Four clients, each moved by exactly the clip: their mean by no more, and all of them were
-    clipped."""
+    """Four clients move by exactly the clip each, so their mean by no more; all were clipped."""
     settings = {**SMALL, "rounds": 1}
     config = run_in_process(tmp_path / "tight", **settings, dp="central(clip=0.001, noise=0)")
     moved = [
@@ -300,8 +297,10 @@ def test_methods_run_under_it(tmp_path: Path, methods: str, dp: str) -> None:
 
 
 def test_under_secure_aggregation_nothing_else_changes(tmp_path: Path) -> None:
-    """Without noise the plain numbers, to the grid of the masks; the one reply stands for four, of
-    whom all were clipped."""
+    """Without noise, the numbers are those of a plain run, up to the quantisation of the masks.
+
+    The one reply stands for four clients, all of which were clipped.
+    """
     settings = {**SMALL, "rounds": 1, "partition": "dirichlet(alpha=0.3)"}
     for name, secagg in {"plain": "off", "secure": "on"}.items():
         run_in_process(tmp_path / name, **settings, secagg=secagg, dp="central(clip=0.01, noise=0)")

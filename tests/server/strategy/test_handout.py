@@ -1,4 +1,4 @@
-"""Handing out a set: who gets what, and when again."""
+"""Handing out a set: which clients get it, and when they get it again."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def fresh() -> HandOut:
 def ask(
     handout: HandOut, *clients: int | Client, arrays: Arrays = SET, recipe: np.ndarray | None = None
 ) -> list[int]:
-    """How many arrays each client gets beside the digest, which everybody gets."""
+    """Count the arrays that each client gets beside the digest, which all of them get."""
     proxies = [Client(client) if isinstance(client, int) else client for client in clients]
     message = FitIns(ndarrays_to_parameters([np.zeros(2, np.float32)]), {LAYOUT: "shared:1"})
     found = []
@@ -54,7 +54,7 @@ def test_arrays_go_out_once_and_to_latecomers() -> None:
 
 
 def test_whoever_failed_or_was_silent_gets_them_again() -> None:
-    """Client 1 does not answer round 2: it may have lost the set, or never have got the message."""
+    """Client 1 does not answer in round 2: it may have lost the set or not have got the message."""
     handout = fresh()
     ask(handout, *EVERYBODY)
     answer(handout, *EVERYBODY)
@@ -109,7 +109,7 @@ def test_an_answer_to_a_message_without_the_set_says_nothing_about_it() -> None:
 
 
 def test_a_recipe_goes_to_whoever_has_not_failed() -> None:
-    """Client 1 cannot follow it: the arrays come next, and afterwards nothing."""
+    """Client 1 cannot follow the recipe: next it gets the arrays, and afterwards nothing."""
     handout = fresh()
     assert ask(handout, 0, 1, recipe=RECIPE) == [1, 1]
     answer(handout, 0)
@@ -139,8 +139,7 @@ class OwnerServer(StrategyWrapper[Owner]):
 
 
 def test_a_checkpoint_brings_the_holders_back(tmp_path: Path) -> None:
-    """A restarted server goes on as the first would have; the nodes may have new numbers by
-    then."""
+    """A restarted server goes on as the first one would have, even if the nodes' ids are new."""
     one, other = OwnerServer(), OwnerServer()
     ask(one.handout, NodeClient(0, 100), NodeClient(1, 101))
     answer(one.handout, 1)

@@ -1,4 +1,4 @@
-"""A wrapper round any Flower strategy: sections that come and go, state that is saved."""
+"""A wrapper around any Flower strategy: sections that come and go, state that is saved."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -65,7 +65,7 @@ def test_it_takes_flowers_own_strategy_inside() -> None:
 
 
 def test_attach_gives_each_client_its_own_message() -> None:
-    """FedAvg hands every client the same FitIns; changing one must not change another."""
+    """FedAvg gives every client the same FitIns; changing one must not change another."""
     same = FitIns(ndarrays_to_parameters([np.zeros(2, np.float32)]), {"layout": "shared:1"})
     first, second = attach(
         [(Client(0), same), (Client(1), same)], "control", [np.ones(3, np.float32)]

@@ -25,7 +25,7 @@ class SketchClient(Objective[Sketch]):
         return {COUNTS: [local.data.class_counts.astype("float64")]}
 
     def imitation(self, generator: torch.nn.Module, step: Step) -> dict[str, Tensor]:
-        """Mean squared distance of generated features to real ones of the same label."""
+        """The mean squared distance of generated features to real ones of the same label."""
         with torch.no_grad():
             features = step.local.model.features(step.images)
         return {"imitation": (generator(step.labels) - features).square().mean()}

@@ -14,18 +14,18 @@ class StandInClient(Objective[StandIn]):
     before = after = 0
 
     def begin(self, local: LocalRound) -> None:
-        """The mean image of every class, as bytes."""
+        """Train on the mean image of every class, as bytes."""
         images, labels = local.data.real.images.float(), local.data.real.labels
         classes = labels.unique()
         means = torch.stack([images[labels == label].mean(0) for label in classes])
         local.data.replace(means.round().to(torch.uint8), classes)
 
     def before_step(self, step: Step) -> None:
-        """Before the batch is looked at."""
+        """Count the step before the batch is used."""
         self.before += 1
 
     def after_step(self, step: Step) -> None:
-        """After the optimiser's step."""
+        """Count the step after the optimiser has made it."""
         self.after += 1
 
     def end(self, local: LocalRound) -> Sections:

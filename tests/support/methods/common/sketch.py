@@ -2,8 +2,8 @@
 
 One round
     server -> client   generator and classifier
-    client             takes over the classifier alone, trains its network, then in a second phase
-                       its own generator, so that it gives features of each label
+    client             takes over only the classifier, trains its network, then in a second phase
+                       trains its own generator to give features of each label
     client -> server   generator and classifier, and how many samples it has of each class
     server             averages, looks at every single pair, keeps the distribution of labels
 """
@@ -42,7 +42,7 @@ class Sketch(Method):
 
     @property
     def needs_each_client(self) -> str:
-        """The pairs, if they are looked at."""
+        """Says that the pairs must be visible, if they are looked at."""
         return "generator" if self.each else ""
 
     def build_parts(self, shape: Shape, classes: int, feature_dim: int) -> dict[str, nn.Module]:

@@ -4,7 +4,7 @@ One round
     server -> client   the model
     client             replaces its data by the mean image of every class that it has
     client -> server   its model
-    server             averages, all clients alike, and keeps how far the average moved
+    server             averages with equal weights, and keeps how far the average moved
 """
 
 from typing import ClassVar
