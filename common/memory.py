@@ -62,10 +62,6 @@ class Memory:
         """Remember arrays under a key; `close` writes them."""
         self._changes[key] = [np.array(array, copy=True, order="C") for array in arrays]
 
-    def forget(self, key: str) -> None:
-        """Forget what is remembered under a key."""
-        self._changes[key] = None
-
     @property
     def age(self) -> int | None:
         """The number of rounds since this client last took part; None on a first visit."""

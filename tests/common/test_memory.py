@@ -59,10 +59,8 @@ def test_keys_that_nobody_touches_are_carried_on(tmp_path: Path) -> None:
     memory.close()
     memory = Memory(tmp_path, 3)
     assert memory.get("moon.previous") is not None
-    memory.forget("moon.previous")
-    assert "moon.previous" not in memory
     memory.close()
-    assert recall(tmp_path, 4) is None
+    assert Memory(tmp_path, 4).get("moon.previous") is not None
     assert Memory(tmp_path, 4).get("other.thing") is not None
 
 
