@@ -47,7 +47,7 @@ class Memory:
         if self.source is None and parent is not None:
             self.source = newest(parent, before=parent_round + 1)
             self.inherited = self.source is not None
-        self._changes: dict[str, Arrays | None] = {}
+        self._changes: dict[str, Arrays] = {}
 
     def __contains__(self, key: str) -> bool:
         return self.get(key) is not None
@@ -73,7 +73,7 @@ class Memory:
         flat = {
             f"{key}/{index:04d}": array
             for key, arrays in entries.items()
-            for index, array in enumerate(arrays or [])
+            for index, array in enumerate(arrays)
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"round-{self.round:05d}.safetensors"
