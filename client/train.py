@@ -14,6 +14,7 @@ from torch import Tensor
 from client.objective import Objective
 from client.round import LocalRound, Step
 from common.errors import FedmirageError
+from common.learning.optimizers import SGD, Adam, AdamW
 from common.methods import Method
 from common.settings.config import RunConfig
 
@@ -127,12 +128,12 @@ def make_optimizer(config: RunConfig, parameters: list[Tensor], lr: float) -> to
     The fused kernels make one pass over the weights, on the CPU too.
     """
     if config.optimizer == "sgd":
-        return torch.optim.SGD(
+        return SGD(
             parameters,
             lr=lr,
             momentum=config.momentum,
             weight_decay=config.weight_decay,
             fused=True,
         )
-    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    kind = Adam if config.optimizer == "adam" else AdamW
     return kind(parameters, lr=lr, weight_decay=config.weight_decay, fused=True)

@@ -26,6 +26,7 @@ from common.learning.losses import (
     jensen_shannon_clamped,
     statistics_distance,
 )
+from common.learning.optimizers import Adam
 from common.learning.task import MultiLabel, Task
 from common.methods.fedcog import FedCog
 from common.models.base import Model
@@ -156,9 +157,7 @@ def generate(
     """
     params = loss_of.params
     steps = 0 if params.source == "noise" else params.steps
-    optimizer = torch.optim.Adam(
-        canvas.parameters(), lr=params.lr, betas=BETAS[params.source], fused=True
-    )
+    optimizer = Adam(canvas.parameters(), lr=params.lr, betas=BETAS[params.source], fused=True)
     best: Virtual | None = None
     for number in range(steps + 1):
         coarse = params.downsample and number < steps // 2
