@@ -427,7 +427,7 @@ def test_pictures_and_distances(tmp_path: Path) -> None:
         ("vhl(variant='vftl', outputs='shared')", "leave outputs='shared' out"),
         ("vhl(outputs='both')", "outputs='both'"),
         ("vhl(generator='dataset')", "generator='dataset' and dataset='...' belong together"),
-        ("vhl(variant='vfa', virtual_classes=12)", "one mean for every real class"),
+        ("vhl(variant='vfa', virtual_classes=12)", "one mean per real class"),
         ("vhl(feature='deep')", "feature"),
     ],
 )
