@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 
 from common import device
 from common.data import load
-from common.data.names import told_names
+from common.data.names import announce_names
 from common.methods import half
 from common.methods.fedavg import FedAvg
 from common.run import Run, appearance, check_with_data, make_run
@@ -93,7 +93,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         }
         results.begin(config, resolved)
     send = partial(exchange, grid)
-    facts = (appearance(dataset), told_names(dataset))
+    facts = (appearance(dataset), announce_names(dataset))
     roster = Roster(grid, config.clients, config.seed, send, *facts)
     if state.round == 0 and (first := strategy.initialize_parameters(roster)) is not None:
         # Where a new run begins is the strategy's to say, as in Flower.

@@ -6,7 +6,16 @@ torch nor a reader.
 
 from common.data.catalogue.params import DATASETS, DatasetParams
 from common.data.files.checks import describe
-from common.data.loading import available, load
+from common.data.loading import list_available, load
 from common.data.set import DataSet, Split, Task
 
-__all__ = ["DATASETS", "DataSet", "DatasetParams", "Split", "Task", "available", "describe", "load"]
+__all__ = [
+    "DATASETS",
+    "DataSet",
+    "DatasetParams",
+    "Split",
+    "Task",
+    "describe",
+    "list_available",
+    "load",
+]

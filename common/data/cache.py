@@ -33,14 +33,14 @@ def cache_folder() -> Path:
     return Path(os.environ.get("FEDMIRAGE_CACHE") or "~/.cache/fedmirage/cache").expanduser()
 
 
-def watched(files: Iterable[Path]) -> list[tuple[str, int, int]]:
+def stamp_files(files: Iterable[Path]) -> list[tuple[str, int, int]]:
     """Name, size and time of change of each file: cheap, and different as soon as a file is
     replaced."""
     seen = [(file, file.stat()) for file in files]
     return [(str(file.absolute()), status.st_size, status.st_mtime_ns) for file, status in seen]
 
 
-def cached(name: str, key: Any, build: Callable[[], DataSet]) -> DataSet:
+def load_or_build(name: str, key: Any, build: Callable[[], DataSet]) -> DataSet:
     """The set stored under this key (anything that JSON can write), built and stored first where
     there is none."""
     digest = hashlib.sha256(json.dumps([VERSION, name, key], sort_keys=True).encode()).hexdigest()

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from common.data.cache import cached, content_fingerprint
-from common.data.names import difference
+from common.data.cache import content_fingerprint, load_or_build
+from common.data.names import find_difference
 from common.data.set import DataSet, Split
 from common.errors import ConfigurationError
 
@@ -21,16 +21,16 @@ def combine(parts: list[DataSet]) -> DataSet:
 
     def build() -> DataSet:
         train, test = (
-            _joined([getattr(part, split) for part in parts]) for split in ("train", "test")
+            _join_splits([getattr(part, split) for part in parts]) for split in ("train", "test")
         )
         return replace(
             parts[0], train=train, test=test, fingerprint=content_fingerprint(train, test)
         )
 
-    joined = cached("combined", [part.fingerprint for part in parts], build)
+    joined = load_or_build("combined", [part.fingerprint for part in parts], build)
     name = ", ".join(part.name for part in parts)
     mean, std = (parts[0].mean, parts[0].std) if same else (neutral, neutral)
-    named = _first_named(parts)
+    named = _find_named(parts)
     short = [part.name.partition("(")[0] for part in parts]
     domains = short if len(set(short)) == len(short) else [part.name for part in parts]
     return replace(
@@ -48,7 +48,7 @@ def combine(parts: list[DataSet]) -> DataSet:
 
 def _check_alike(parts: list[DataSet]) -> None:
     problems = []
-    first, named = parts[0], _first_named(parts)
+    first, named = parts[0], _find_named(parts)
     for part in parts[1:]:
         both = f"dataset: {first.name} and {part.name} cannot be one set:"
         if part.shape[0] != first.shape[0]:
@@ -68,10 +68,10 @@ def _check_alike(parts: list[DataSet]) -> None:
                 f"{both} {len(first.classes)} and {len(part.classes)} classes; choose sets with the"
                 " same classes"
             )
-        elif (apart := difference(part, named.classes, named.named_by)) is not None:
+        elif (apart := find_difference(part, named.classes, named.named_by)) is not None:
             problems.append(
-                f"dataset: {named.name} and {part.name} cannot be one set: class {apart.place} is"
-                f" {named.classes[apart.place]!r} in the one and {part.classes[apart.place]!r} in"
+                f"dataset: {named.name} and {part.name} cannot be one set: class {apart.number} is"
+                f" {named.classes[apart.number]!r} in the one and {part.classes[apart.number]!r} in"
                 f" the other; {apart.fix}"
             )
         if part.task != first.task:
@@ -80,12 +80,12 @@ def _check_alike(parts: list[DataSet]) -> None:
         raise ConfigurationError(problems)
 
 
-def _first_named(parts: list[DataSet]) -> DataSet:
+def _find_named(parts: list[DataSet]) -> DataSet:
     """The part whose names the classes of all have."""
     return next((part for part in parts if part.named_by != "numbers"), parts[0])
 
 
-def _joined(splits: list[Split]) -> Split:
+def _join_splits(splits: list[Split]) -> Split:
     """One after the other. A column that all have stays, its numbers shifted so that two sources
     share none."""
     columns = {

@@ -17,9 +17,9 @@ Mask = npt.NDArray[np.bool_]
 AnySplit = TypeVar("AnySplit", Split, RawSplit)
 
 
-def with_test(raw: Raw, share: float) -> Raw:
+def hold_out_test(raw: Raw, share: float) -> Raw:
     """A set whose files have no test split: a share of the training split becomes one."""
-    held = held_out(raw.train.labels, share)
+    held = choose_held_out(raw.train.labels, share)
     return replace(
         raw,
         train=take(raw.train, np.flatnonzero(~held)),
@@ -27,7 +27,7 @@ def with_test(raw: Raw, share: float) -> Raw:
     )
 
 
-def held_out(labels: Values, share: float) -> Mask:
+def choose_held_out(labels: Values, share: float) -> Mask:
     """True for the test samples: the same share of every class, chosen by a fixed draw; every class
     keeps a training sample."""
     held = np.zeros(len(labels), np.bool_)
@@ -42,7 +42,7 @@ def held_out(labels: Values, share: float) -> Mask:
     return held
 
 
-def limited(train: Split, test: Split, limit: int, fingerprint: str) -> tuple[Split, Split]:
+def limit_samples(train: Split, test: Split, limit: int, fingerprint: str) -> tuple[Split, Split]:
     """The first `limit` training samples and a fifth as many test samples, at least 200, in an
     order that the content gives."""
     kept = []

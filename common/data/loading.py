@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.cache import cached, content_fingerprint, watched
+from common.data.cache import content_fingerprint, load_or_build, stamp_files
 from common.data.catalogue.cards import Card
 from common.data.catalogue.params import DATASETS, DatasetParams, ImageFolder, OwnParams
 from common.data.combine import combine
-from common.data.files.checks import check_lengths, checked
+from common.data.files.checks import check_lengths, check_splits
 from common.data.files.places import Source, data_folder, homes
 from common.data.files.raw import Form
 from common.data.files.sources import locate
@@ -31,7 +31,7 @@ def load(line: str, data_dir: str | Path | None = None, download: bool = False) 
     return parts[0] if len(parts) == 1 else combine(parts)
 
 
-def available(data_dir: str | Path | None = None) -> dict[str, str | None]:
+def list_available(data_dir: str | Path | None = None) -> dict[str, str | None]:
     """Where each embedded or published set was found (EMNIST: its default split), None where it was
     not."""
     names = [name for name, kind in DATASETS.items() if not issubclass(kind, OwnParams)]
@@ -53,8 +53,8 @@ def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
     if source is None:
         raise DataError(_missing(params, folder, download))
     found = source
-    key = [params.model_dump(mode="json", exclude={"mean", "std"}), watched(found.files)]
-    dataset = cached(params.name, key, lambda: _decode(params, found))
+    key = [params.model_dump(mode="json", exclude={"mean", "std"}), stamp_files(found.files)]
+    dataset = load_or_build(params.name, key, lambda: _decode(params, found))
     mean, std = (_normalisation(params, name, dataset.shape[0]) for name in ("mean", "std"))
     named_by, domains = _named_by(params, dataset), _domains(dataset)
     facts = {"mean": mean, "std": std, "named_by": named_by, "domains": domains}
@@ -68,16 +68,16 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
     divided = raw.test is None
     if divided:
         from common.data.holdout import (
-            with_test,
+            hold_out_test,
         )  # here, because it loads torch, which most sets do without
 
-        raw = with_test(raw, params.test_share if isinstance(params, OwnParams) else 0.0)
-    train, test, classes, task = checked(source.origin, raw, card, _expected(params, card))
+        raw = hold_out_test(raw, params.test_share if isinstance(params, OwnParams) else 0.0)
+    train, test, classes, task = check_splits(source.origin, raw, card, _expected(params, card))
     fingerprint = content_fingerprint(train, test)
     if params.limit is not None:
-        from common.data.holdout import limited
+        from common.data.holdout import limit_samples
 
-        train, test = limited(train, test, params.limit, fingerprint)
+        train, test = limit_samples(train, test, params.limit, fingerprint)
         fingerprint = content_fingerprint(train, test)
     return DataSet(
         params.name,

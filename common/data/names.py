@@ -13,11 +13,11 @@ from common.data.set import DataSet, NamedBy
 class Difference:
     """Where the names of two sets part, and what to do about it; it holds no name itself."""
 
-    place: int
+    number: int  # of the first class whose names differ
     fix: str
 
 
-def difference(dataset: DataSet, names: Sequence[str], named_by: NamedBy) -> Difference | None:
+def find_difference(dataset: DataSet, names: Sequence[str], named_by: NamedBy) -> Difference | None:
     """The first place at which a set's classes are not called `names`.
 
     Published sets are numbered as their publishers did, and where nobody gave names there are none
@@ -33,7 +33,7 @@ def difference(dataset: DataSet, names: Sequence[str], named_by: NamedBy) -> Dif
     return Difference(place, _fix(ours, theirs))
 
 
-def told_names(dataset: DataSet) -> dict[str, str]:
+def announce_names(dataset: DataSet) -> dict[str, str]:
     """What the server says of its classes when it asks a node who it is; the node compares, so that
     no name of its own has to leave it."""
     return {"names": json.dumps(dataset.classes), "named_by": dataset.named_by}
@@ -43,19 +43,19 @@ def name_problem(dataset: DataSet, told: Mapping[str, Any]) -> tuple[str, str] |
     """Why a node's classes are not the server's, as a sentence for the server, and as one with the
     node's own name for its own log; None where they agree, or where the server told nothing."""
     names = json.loads(str(told.get("names", "[]")))
-    apart = difference(dataset, names, told.get("named_by", "numbers"))
+    apart = find_difference(dataset, names, told.get("named_by", "numbers"))
     if apart is None:
         return None
     theirs, ours = (
-        f"{classes[apart.place]!r}" if apart.place < len(classes) else "none"
+        f"{classes[apart.number]!r}" if apart.number < len(classes) else "none"
         for classes in (names, dataset.classes)
     )
     counts = f"{len(dataset.classes)} classes, the server {len(names)}"
     start = f"it has {counts}, and its" if len(names) != len(dataset.classes) else "its"
     return (
-        f"{start} class {apart.place} has another name than the server's, which is {theirs} (the"
+        f"{start} class {apart.number} has another name than the server's, which is {theirs} (the"
         f" node's log shows both); {apart.fix}",
-        f"class {apart.place} of {dataset.name} is {ours}, the server's is {theirs}; {apart.fix}",
+        f"class {apart.number} of {dataset.name} is {ours}, the server's is {theirs}; {apart.fix}",
     )
 
 

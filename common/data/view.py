@@ -51,7 +51,7 @@ def view(
         raise ConfigurationError(
             [f"partition={partition}: with clients={clients} it must be from 0 to {clients - 1}"]
         )
-    held = _held_back(len(indices), validation)
+    held = _count_validation(len(indices), validation)
     shuffled = numpy_generator(seed, "validation", partition).permutation(indices)
     train = np.sort(shuffled[held:])
     tested = np.array_split(
@@ -100,7 +100,7 @@ def count_classes(
     return np.bincount(labels, minlength=classes).astype(np.int64)
 
 
-def _held_back(samples: int, validation: float) -> int:
+def _count_validation(samples: int, validation: float) -> int:
     if validation == 0 or samples < 2:
         return 0
     return min(max(1, round(validation * samples)), samples - 1)

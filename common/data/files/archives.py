@@ -15,7 +15,7 @@ from common.data.files.raw import reading
 from common.errors import DataError
 
 
-def entries(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Path]]:
+def read_entries(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Path]]:
     """The wanted files inside a folder (as paths) or an archive (as bytes), by their names with
     slashes; nothing is unpacked."""
     if path.is_dir():
@@ -39,7 +39,7 @@ def entries(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
                     yield member.name, content.read()
 
 
-def content_of(content: bytes | Path) -> bytes:
+def read_content(content: bytes | Path) -> bytes:
     """The bytes of an entry."""
     return content.read_bytes() if isinstance(content, Path) else content
 

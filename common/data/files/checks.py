@@ -37,7 +37,7 @@ def check_lengths(origin: str, raw: Raw) -> None:
         )
 
 
-def checked(
+def check_splits(
     origin: str, raw: Raw, card: Card, expected: tuple[int, int, int] | None
 ) -> tuple[Split, Split, tuple[str, ...], Task]:
     """Both splits with labels of their final type, the class names and the task, or a sentence

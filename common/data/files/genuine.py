@@ -171,13 +171,13 @@ def _idx(
 def _read_idx_archive(
     archive: Path, names: tuple[str, ...], form: Form, transposed: bool, first_label: int
 ) -> Raw:
-    from common.data.files.archives import entries
+    from common.data.files.archives import read_entries
     from common.data.files.formats import idx
     from common.errors import DataError
 
     found = {
         Path(name).name.removesuffix(".gz"): content
-        for name, content in entries(archive, lambda name: any(part in name for part in names))
+        for name, content in read_entries(archive, lambda name: any(part in name for part in names))
     }
     missing = [name for name in names if name not in found]
     if missing:

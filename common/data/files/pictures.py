@@ -28,7 +28,7 @@ def decode(encoded: Iterable[tuple[str, bytes | Path]], count: int, form: Form) 
         if images is None:
             images = np.empty((count, *picture.shape), np.uint8)
         if picture.shape != images.shape[1:]:
-            raise DataError(_mixed(name, picture.shape, images.shape[1:]))
+            raise DataError(_explain_mismatch(name, picture.shape, images.shape[1:]))
         images[position] = picture
         position += 1
     if images is None:
@@ -93,7 +93,7 @@ def _recolour(images: Images, channels: int | None) -> Images:
     return np.asarray((total + 1) // 3, np.uint8)
 
 
-def _mixed(name: str, shape: tuple[int, ...], before: tuple[int, ...]) -> str:
+def _explain_mismatch(name: str, shape: tuple[int, ...], before: tuple[int, ...]) -> str:
     keys = [] if shape[0] == before[0] else [f"channels={max(shape[0], before[0])}"]
     keys += [] if shape[1:] == before[1:] else [f"size={max(before[1:])}"]
     sizes = [

@@ -43,7 +43,7 @@ def is_picture(name: str) -> bool:
     return name.lower().endswith(ENDINGS) and not PurePosixPath(name).name.startswith(".")
 
 
-def listed(root: Path) -> list[Path]:
+def list_pictures(root: Path) -> list[Path]:
     """The pictures below `root` that stand in a folder of their class, in the order in which they
     are numbered."""
     found = []

@@ -59,7 +59,7 @@ def reading(path: Path | str, what: str) -> Iterator[None]:
         raise DataError(f"{path} is damaged or is not {what} ({detail}); get it again") from error
 
 
-def numbered(parts: Sequence[Values], name: str) -> list[npt.NDArray[np.int64]]:
+def number_values(parts: Sequence[Values], name: str) -> list[npt.NDArray[np.int64]]:
     """One column of all splits as numbers: whole numbers stay, texts are counted in alphabetical
     order."""
     if all(part.dtype.kind in "iu" for part in parts):

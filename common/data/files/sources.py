@@ -17,7 +17,7 @@ from common.data.catalogue.params import (
     Parquet,
 )
 from common.data.files.genuine import FINDERS
-from common.data.files.places import Source, homes, listed
+from common.data.files.places import Source, homes, list_pictures
 from common.data.files.raw import Form, Raw
 from common.errors import DataError
 
@@ -74,7 +74,7 @@ def _image_folder(params: ImageFolder, path: Path) -> Source:
     test = next(
         (path / name for name in params.card.test if train != path and (path / name).is_dir()), None
     )
-    files = tuple(listed(train) + (listed(test) if test else []))
+    files = tuple(list_pictures(train) + (list_pictures(test) if test else []))
     if not files:
         raise DataError(
             f"dataset: imagefolder(path={params.path!r}): {train} has no <class>/<picture>.png"

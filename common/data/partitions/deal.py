@@ -27,7 +27,7 @@ def deal(
     return [np.sort(np.concatenate(hand)).astype(np.int64) for hand in hands]
 
 
-def evenly(size: int, shares: int) -> Counts:
+def divide_evenly(size: int, shares: int) -> Counts:
     """`size` in `shares` whole numbers that differ by at most one, the larger ones first."""
     return size // shares + (np.arange(shares) < size % shares).astype(np.int64)
 

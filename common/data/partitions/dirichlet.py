@@ -4,7 +4,7 @@ it."""
 import numpy as np
 import numpy.typing as npt
 
-from common.data.partitions.deal import Counts, Indices, apportion, deal, evenly
+from common.data.partitions.deal import Counts, Indices, apportion, deal, divide_evenly
 from common.data.partitions.params import Dirichlet, DirichletClient, DirichletEqual
 from common.errors import ConfigurationError
 from common.settings.language import write
@@ -121,7 +121,7 @@ def dirichlet_client(
     """
     left = np.arange(len(labels), dtype=np.int64)
     parts = []
-    for size in evenly(len(labels), clients):
+    for size in divide_evenly(len(labels), clients):
         shares = np.maximum(generator.dirichlet(np.full(classes, params.alpha)), SMALLEST)
         ranks = np.log(generator.standard_exponential(len(left))) - np.log(shares)[labels[left]]
         chosen = np.zeros(len(left), dtype=bool)

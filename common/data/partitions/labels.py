@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from common.data.partitions.deal import Counts, Indices, deal, evenly
+from common.data.partitions.deal import Counts, Indices, deal, divide_evenly
 from common.data.partitions.params import Classes, Dominant
 from common.errors import ConfigurationError
 
@@ -21,7 +21,7 @@ def by_classes(params: Classes, labels: Labels, classes: int, clients: int) -> l
     for label in range(classes):
         holders = np.flatnonzero((holds == label).any(axis=1))
         if len(holders):
-            counts[holders, label] = evenly(sizes[label], len(holders))
+            counts[holders, label] = divide_evenly(sizes[label], len(holders))
     if params.samples is not None:
         counts = _limit(params.samples, counts, holds)
     return deal(labels, counts)
@@ -31,7 +31,7 @@ def _limit(samples: int, counts: Counts, holds: Counts) -> Counts:
     """`samples` for every client, evenly over its classes; refused where a class does not reach for
     all who hold it."""
     limited = np.zeros_like(counts)
-    quotas = evenly(samples, holds.shape[1])
+    quotas = divide_evenly(samples, holds.shape[1])
     for client, held in enumerate(holds):
         limited[client, held] = quotas
     short = np.argwhere(limited > counts)
@@ -61,7 +61,7 @@ def dominant(
             everybody[~own]
         )  # so that it is not always client 0 who gets the odd sample
         stays = round(params.share * int(sizes[label])) if len(others) else int(sizes[label])
-        counts[own, label] = evenly(stays, int(own.sum()))
+        counts[own, label] = divide_evenly(stays, int(own.sum()))
         if len(others):
-            counts[others, label] = evenly(int(sizes[label]) - stays, len(others))
+            counts[others, label] = divide_evenly(int(sizes[label]) - stays, len(others))
     return deal(labels, counts, generator)

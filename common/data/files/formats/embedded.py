@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from common.data.files.pictures import arrange
 from common.data.files.raw import Form, Images, Raw, RawSplit
-from common.data.holdout import held_out
+from common.data.holdout import choose_held_out
 from common.seeds import numpy_generator
 
 TEST_SHARE = 0.2
@@ -16,7 +16,7 @@ DIGIT = 12  # side of a digit in its cell; what remains is where it may move
 def digits(form: Form) -> Raw:
     """The digits, a fifth of every class held out."""
     images, labels = _genuine()
-    held = held_out(labels, TEST_SHARE)
+    held = choose_held_out(labels, TEST_SHARE)
     images = arrange(images, form)
     return Raw(RawSplit(images[~held], labels[~held]), RawSplit(images[held], labels[held]))
 

@@ -6,9 +6,9 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from common.data.files.archives import content_of, entries
+from common.data.files.archives import read_content, read_entries
 from common.data.files.pictures import decode
-from common.data.files.places import is_picture, listed
+from common.data.files.places import is_picture, list_pictures
 from common.data.files.raw import Form, Raw, RawSplit
 from common.errors import DataError
 
@@ -19,7 +19,9 @@ def image_folder(root: Path, test: Path | None, form: Form, classes: tuple[str, 
     """Your own pictures: the class is the first folder below the root."""
 
     def items(folder: Path) -> list[Item]:
-        return [(path.relative_to(folder).parts[0], str(path), path) for path in listed(folder)]
+        return [
+            (path.relative_to(folder).parts[0], str(path), path) for path in list_pictures(folder)
+        ]
 
     train, tested = items(root), items(test) if test else []
     folders = {
@@ -43,7 +45,7 @@ def cinic10(path: Path, form: Form, classes: tuple[str, ...]) -> Raw:
             and PurePosixPath(name).parts[-3] in found
         )
 
-    for name, content in entries(path, wanted):
+    for name, content in read_entries(path, wanted):
         split, kind, _ = PurePosixPath(name).parts[-3:]
         found[split].append((kind, f"{path}: {name}", content))
     train, test = (
@@ -58,12 +60,12 @@ def tiny_imagenet(path: Path, form: Form) -> Raw:
     train: list[Item] = []
     pictures: dict[str, bytes | Path] = {}
     annotations = ""
-    for name, content in entries(
+    for name, content in read_entries(
         path, lambda name: is_picture(name) or name.endswith("val/val_annotations.txt")
     ):
         parts = PurePosixPath(name).parts
         if parts[-1] == "val_annotations.txt":
-            annotations = content_of(content).decode()
+            annotations = read_content(content).decode()
         elif len(parts) >= 4 and parts[-4] == "train":
             train.append((parts[-3], f"{path}: {name}", content))
         elif len(parts) >= 3 and parts[-3:-1] == ("val", "images"):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common.data.files.archives import content_of
+from common.data.files.archives import read_content
 from common.data.files.pictures import arrange
 from common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
 from common.errors import DataError
@@ -33,7 +33,9 @@ def read(
 ) -> Raw:
     """Both splits; `transposed` exchanges rows and columns back, `first_label` is subtracted from
     the labels."""
-    arrays = [parse(content_of(content), name) for content, name in zip(files, names, strict=True)]
+    arrays = [
+        parse(read_content(content), name) for content, name in zip(files, names, strict=True)
+    ]
     splits = []
     for images, labels, name in (
         (arrays[0], arrays[1], names[0]),

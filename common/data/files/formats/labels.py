@@ -20,7 +20,7 @@ def read_labels(
     that already, unless the file declares (`stored`) that its numbers are classes.
     """
     if not _is_list(parts[0].type):
-        flat = [plain(part) for part in parts]
+        flat = [to_array(part) for part in parts]
         if flat[0].dtype.kind != "U":
             return flat, card.classes or stored
         known = card.classes or tuple(np.unique(np.concatenate(flat)).tolist())
@@ -44,7 +44,7 @@ def read_labels(
     return [_indicators(part, classes) for part in rows], card.classes or stored
 
 
-def plain(column: pa.ChunkedArray) -> Values:
+def to_array(column: pa.ChunkedArray) -> Values:
     """Numbers as they are, texts as texts."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from common.data.files.pictures import arrange
-from common.data.files.raw import Form, Images, Raw, RawSplit, Values, numbered, reading
+from common.data.files.raw import Form, Images, Raw, RawSplit, Values, number_values, reading
 from common.errors import DataError
 
 # What the arrays may be called: this project's and MedMNIST's names, Keras's, short ones.
@@ -30,7 +30,7 @@ def read(path: Path, form: Form, columns: tuple[str, ...] = ()) -> Raw:
         )
     pairs = [(train, "train")] + ([(test, "test")] if test else [])
     extra = {
-        name: numbered([_column(path, arrays, name, split) for _, split in pairs], name)
+        name: number_values([_column(path, arrays, name, split) for _, split in pairs], name)
         for name in columns
     }
     splits = []

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.data.catalogue.cards import Card
-from common.data.files.formats.labels import plain, read_labels
+from common.data.files.formats.labels import read_labels, to_array
 from common.data.files.pictures import decode
-from common.data.files.raw import Form, Images, Raw, RawSplit, numbered, reading
+from common.data.files.raw import Form, Images, Raw, RawSplit, number_values, reading
 from common.errors import DataError
 
 Files = tuple[Path, ...]
@@ -29,8 +29,8 @@ def read(train: Files, test: Files, card: Card, form: Form, columns: tuple[str, 
     )
     named = dict(card.columns)  # what the files call it
     extra = {
-        name: numbered(
-            [plain(_values(files, (named.get(name, name),), "columns")) for files in parts], name
+        name: number_values(
+            [to_array(_values(files, (named.get(name, name),), "columns")) for files in parts], name
         )
         for name in columns
     }
@@ -87,10 +87,10 @@ def _values(files: Files, names: Sequence[str], key: str) -> pa.ChunkedArray:
 def _pictures(files: Files, names: Sequence[str], form: Form) -> Images:
     with reading(files[0], "a parquet file"):
         count = sum(pq.read_metadata(file).num_rows for file in files)
-    return decode(_encoded(files, names), count, form)
+    return decode(_read_encoded(files, names), count, form)
 
 
-def _encoded(files: Files, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+def _read_encoded(files: Files, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     """The pictures one by one, a few thousand in memory at a time."""
     for file in files:
         name = _column(file, names, "image")

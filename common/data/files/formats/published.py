@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from common.data.files.archives import content_of, entries, unpickle
+from common.data.files.archives import read_content, read_entries, unpickle
 from common.data.files.pictures import arrange
 from common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
 from common.errors import DataError
@@ -109,9 +109,9 @@ def _shades(values: Values, path: Path) -> Images:
 
 def _cifar(path: Path, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     found = {}
-    for name, content in entries(path, lambda name: PurePosixPath(name).name in names):
+    for name, content in read_entries(path, lambda name: PurePosixPath(name).name in names):
         short = PurePosixPath(name).name
-        found[short] = unpickle(content_of(content), f"{path}: {short}")
+        found[short] = unpickle(read_content(content), f"{path}: {short}")
     missing = [name for name in names if name not in found]
     if missing:
         raise DataError(f"{path} is not complete: {', '.join(missing)} is not in it; get it again")

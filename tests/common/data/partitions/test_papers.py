@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.data.partitions import dirichlet, split
-from common.data.partitions.deal import apportion, deal, evenly
+from common.data.partitions.deal import apportion, deal, divide_evenly
 from common.data.partitions.params import Dirichlet, DirichletClient
 from common.errors import ConfigurationError
 from tests.support.label_samples import balanced, make_split, table
@@ -256,5 +256,5 @@ def test_dealing_by_hand() -> None:
         [0, 1],
         [2, 4],
     ]  # sample 3 belongs to nobody
-    assert evenly(7, 3).tolist() == [3, 2, 2]
+    assert divide_evenly(7, 3).tolist() == [3, 2, 2]
     assert apportion(10, np.array([0.25, 0.5, 0.25, 0.0])).tolist() == [2, 5, 3, 0]
