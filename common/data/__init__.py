@@ -1,7 +1,7 @@
 """Data: sources, partitions, and the view that one client has.
 
-`load` gives the data set that a `dataset` line describes. Importing this package loads neither
-torch nor a reader.
+`load` returns the data set that a `dataset` line describes. Importing this package loads neither
+torch nor any reader of files.
 """
 
 from common.data.catalogue.params import DATASETS, DatasetParams

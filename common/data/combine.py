@@ -1,4 +1,4 @@
-"""Several sets as one with a column "domain": what they have in common must agree."""
+"""Joins several sets into one with a column "domain"; shapes, classes and task must agree."""
 
 from dataclasses import replace
 
@@ -9,12 +9,11 @@ from common.data.names import find_difference
 from common.data.set import DataSet, Split
 from common.errors import ConfigurationError
 
-NEUTRAL = 0.5  # mean and std of a mixture whose parts differ in theirs
+NEUTRAL = 0.5  # mean and std of a combined set whose parts are normalised differently
 
 
 def combine(parts: list[DataSet]) -> DataSet:
-    """Several sets as one; what they share must agree, and the normalisation is 0.5/0.5 unless it
-    agrees too."""
+    """Join several sets; they are normalised with 0.5/0.5 unless all have the same mean and std."""
     _check_alike(parts)
     same = len({(part.mean, part.std) for part in parts}) == 1
     neutral = (NEUTRAL,) * parts[0].shape[0]
@@ -81,13 +80,16 @@ def _check_alike(parts: list[DataSet]) -> None:
 
 
 def _find_named(parts: list[DataSet]) -> DataSet:
-    """The part whose names the classes of all have."""
+    """Return the part whose class names the combined set takes."""
     return next((part for part in parts if part.named_by != "numbers"), parts[0])
 
 
 def _join_splits(splits: list[Split]) -> Split:
-    """One after the other. A column that all have stays, its numbers shifted so that two sources
-    share none."""
+    """Put the splits one after the other and number their domains.
+
+    A column that all splits have is kept; its numbers are shifted so that no two sources have a
+    number in common.
+    """
     columns = {
         "domain": np.concatenate(
             [np.full(len(split), number, np.int64) for number, split in enumerate(splits)]

@@ -1,4 +1,4 @@
-"""From the `dataset` line to a DataSet: find, decode, check, keep."""
+"""From the `dataset` line to a DataSet: find the files, decode, check and cache them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +19,11 @@ from common.settings.language import resolve_line, write
 
 
 def load(line: str, data_dir: str | Path | None = None, download: bool = False) -> DataSet:
-    """The data set that `line` describes; several names give one set with a column "domain", the
-    position in the line.
+    """Load the data set that `line` describes.
 
-    `data_dir` is the data folder (else FEDMIRAGE_DATA, else ~/.cache/fedmirage/data). `download`
-    allows the hub.
+    Several names give one set with a column "domain": the position of the name in the line.
+    `data_dir` is the data folder (default: FEDMIRAGE_DATA, else ~/.cache/fedmirage/data).
+    `download` allows a missing set to be fetched from the hub.
     """
     chosen = resolve_line(line, DATASETS, "dataset")
     folder = data_folder(data_dir)
@@ -32,8 +32,10 @@ def load(line: str, data_dir: str | Path | None = None, download: bool = False) 
 
 
 def list_available(data_dir: str | Path | None = None) -> dict[str, str | None]:
-    """Where each embedded or published set was found (EMNIST: its default split), None where it was
-    not."""
+    """Say for each embedded or published set where it was found, or None if it was not.
+
+    For EMNIST this is its default split.
+    """
     names = [name for name, kind in DATASETS.items() if not issubclass(kind, OwnParams)]
     sources = {name: locate(DATASETS[name](), data_folder(data_dir)) for name in names}
     return {
@@ -43,7 +45,7 @@ def list_available(data_dir: str | Path | None = None) -> dict[str, str | None]:
 
 
 def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
-    """One set, decoded once for each combination of files and parameters."""
+    """Load one set; it is decoded once per combination of files and parameters."""
     source = locate(params, folder)
     if source is None and download and params.about().hub:
         from common.data.files.hub import fetch
@@ -93,7 +95,7 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
 
 
 def _named_by(params: DatasetParams, dataset: DataSet) -> NamedBy:
-    """Arrays and parquet files may have no names; folders always do."""
+    """Say where class names come from; arrays and parquet files may have none, folders always do."""
     if not isinstance(params, OwnParams):
         return "published"
     numbers = tuple(map(str, range(len(dataset.classes))))
@@ -102,14 +104,14 @@ def _named_by(params: DatasetParams, dataset: DataSet) -> NamedBy:
 
 
 def _domains(dataset: DataSet) -> tuple[str, ...]:
-    """The numbers of a column "domain" that the files have, as texts."""
+    """Name the domains of a column "domain" in the files by their numbers."""
     columns = [split.columns.get("domain") for split in (dataset.train, dataset.test)]
     top = max((column.max(initial=-1) for column in columns if column is not None), default=-1)
     return tuple(map(str, range(int(top) + 1)))
 
 
 def _expected(params: DatasetParams, card: Card) -> tuple[int, int, int] | None:
-    """The shape that the pictures of a published set must have by now."""
+    """Return the shape that the decoded pictures of a published set must have."""
     if card.shape is None:
         return None
     channels, height, width = card.shape
@@ -117,8 +119,10 @@ def _expected(params: DatasetParams, card: Card) -> tuple[int, int, int] | None:
 
 
 def _normalisation(params: DatasetParams, key: str, channels: int) -> tuple[float, ...]:
-    """One number a channel: what the user gave, or the set's own, averaged or repeated where the
-    channels were."""
+    """Return one number per channel: the user's or else the set's own.
+
+    The set's numbers are averaged or repeated where the channels of its pictures were.
+    """
     given = getattr(params, key)
     if isinstance(given, tuple) and len(given) != channels:
         wanted = "a number" if channels == 1 else f"a number or {channels} numbers"
@@ -151,7 +155,7 @@ def _missing(params: DatasetParams, folder: Path, download: bool) -> str:
         " folder (data-dir)"
     )
     if card.hub and not download:
-        ways += f", or say --download to fetch {card.hub} from the hub"
+        ways += f", or add --download to fetch {card.hub} from the hub"
     elif not card.hub:
-        ways += "; --download does not help here, the hub has no copy that we know"
-    return f"dataset: {params.name} is not there: {looked}; {ways}"
+        ways += "; --download does not help here: no copy on the hub is known"
+    return f"dataset: {params.name} was not found: {looked}; {ways}"

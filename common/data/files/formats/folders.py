@@ -1,5 +1,7 @@
-"""Pictures as single files, a folder a class: your own, CINIC-10's, Tiny ImageNet's; unpacked or
-still in the archive."""
+"""Pictures as single files, one folder per class, unpacked or still in the archive.
+
+These are your own pictures, CINIC-10 and Tiny ImageNet.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
@@ -16,7 +18,7 @@ Item = tuple[str, str, bytes | Path]  # class, name, content
 
 
 def image_folder(root: Path, test: Path | None, form: Form, classes: tuple[str, ...] = ()) -> Raw:
-    """Your own pictures: the class is the first folder below the root."""
+    """Read your own pictures: the class is the first folder below the root."""
 
     def items(folder: Path) -> list[Item]:
         return [
@@ -35,7 +37,7 @@ def image_folder(root: Path, test: Path | None, form: Form, classes: tuple[str, 
 
 
 def cinic10(path: Path, form: Form, classes: tuple[str, ...]) -> Raw:
-    """train/<class>/<picture> and test/<class>/<picture>, wherever they stand inside."""
+    """Read train/<class>/<picture> and test/<class>/<picture> at any depth."""
     found: dict[str, list[Item]] = {"train": [], "test": []}
 
     def wanted(name: str) -> bool:
@@ -55,8 +57,10 @@ def cinic10(path: Path, form: Form, classes: tuple[str, ...]) -> Raw:
 
 
 def tiny_imagenet(path: Path, form: Form) -> Raw:
-    """train/<class>/images/<picture>, val/images/<picture> with val/val_annotations.txt; classes in
-    alphabetical order."""
+    """Read train/<class>/images/<picture> and val/images/<picture> with val/val_annotations.txt.
+
+    Classes are numbered in alphabetical order.
+    """
     train: list[Item] = []
     pictures: dict[str, bytes | Path] = {}
     annotations = ""
