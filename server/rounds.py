@@ -13,7 +13,7 @@ from flwr.compat.common import recorddict_compat as compat
 from flwr.server.strategy import Strategy
 
 from common.errors import FedmirageError
-from common.learning.detail import for_round, for_summary
+from common.learning.detail import select_for_round, select_for_summary
 from common.settings.config import RunConfig
 from common.wire.payload import Arrays, size
 from server.messages.exchange import exchange
@@ -57,7 +57,7 @@ class Rounds:
             **({"stopped_early": True} if stopped else {}),
             **({"idle": reasons} if (reasons := idle(self.strategy)) else {}),
         }
-        detail = for_summary(self.last_evaluation)
+        detail = select_for_summary(self.last_evaluation)
         return self.results.finish("finished", detail, **more, **self.checkpoint.progress)
 
     def choose_test_set(self) -> None:
@@ -118,7 +118,7 @@ class Rounds:
         if scored is not None:
             loss, metrics = scored
             self.last_evaluation = dict(metrics)
-            accuracy, kept = metrics.pop("accuracy", None), for_round(metrics)
+            accuracy, kept = metrics.pop("accuracy", None), select_for_round(metrics)
             line = {"accuracy": accuracy, "loss": loss, "evaluation": kept}
         if self.config.validation:
             line["validation"] = self.validate(number, parameters)

@@ -69,9 +69,8 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
     check_lengths(source.origin, raw)
     divided = raw.test is None
     if divided:
-        from common.data.holdout import (
-            hold_out_test,
-        )  # here, because it loads torch, which most sets do without
+        # imported here, because it loads torch, which most sets do not need
+        from common.data.holdout import hold_out_test
 
         raw = hold_out_test(raw, params.test_share if isinstance(params, OwnParams) else 0.0)
     train, test, classes, task = check_splits(source.origin, raw, card, _expected(params, card))
@@ -95,7 +94,7 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
 
 
 def _named_by(params: DatasetParams, dataset: DataSet) -> NamedBy:
-    """Say where class names come from; arrays and parquet files may have none, folders always do."""
+    """Say where the class names come from; arrays and parquet files may have none, folders do."""
     if not isinstance(params, OwnParams):
         return "published"
     numbers = tuple(map(str, range(len(dataset.classes))))

@@ -1,5 +1,5 @@
-"""What one accuracy hides on skewed data: the recall of every class, macro-F1, the confusion
-matrix, and the accuracy in every domain."""
+"""Shows what one accuracy hides on skewed data: recall per class, macro-F1, the confusion matrix,
+and the accuracy per domain."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,16 +10,16 @@ from torch import Tensor
 
 from common.data.set import Task
 
-LISTED = 20  # a round's line lists the recall of every class for up to so many classes
-DRAWN = 100  # the confusion matrix of more classes than this would fill a file that nobody reads
+LISTED = 20  # up to this number of classes, a round's line lists the recall of each
+DRAWN = 100  # up to this number of classes, the summary has the confusion matrix
 CONFUSION = "confusion"
 RECALL = "recall"
 
 
 class Detail:
-    """Counts beside a meter, over the same batches; `result` waits for the device once.
+    """Counts over the same batches as a meter; only `result` waits for the device.
 
-    `domains` numbers the domain of every sample of the set, in the order of the batches.
+    `domains` holds the number of every sample's domain, in the order of the batches.
     """
 
     def __init__(
@@ -31,14 +31,14 @@ class Detail:
     ) -> None:
         self.classes, self.single = tuple(classes), task == "single-label"
         self.domains, self.domain_names = domains, tuple(domain_names)
-        self.seen = 0
+        self.samples = 0  # counted so far
         # single-label: (classes, classes), rows are true, columns predicted;
         # multi-label: (2, classes) of hits and true labels
         self.counts: Tensor | None = None
         self.right: Tensor | None = None  # (2, domains): right decisions and samples
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """Count one batch in; the logits are those of the real classes."""
+        """Count one batch; the logits are those of the real classes."""
         if self.single:
             size, answers = len(self.classes), logits.argmax(1)
             counted = torch.bincount(labels * size + answers, minlength=size * size)
@@ -49,37 +49,39 @@ class Detail:
             right = (predicted == true).double().mean(1)
         self.counts = counts if self.counts is None else self.counts + counts
         if self.domains is not None:
-            inside = F.one_hot(
-                self.domains[self.seen : self.seen + len(labels)], len(self.domain_names)
-            ).double()
+            numbers = self.domains[self.samples : self.samples + len(labels)]
+            inside = F.one_hot(numbers, len(self.domain_names)).double()  # (batch, domains)
             sums = torch.stack((right @ inside, inside.sum(0)))
             self.right = sums if self.right is None else self.right + sums
-        self.seen += len(labels)
+        self.samples += len(labels)
 
     def result(self) -> dict[str, Any]:
-        """`recall` by class (None for a class that the set lacks), the worst class, for one label
-        per sample also `macro_f1` over the classes that the set has and `confusion`; `domains`."""
+        """Return `recall` per class (None for a class without samples) and the worst class.
+
+        Single-label tasks also have `confusion` and `macro_f1` over the classes that occur; sets
+        with several domains have `domains`.
+        """
         assert self.counts is not None, "count at least one batch in"
         parts = [self.counts.double().flatten()]
         parts += [self.right.flatten()] if self.right is not None else []
         values = torch.cat(parts).cpu()  # the one wait
         counts = values[: self.counts.numel()].view(self.counts.shape)
         hits, true = (counts.diagonal(), counts.sum(1)) if self.single else counts
-        there = true > 0
+        occurs = true > 0
         recall = (hits / true.clamp(min=1)).tolist()
         found: dict[str, Any] = {
             RECALL: [
                 round(value, 6) if has else None
-                for value, has in zip(recall, there.tolist(), strict=True)
+                for value, has in zip(recall, occurs.tolist(), strict=True)
             ]
         }
-        known = [number for number, has in enumerate(there.tolist()) if has]
+        known = [number for number, has in enumerate(occurs.tolist()) if has]
         if known:
             worst = min(known, key=lambda number: recall[number])
             found |= {"worst_recall": recall[worst], "worst_class": self.classes[worst]}
         if self.single:
             f1 = 2 * hits / (true + counts.sum(0)).clamp(min=1)
-            found["macro_f1"] = f1[there].mean().item()
+            found["macro_f1"] = f1[occurs].mean().item()
             found[CONFUSION] = counts.long().tolist()
         if self.right is not None:
             right, samples = values[self.counts.numel() :].view(2, -1).tolist()
@@ -91,16 +93,16 @@ class Detail:
         return found
 
 
-def for_round(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """What of an evaluation goes into a round's line: without what would make it long."""
+def select_for_round(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of an evaluation that goes into a round's line, without what is long."""
     left_out = {CONFUSION}
     if len(evaluation.get(RECALL, ())) > LISTED:
         left_out.add(RECALL)
     return {name: value for name, value in evaluation.items() if name not in left_out}
 
 
-def for_summary(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """What of the last evaluation only the summary has."""
+def select_for_summary(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of the last evaluation that only the summary has."""
     few = len(evaluation.get(CONFUSION, ())) <= DRAWN
     wanted = {RECALL, CONFUSION} if few else {RECALL}
     return {name: evaluation[name] for name in sorted(wanted & evaluation.keys())}

@@ -109,7 +109,7 @@ def test_dirichlet_gives_up_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(dirichlet, "ATTEMPTS", 5)
     with pytest.raises(ConfigurationError) as refused:
         split("dirichlet(alpha=0.01, min_size=400)", FASHION, 10, 100, 0)
-    for words in ("5 draws", "alpha=0.01", "min_size=400", "clients=100", "take a larger alpha"):
+    for words in ("5 draws", "alpha=0.01", "min_size=400", "clients=100", "set a larger alpha"):
         assert words in str(refused.value)
 
 
