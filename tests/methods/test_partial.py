@@ -14,6 +14,7 @@ from common.wire.payload import Arrays
 from common.wire.weights import load
 from experiments.show.progress import summary_table
 from server.record.checkpoint import read as read_checkpoint
+from server.record.shown import describe_scores
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.rules import initial, last_local_models, named
 from tests.support.runs import (

@@ -303,7 +303,7 @@ def test_tries_end(tmp_path: Path) -> None:
 
     with pytest.raises(
         FedmirageError,
-        match=r"2 clients are there, .* at least 3. The round was tried 2 times \(retries=1\)",
+        match=r"2 clients are connected, .* at least 3. The round was tried 2 times \(retries=1\)",
     ):
         run_in_process(tmp_path, two, **{**SMALL, "round_timeout": 0.3}, retries=1, secagg="on")
     assert lines(tmp_path, "summary")[0]["status"] == "failed"

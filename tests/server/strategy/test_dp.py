@@ -20,6 +20,7 @@ from flwr.compat.common import recorddict_compat as compat
 from common.dp.settings import CentralDp, LocalDp
 from common.errors import ConfigurationError
 from experiments.show.progress import summary_table
+from server.record.shown import describe_scores
 from server.strategy.average import Average, participants
 from server.strategy.budget import epsilon
 from server.strategy.dp import CentralNoise, LocalBudget
