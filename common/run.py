@@ -1,4 +1,4 @@
-"""The facts of a run, which both sides derive alike from the configuration and the data."""
+"""The facts of a run, which both sides derive from the same configuration and data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from common.wire.weights import to_arrays
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Made once per process on either side, and handed to whatever needs a part of it."""
+    """The facts of a run, made once per process on either side."""
 
     config: RunConfig
     dataset: DataSet
@@ -37,7 +37,7 @@ class Run:
 
     @property
     def classes(self) -> int:
-        """How many the data have; a head may be wider."""
+        """The number of classes in the data; a head may be wider."""
         return len(self.dataset.classes)
 
     @property
@@ -52,38 +52,38 @@ class Run:
 
     @cached_property
     def parts(self) -> Parts:
-        """What becomes of each part of the model."""
+        """Which parts of the model are sent and which are loaded."""
         return parts_of(self.config.method_list)
 
     @cached_property
     def shared(self) -> Manifest:
-        """What crosses the wire and is averaged."""
+        """The entries of the model that cross the wire and are averaged."""
         return self.manifest.only(self.parts.sends)
 
     @cached_property
     def loaded(self) -> Manifest:
-        """What a client takes over from the server, of what is shared."""
+        """The shared entries that a client takes over from the server."""
         return self.manifest.only(
             self.parts.sends if self.parts.loads is None else self.parts.loads
         )
 
     @property
     def sections(self) -> tuple[Section, ...]:
-        """What clients send beside `shared`."""
+        """The sections that clients send in addition to `shared`."""
         return tuple(section for method in self.config.method_list for section in method.up)
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The names of what an evaluation gives."""
+        """The names of the metrics that an evaluation returns."""
         widened = any(method.extra_outputs(self.classes) for method in self.config.method_list)
         return (*self.task.metrics, ALL_OUTPUTS) if widened else self.task.metrics
 
     def in_batches(self, samples: Resident) -> Iterator[tuple[Tensor, Tensor]]:
-        """All samples once, normalised as the run's model wants them, for evaluation."""
+        """Yield all samples once, normalised as the run's model expects them, for evaluation."""
         return samples.in_order(self.dataset.mean, self.dataset.std, self.memory_format)
 
     def entries_of(self, section: Section) -> tuple[Entry, ...] | None:
-        """What the arrays of a section must look like; None where only the method knows."""
+        """Return what the arrays of a section must look like; None where only the method knows."""
         if section.holds is None:
             return None
         if section.holds == "weights":
@@ -95,15 +95,17 @@ class Run:
 
 
 def make_run(config: RunConfig, dataset: DataSet, device: torch.device) -> tuple[Run, Model]:
-    """The facts of a run, and its model with the weights that the seed gives, still on the CPU."""
+    """Return the facts of a run, and its model with the seed's initial weights, on the CPU."""
     model = blueprint(config, dataset.shape, len(dataset.classes))
     task = task_of(config, dataset)
     return Run(config, dataset, task, device, Manifest.of(model), to_arrays(model)), model
 
 
 def blueprint(config: RunConfig, shape: Shape, classes: int) -> Model:
-    """The run's model with the weights that its seed gives, widened by what the methods add to the
-    head, and with the parts that they add."""
+    """Build the run's model with the seed's initial weights.
+
+    It has the outputs that methods add to its head, and the parts that methods add.
+    """
     extra = sum(method.extra_outputs(classes) for method in config.method_list)
     model = build(config.model_params, shape, classes, extra, derive(config.seed, "model"))
     for method in config.method_list:
@@ -114,7 +116,7 @@ def blueprint(config: RunConfig, shape: Shape, classes: int) -> Model:
 
 
 def check_with_data(config: RunConfig, dataset: DataSet) -> Task:
-    """All that can be wrong once the data are known, said at once; returns the task."""
+    """Refuse all that can be wrong once the data are known, in one go; return the task."""
     problems = check(
         config.partition_params,
         config.clients,
@@ -134,7 +136,7 @@ def check_with_data(config: RunConfig, dataset: DataSet) -> Task:
 
 
 def check_model(config: RunConfig, dataset: DataSet) -> None:
-    """The model can be built, and what is shared of it is as differential privacy needs it."""
+    """Refuse a model that cannot be built, or that shares what dp cannot protect."""
     model = blueprint(config, dataset.shape, len(dataset.classes))
     shared = Manifest.of(model).only(parts_of(config.method_list).sends)
     if shared.statistics.names and config.dp_params.active:
@@ -148,7 +150,7 @@ def check_model(config: RunConfig, dataset: DataSet) -> None:
 
 
 def task_of(config: RunConfig, dataset: DataSet) -> Task:
-    """The task that the run asks for, which must be one that the labels can serve."""
+    """Return the task that the run asks for; refuse one that does not fit the labels."""
     name = dataset.task if config.task == "auto" else config.task
     problems = []
     if name != dataset.task:
@@ -169,8 +171,10 @@ def task_of(config: RunConfig, dataset: DataSet) -> Task:
 
 
 def appearance(dataset: DataSet) -> dict[str, str | int]:
-    """What server and nodes compare of their data; nothing that depends on a single record of a
-    node's own."""
+    """Return the facts about the data that server and nodes compare.
+
+    None of them depends on a single record of a node's own data.
+    """
     return {
         "fingerprint": dataset.fingerprint,
         "shape": "x".join(map(str, dataset.shape)),

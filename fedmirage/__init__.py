@@ -1,4 +1,4 @@
-"""fedmirage from Python: the settings are those of the command line, and so are the results.
+"""fedmirage from Python, with the settings and the results of the command line.
 
     import fedmirage
 
@@ -37,8 +37,8 @@ def run(
 ) -> dict[str, Any]:
     """Run a configuration, or settings over the defaults, to its end and return its summary.
 
-    Results go to the folder `out` of the configuration, else to a new one in runs/. `runtime` is
-    what `fedmirage run --runtime` takes, None its usual choice; `quiet` shows no progress.
+    Results go to the folder `out` of the configuration, or else to a new one in runs/. `runtime` is
+    as for `fedmirage run --runtime`, and None means its default; `quiet` shows no progress.
     """
     from rich.console import Console
 
@@ -50,8 +50,10 @@ def run(
 
 
 def load_model(path: str | Path) -> tuple[Model, ModelFacts]:
-    """The network of a model file that a run left, in evaluation mode on the CPU, and what the file
-    tells of it: classes, normalisation, image shape, network, methods, round."""
-    from common.models import files  # it loads torch, which settings and listings do without
+    """Load a run's model file: the network, in evaluation mode on the CPU, and facts about it.
+
+    The facts are classes, normalisation, image shape, network, methods and round.
+    """
+    from common.models import files  # here, because it loads torch, which settings do not need
 
     return files.load_model(path)

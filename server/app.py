@@ -8,8 +8,7 @@ from server.run import run
 
 
 def make_app(config: RunConfig | None = None) -> ServerApp:
-    """A ServerApp for one configuration (simulation), or for the run config that Flower brings
-    (deployment)."""
+    """Make a ServerApp for a given configuration, or else for the run config that Flower passes."""
     server_app = ServerApp()
 
     @server_app.main()

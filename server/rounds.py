@@ -1,5 +1,4 @@
-"""The rounds of a run: fit, evaluate, write down, save; again where a round failed; stop early
-where that was asked for."""
+"""The rounds of a run: fit, evaluate, record, save; retry failed rounds; stop early on request."""
 
 import time
 from dataclasses import dataclass, field
@@ -13,18 +12,18 @@ from flwr.compat.common import recorddict_compat as compat
 from flwr.server.strategy import Strategy
 
 from common.errors import FedmirageError
-from common.learning.detail import for_round, for_summary
+from common.learning.detail import select_for_round, select_for_summary
 from common.settings.config import RunConfig
 from common.wire.payload import Arrays, size
 from server.messages.exchange import exchange
-from server.messages.plain import Fit, FitOutcome, RoundFailed, since
+from server.messages.plain import Fit, FitOutcome, RoundFailed, add_last_counted
 from server.messages.sampling import Roster
 from server.record.checkpoint import FILE as CHECKPOINT
 from server.record.checkpoint import Checkpoint
 from server.record.line import make_round_line
 from server.record.results import Results
 from server.record.scores import Evaluator
-from server.record.shown import scores
+from server.record.shown import describe_scores
 from server.strategy.wrapper import idle, save_state
 
 
@@ -40,10 +39,11 @@ class Rounds:
     evaluator: Evaluator
     results: Results
     checkpoint: Checkpoint
-    last_evaluation: dict[str, Any] = field(default_factory=dict)  # with what rounds do not write
+    # the last evaluation, with what the lines of rounds leave out
+    last_evaluation: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> dict[str, Any]:
-        """All rounds; returns the summary line."""
+        """Do all rounds; return the summary line."""
         started = time.perf_counter()
         self.roster.await_all(self.config.node_timeout)
         self.choose_test_set()
@@ -51,26 +51,28 @@ class Rounds:
         for number in range(self.checkpoint.round + 1, self.config.rounds + 1):
             if stopped:
                 break
-            stopped = self.one(number)
+            stopped = self.run_round(number)
         more = {
             "seconds": time.perf_counter() - started,
             **({"stopped_early": True} if stopped else {}),
             **({"idle": reasons} if (reasons := idle(self.strategy)) else {}),
         }
-        detail = for_summary(self.last_evaluation)
+        detail = select_for_summary(self.last_evaluation)
         return self.results.finish("finished", detail, **more, **self.checkpoint.progress)
 
     def choose_test_set(self) -> None:
-        """Where every node trains on data of its own, nothing of the server's set is dealt: all of
-        it is the test set, unless its files say which part is."""
+        """Test on all of the server's set if every node trains on data of its own.
+
+        Nothing of the set is dealt then. A set whose files have a test split keeps to that split.
+        """
         if self.roster.all_own and self.evaluator.run.dataset.divided:
             self.roster.only_own = True
             self.evaluator.test_on_everything()
             count = len(self.evaluator.test)
             log(INFO, "all nodes have own data: the server tests on all its %s samples", count)
 
-    def one(self, number: int) -> bool:
-        """One round; True if the run should stop after it."""
+    def run_round(self, number: int) -> bool:
+        """Do one round; return whether the run should stop after it."""
         started = time.perf_counter()
         self.roster.round, self.roster.resting = number, set()
         outcome = self.try_fit(number, ndarrays_to_parameters(self.checkpoint.shared))
@@ -85,14 +87,14 @@ class Rounds:
         line = make_round_line(number, outcome, evaluated, self.config, progress)
         now = time.perf_counter()
         line["seconds"] = {**outcome.seconds, "evaluate": now - fitted, "round": now - started}
-        stop = self.progress(line, shared)
+        stop = self.track_best(line, shared)
         self.results.append(line)
         self.save(number, shared)
-        log(INFO, "round %s/%s: %s", number, self.config.rounds, scores(line))
+        log(INFO, "round %s/%s: %s", number, self.config.rounds, describe_scores(line))
         return stop
 
     def try_fit(self, number: int, parameters: Parameters) -> FitOutcome:
-        """A round, and again with those who are there then if too few answered."""
+        """Try a round; if too few clients answered, try again with those that are then present."""
         for attempt in range(self.config.retries + 1):
             self.roster.refresh(self.config.node_timeout)
             try:
@@ -110,15 +112,14 @@ class Rounds:
         raise AssertionError("unreachable")
 
     def evaluate(self, number: int, shared: Arrays) -> dict[str, Any]:
-        """The global model on the test set, and, where that was asked for, on the clients'
-        validation shares."""
+        """Evaluate the global model on the test set and, if configured, on validation shares."""
         parameters = ndarrays_to_parameters(shared)
         scored = self.strategy.evaluate(number, parameters)
         line: dict[str, Any] = {}
         if scored is not None:
             loss, metrics = scored
             self.last_evaluation = dict(metrics)
-            accuracy, kept = metrics.pop("accuracy", None), for_round(metrics)
+            accuracy, kept = metrics.pop("accuracy", None), select_for_round(metrics)
             line = {"accuracy": accuracy, "loss": loss, "evaluation": kept}
         if self.config.validation:
             line["validation"] = self.validate(number, parameters)
@@ -131,10 +132,12 @@ class Rounds:
         return line
 
     def validate(self, number: int, parameters: Parameters) -> dict[str, Any]:
-        """The global model on every client's validation share, averaged by their validation
-        examples."""
+        """Evaluate the global model on every client's validation share; average by examples."""
         drawn = self.strategy.configure_evaluate(number, parameters, self.roster)
-        asked = {proxy.node_id: (proxy, since(ins, proxy, self.checkpoint)) for proxy, ins in drawn}
+        asked = {
+            proxy.node_id: (proxy, add_last_counted(ins, proxy, self.checkpoint))
+            for proxy, ins in drawn
+        }
         messages = [
             Message(
                 compat.evaluateins_to_recorddict(ins, True),
@@ -165,8 +168,8 @@ class Rounds:
             "bytes_down": sent,
         }
 
-    def progress(self, line: dict[str, Any], shared: Arrays) -> bool:
-        """Keep the best model by validation loss; True when patience has run out."""
+    def track_best(self, line: dict[str, Any], shared: Arrays) -> bool:
+        """Keep the best model by validation loss; return whether patience has run out."""
         loss = line.get("validation", {}).get("loss")
         if loss is None:
             return False
@@ -185,12 +188,11 @@ class Rounds:
 
     @property
     def out_of_patience(self) -> bool:
-        """Whether too many evaluations in a row brought nothing better."""
+        """Whether `patience` evaluations in a row brought no improvement."""
         return 0 < self.config.patience <= int(self.checkpoint.progress.get("waited", 0))
 
     def save(self, number: int, shared: Arrays) -> None:
-        """The checkpoint, the model for other people, and, where asked for, this round's model for
-        later runs."""
+        """Write the model, the checkpoint and, with keep-models=all, this round's model file."""
         self.checkpoint.round, self.checkpoint.shared = number, shared
         self.checkpoint.strategy = save_state(self.strategy)
         if self.config.keep_models == "all":

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 
 from common import device
 from common.data import load
-from common.data.names import told_names
+from common.data.names import announce_names
 from common.methods import half
 from common.methods.fedavg import FedAvg
 from common.run import Run, appearance, check_with_data, make_run
@@ -24,11 +24,11 @@ from server.messages.exchange import exchange
 from server.messages.plain import Fit, PlainFit
 from server.messages.sampling import Roster, Send
 from server.record.checkpoint import Checkpoint
-from server.record.folder import claim, finished, require_vacant, say_finished
+from server.record.folder import claim, find_finished, require_vacant, say_finished
 from server.record.results import Results
 from server.record.scores import Evaluator
 from server.rounds import Rounds
-from server.start import link_memories, starting_point
+from server.start import find_start, link_memories
 from server.strategy.average import Average
 from server.strategy.context import ServerContext
 from server.strategy.dp import dp_average
@@ -37,12 +37,12 @@ from server.strategy.wrapper import StrategyWrapper, load_state
 
 
 def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
-    """One whole run; whatever happens, results.jsonl ends with a line that says how it ended."""
+    """Do one whole run; whatever happens, results.jsonl ends with a line that says how it ended."""
     folder = Path(
         config.resume or config.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     ).absolute()
     with claim(folder):
-        if (summary := finished(config, folder)) is not None:
+        if (summary := find_finished(config, folder)) is not None:
             log(INFO, "%s", say_finished(summary))
             return summary
         require_vacant(config, folder)
@@ -61,15 +61,14 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
 
 
 def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Rounds:
-    """Load and build everything that the rounds need; all that can be wrong before the first
-    message is said here."""
+    """Load and build everything that the rounds need; refuse what is wrong before any message."""
     threads = config.server_threads or device.cores()
-    place = device.prepare(config, threads)
+    chosen = device.prepare(config, threads)
     dataset = load(config.dataset, config.data_dir or None, config.download)
     check_with_data(config, dataset)
-    run, model = make_run(config, dataset, place)
+    run, model = make_run(config, dataset, chosen)
     evaluator = Evaluator(run, model)
-    state = starting_point(run, folder)
+    state = find_start(run, folder)
     if config.warm_start:
         link_memories(Path(config.warm_start.partition("@")[0]) / "memory", folder / "memory")
     strategy = make_strategy(run, state, evaluator, results)
@@ -93,17 +92,17 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         }
         results.begin(config, resolved)
     send = partial(exchange, grid)
-    facts = (appearance(dataset), told_names(dataset))
+    facts = (appearance(dataset), announce_names(dataset))
     roster = Roster(grid, config.clients, config.seed, send, *facts)
     if state.round == 0 and (first := strategy.initialize_parameters(roster)) is not None:
-        # Where a new run begins is the strategy's to say, as in Flower.
+        # As in Flower, the strategy decides with which parameters a new run begins.
         state.shared = parameters_to_ndarrays(first)
     fit = make_fit(run, strategy, roster, send, state)
     return Rounds(config, folder, strategy, roster, fit, evaluator, results, state)
 
 
 def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Checkpoint) -> Fit:
-    """How the clients' updates come together: each seen by the server, or only their sum."""
+    """Choose how the server receives the clients' updates: each one, or only their sum."""
     config = run.config
     limits = (config.round_timeout, config.min_replies, state)
     if isinstance(secagg := config.secagg_params, SecAggOn):
@@ -116,7 +115,7 @@ def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Ch
 
 
 def make_strategy(run: Run, state: Checkpoint, evaluator: Evaluator, results: Results) -> Strategy:
-    """FedAvg, and round it the server halves of the methods line: left to right is inside out."""
+    """Wrap the server halves of the methods line around FedAvg: left to right is inside out."""
     config = run.config
 
     def message(round_number: int) -> dict[str, Scalar]:

@@ -1,4 +1,4 @@
-"""Where a run begins: all that can be refused before it does, and the round it goes on from."""
+"""The start of a run: everything that can be refused before it, and the round to continue from."""
 
 import os
 import secrets
@@ -23,8 +23,10 @@ from server.record.checkpoint import Checkpoint
 
 
 def check_run(config: RunConfig, folder: Path) -> Manifest:
-    """All that can be wrong with a run before it begins, said at once, and nothing written; returns
-    what its model is made of. For a host that holds the clients' data too."""
+    """Refuse all that can be wrong with a run before it begins, in one go; write nothing.
+
+    It returns the manifest of the model. It is for a host that also holds the clients' data.
+    """
     dataset = load(config.dataset, config.data_dir or None, config.download)
     problems: list[str] = []
 
@@ -34,7 +36,7 @@ def check_run(config: RunConfig, folder: Path) -> Manifest:
 
     def begin() -> Manifest:
         run, _ = make_run(config, dataset, torch.device("cpu"))
-        starting_point(run, folder)
+        find_start(run, folder)
         return run.manifest
 
     found = None
@@ -50,8 +52,8 @@ def check_run(config: RunConfig, folder: Path) -> Manifest:
     return found
 
 
-def starting_point(run: Run, folder: Path) -> Checkpoint:
-    """Round 0 of a new run, the last round of one that is resumed, or a round of another run."""
+def find_start(run: Run, folder: Path) -> Checkpoint:
+    """Find where a run starts: at round 0, at the last round before a resume, or in another run."""
     config, initial = run.config, run.shared.pick(run.initial, run.manifest)
     if config.resume:
         state = checkpoints.read(folder / checkpoints.FILE)
@@ -70,7 +72,7 @@ def starting_point(run: Run, folder: Path) -> Checkpoint:
     shared = (
         parent.shared
         if start == parent.round
-        else kept_model(Path(source), start, run.shared.names)
+        else read_kept_model(Path(source), start, run.shared.names)
     )
     require_same_model(shared, initial, config.warm_start)
     if start >= config.rounds:
@@ -83,9 +85,11 @@ def starting_point(run: Run, folder: Path) -> Checkpoint:
     return Checkpoint(start, shared, token, parent=f"{parent.token}@{start}", counted={})
 
 
-def kept_model(source: Path, number: int, shared_names: Sequence[str]) -> Arrays:
-    """A round's global model that was kept by keep-models=all; where nothing is shared, nothing had
-    to be."""
+def read_kept_model(source: Path, number: int, shared_names: Sequence[str]) -> Arrays:
+    """Read the global model of a round from a run with keep-models=all.
+
+    Where nothing is shared, there is no file to read.
+    """
     if not shared_names:
         return []
     path = source / "models" / f"round-{number:05d}.safetensors"
@@ -108,13 +112,15 @@ def require_same_model(found: Arrays, expected: Arrays, where: str) -> None:
 
 
 def link_memories(source: Path, target: Path) -> None:
-    """The clients' memories of the run that this one begins from, where this host has them; files
-    never change, so links do."""
+    """Take over the clients' memories of the run from which this one starts, if they are here.
+
+    The files are immutable, so hard links are enough.
+    """
     for path in source.glob("*/client-*/round-*.safetensors"):
-        place = target / path.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if not place.exists():
+        link = target / path.relative_to(source)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.exists():
             try:
-                os.link(path, place)
-            except OSError:  # another file system, or one without links
-                shutil.copy2(path, place)
+                os.link(path, link)
+            except OSError:  # another file system, or one without hard links
+                shutil.copy2(path, link)

@@ -1,12 +1,21 @@
 """Data: sources, partitions, and the view that one client has.
 
-`load` gives the data set that a `dataset` line describes. Importing this package loads neither
-torch nor a reader.
+`load` returns the data set that a `dataset` line describes. Importing this package loads neither
+torch nor any reader of files.
 """
 
 from common.data.catalogue.params import DATASETS, DatasetParams
 from common.data.files.checks import describe
-from common.data.loading import available, load
+from common.data.loading import list_available, load
 from common.data.set import DataSet, Split, Task
 
-__all__ = ["DATASETS", "DataSet", "DatasetParams", "Split", "Task", "available", "describe", "load"]
+__all__ = [
+    "DATASETS",
+    "DataSet",
+    "DatasetParams",
+    "Split",
+    "Task",
+    "describe",
+    "list_available",
+    "load",
+]

@@ -14,11 +14,13 @@ from common.data.set import Split
 
 @dataclass(frozen=True)
 class Resident:
-    """Images as bytes and labels, both on one device; batches are index tensors, so nothing is
-    copied before it is needed."""
+    """A client's images (as bytes) and labels, both on one device.
+
+    Batches are index tensors, so that nothing is copied before it is needed.
+    """
 
     images: Tensor  # (samples, channels, height, width) uint8, in the memory format of the run
-    labels: Tensor  # (samples,) int64, or (samples, classes) float32 for several labels a sample
+    labels: Tensor  # (samples,) int64, or (samples, classes) float32 for multi-label sets
 
     @classmethod
     def load(
@@ -44,7 +46,7 @@ class Resident:
         memory_format: torch.memory_format = torch.channels_last,
         batch_size: int = 512,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """All samples once, as batches of normalised images and their labels, for evaluation."""
+        """Yield all samples once, as batches of normalised images and labels, for evaluation."""
         for start in range(0, len(self), batch_size):
             images = self.images[start : start + batch_size]
             yield (
@@ -53,10 +55,10 @@ class Resident:
             )
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Images and labels of a batch; the images keep the memory format.
+        """Return the images and labels of a batch; the images keep their memory format.
 
-        Selecting rows of a flat view is ten times as fast as `images[index]`, and the only way that
-        keeps channels_last.
+        Selecting rows of a flat view is ten times as fast as `images[index]`, and it is the only
+        way that keeps channels_last.
         """
         in_memory_order = (
             self.images if self.images.is_contiguous() else self.images.permute(0, 2, 3, 1)
@@ -77,7 +79,7 @@ class Resident:
         steps: int | None = None,
         epochs: int | None = None,
     ) -> Iterator[Tensor]:
-        """Index tensors on the device of the samples; see `batches`."""
+        """Yield index tensors on the device of the samples; see `batches`."""
         for index in batches(len(self), generator, batch_size, steps=steps, epochs=epochs):
             yield index.to(self.labels.device)
 
@@ -90,11 +92,10 @@ def batches(
     steps: int | None = None,
     epochs: int | None = None,
 ) -> Iterator[Tensor]:
-    """Indices of batch after batch, shuffled anew every pass; the short last batch of a pass is
-    kept.
+    """Yield the indices of one batch after another; every pass is shuffled anew.
 
-    Exactly `steps` batches over as many passes as that takes, or the batches of `epochs` passes:
-    give one of the two.
+    Give either `steps` (exactly that many batches, over as many passes as needed) or `epochs` (that
+    many passes). A pass keeps its last batch even if it is short.
     """
     if (steps is None) == (epochs is None):
         raise ValueError(
@@ -119,8 +120,7 @@ def normalise(
     std: tuple[float, ...],
     memory_format: torch.memory_format = torch.contiguous_format,
 ) -> Tensor:
-    """(images / 255 - mean) / std as one multiply-add, in the memory format asked for (reordered
-    only if they are not in it)."""
+    """Compute (images / 255 - mean) / std as one multiply-add, in the given memory format."""
     images = images.contiguous(memory_format=memory_format)
     scale, shift = _planes(
         mean, std, images.shape[2], images.shape[3], images.device, memory_format
@@ -137,8 +137,10 @@ def _planes(
     device: torch.device,
     memory_format: torch.memory_format,
 ) -> tuple[Tensor, Tensor]:
-    """1/(255 std) and -mean/std, one value a pixel: in channels_last a value a channel would be
-    seven times as slow."""
+    """Return 1/(255 std) and -mean/std with one value per pixel.
+
+    With channels_last, one value per channel would be seven times as slow.
+    """
     scale = 1 / (255 * torch.tensor(std, dtype=torch.float64))
     shift = -torch.tensor(mean, dtype=torch.float64) / torch.tensor(std, dtype=torch.float64)
     scale_plane, shift_plane = (

@@ -1,9 +1,10 @@
-"""Decoded sets on disk, mapped into memory: a process that Flower starts for one message has its
-data in milliseconds.
+"""Keeps decoded sets on disk and maps them into memory.
 
-An entry is a folder with one .npy file an array and description.json. It appears under its name in
-one step, so that two processes may decode the same set at once: the first one to finish wins, the
-other one takes what is there. Nothing is ever removed; the whole cache can be deleted at any time.
+Flower may start a process for a single message; with the cache it has its data in milliseconds.
+
+An entry is a folder with one .npy file per array and description.json. It appears under its name in
+one step, so that two processes may decode the same set at the same time: the first to finish wins,
+and the other uses that entry. Nothing is ever removed; the whole cache can be deleted at any time.
 """
 
 import hashlib
@@ -22,27 +23,28 @@ import numpy as np
 from common.data.files.raw import RawSplit
 from common.data.set import DataSet, Split
 
-# of what decoding does: raise it when the same files would give other bytes or other facts
+# The version of the decoding: raise it when the same files would give other bytes or other facts.
 VERSION = 2
 DESCRIPTION = "description.json"
 log = logging.getLogger("fedmirage")
 
 
 def cache_folder() -> Path:
-    """FEDMIRAGE_CACHE, or a folder in the home directory."""
+    """Return FEDMIRAGE_CACHE, or a folder in the home directory."""
     return Path(os.environ.get("FEDMIRAGE_CACHE") or "~/.cache/fedmirage/cache").expanduser()
 
 
-def watched(files: Iterable[Path]) -> list[tuple[str, int, int]]:
-    """Name, size and time of change of each file: cheap, and different as soon as a file is
-    replaced."""
-    seen = [(file, file.stat()) for file in files]
-    return [(str(file.absolute()), status.st_size, status.st_mtime_ns) for file, status in seen]
+def stamp_files(files: Iterable[Path]) -> list[tuple[str, int, int]]:
+    """Return name, size and modification time of each file.
+
+    This is cheap, and it changes as soon as a file is replaced.
+    """
+    found = [(file, file.stat()) for file in files]
+    return [(str(file.absolute()), status.st_size, status.st_mtime_ns) for file, status in found]
 
 
-def cached(name: str, key: Any, build: Callable[[], DataSet]) -> DataSet:
-    """The set stored under this key (anything that JSON can write), built and stored first where
-    there is none."""
+def load_or_build(name: str, key: Any, build: Callable[[], DataSet]) -> DataSet:
+    """Return the set stored under `key` (any JSON value); build and store it if there is none."""
     digest = hashlib.sha256(json.dumps([VERSION, name, key], sort_keys=True).encode()).hexdigest()
     entry = cache_folder() / f"{name}-{digest[:24]}"
     stored = _load(entry)
@@ -53,8 +55,8 @@ def cached(name: str, key: Any, build: Callable[[], DataSet]) -> DataSet:
         _store(entry, built)
     except OSError as error:
         log.warning(
-            "the decoded data cannot be kept in %s (%s); every process decodes them again: set"
-            " FEDMIRAGE_CACHE",
+            "the decoded data cannot be stored in %s (%s), so every process decodes them again;"
+            " set FEDMIRAGE_CACHE to a folder that can be written",
             entry,
             error,
         )
@@ -63,7 +65,7 @@ def cached(name: str, key: Any, build: Callable[[], DataSet]) -> DataSet:
 
 
 def content_fingerprint(train: Split | RawSplit, test: Split | RawSplit) -> str:
-    """SHA-256 over shapes, pictures, labels and columns of both splits."""
+    """Return the SHA-256 of the shapes, pictures, labels and columns of both splits."""
     digest = hashlib.sha256()
     for split in (train, test):
         for name, values in (
@@ -90,28 +92,27 @@ def _store(entry: Path, dataset: DataSet) -> None:
         }
         (temporary / DESCRIPTION).write_text(json.dumps(facts))
         temporary.chmod(0o755)
-        if (
-            entry.exists() and _load(entry) is None
-        ):  # damaged: move it out of the way, whoever has it mapped keeps it
+        if entry.exists() and _load(entry) is None:
+            # It is damaged: move it out of the way. A process that has mapped it keeps its data.
             damaged = Path(tempfile.mkdtemp(prefix=f".{entry.name}.damaged.", dir=entry.parent))
             os.replace(entry, damaged / "entry")
             shutil.rmtree(damaged, ignore_errors=True)
         try:
             os.rename(temporary, entry)
         except OSError:
-            if not entry.is_dir():  # otherwise another process was faster, and stored the same
+            if not entry.is_dir():  # otherwise another process was faster and stored the same set
                 raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _load(entry: Path) -> DataSet | None:
-    """The entry, or None where it is absent or damaged."""
+    """Return the set of an entry, or None if the entry is absent or damaged."""
     try:
         facts = json.loads((entry / DESCRIPTION).read_text())
         arrays = {}
         for number, (name, (shape, dtype)) in enumerate(facts.pop("arrays").items()):
-            mode: Any = "r" if 0 not in shape else None  # nothing cannot be mapped
+            mode: Any = "r" if 0 not in shape else None  # an empty array cannot be memory-mapped
             values = np.asarray(
                 np.load(entry / f"{number}.npy", mmap_mode=mode, allow_pickle=False)
             )
@@ -125,7 +126,7 @@ def _load(entry: Path) -> DataSet | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
-        log.warning("the cache entry %s is damaged (%s) and is made again", entry, error)
+        log.warning("the cache entry %s is damaged (%s) and will be rebuilt", entry, error)
         return None
 
 

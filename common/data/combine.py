@@ -1,36 +1,35 @@
-"""Several sets as one with a column "domain": what they have in common must agree."""
+"""Joins several sets into one with a column "domain"; shapes, classes and task must agree."""
 
 from dataclasses import replace
 
 import numpy as np
 
-from common.data.cache import cached, content_fingerprint
-from common.data.names import difference
+from common.data.cache import content_fingerprint, load_or_build
+from common.data.names import find_difference
 from common.data.set import DataSet, Split
 from common.errors import ConfigurationError
 
-NEUTRAL = 0.5  # mean and std of a mixture whose parts differ in theirs
+NEUTRAL = 0.5  # mean and std of a combined set whose parts are normalised differently
 
 
 def combine(parts: list[DataSet]) -> DataSet:
-    """Several sets as one; what they share must agree, and the normalisation is 0.5/0.5 unless it
-    agrees too."""
+    """Join several sets; they are normalised with 0.5/0.5 unless all have the same mean and std."""
     _check_alike(parts)
     same = len({(part.mean, part.std) for part in parts}) == 1
     neutral = (NEUTRAL,) * parts[0].shape[0]
 
     def build() -> DataSet:
         train, test = (
-            _joined([getattr(part, split) for part in parts]) for split in ("train", "test")
+            _join_splits([getattr(part, split) for part in parts]) for split in ("train", "test")
         )
         return replace(
             parts[0], train=train, test=test, fingerprint=content_fingerprint(train, test)
         )
 
-    joined = cached("combined", [part.fingerprint for part in parts], build)
+    joined = load_or_build("combined", [part.fingerprint for part in parts], build)
     name = ", ".join(part.name for part in parts)
     mean, std = (parts[0].mean, parts[0].std) if same else (neutral, neutral)
-    named = _first_named(parts)
+    named = _find_named(parts)
     short = [part.name.partition("(")[0] for part in parts]
     domains = short if len(set(short)) == len(short) else [part.name for part in parts]
     return replace(
@@ -48,7 +47,7 @@ def combine(parts: list[DataSet]) -> DataSet:
 
 def _check_alike(parts: list[DataSet]) -> None:
     problems = []
-    first, named = parts[0], _first_named(parts)
+    first, named = parts[0], _find_named(parts)
     for part in parts[1:]:
         both = f"dataset: {first.name} and {part.name} cannot be one set:"
         if part.shape[0] != first.shape[0]:
@@ -68,10 +67,10 @@ def _check_alike(parts: list[DataSet]) -> None:
                 f"{both} {len(first.classes)} and {len(part.classes)} classes; choose sets with the"
                 " same classes"
             )
-        elif (apart := difference(part, named.classes, named.named_by)) is not None:
+        elif (apart := find_difference(part, named.classes, named.named_by)) is not None:
             problems.append(
-                f"dataset: {named.name} and {part.name} cannot be one set: class {apart.place} is"
-                f" {named.classes[apart.place]!r} in the one and {part.classes[apart.place]!r} in"
+                f"dataset: {named.name} and {part.name} cannot be one set: class {apart.number} is"
+                f" {named.classes[apart.number]!r} in the one and {part.classes[apart.number]!r} in"
                 f" the other; {apart.fix}"
             )
         if part.task != first.task:
@@ -80,14 +79,17 @@ def _check_alike(parts: list[DataSet]) -> None:
         raise ConfigurationError(problems)
 
 
-def _first_named(parts: list[DataSet]) -> DataSet:
-    """The part whose names the classes of all have."""
+def _find_named(parts: list[DataSet]) -> DataSet:
+    """Return the part whose class names the combined set takes."""
     return next((part for part in parts if part.named_by != "numbers"), parts[0])
 
 
-def _joined(splits: list[Split]) -> Split:
-    """One after the other. A column that all have stays, its numbers shifted so that two sources
-    share none."""
+def _join_splits(splits: list[Split]) -> Split:
+    """Put the splits one after the other and number their domains.
+
+    A column that all splits have is kept; its numbers are shifted so that no two sources have a
+    number in common.
+    """
     columns = {
         "domain": np.concatenate(
             [np.full(len(split), number, np.int64) for number, split in enumerate(splits)]

@@ -1,5 +1,4 @@
-"""How unlike the clients of a partition are: the clients-by-classes table and the figures that
-papers report."""
+"""How different the clients of a partition are: the clients-by-classes table, and figures of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +11,13 @@ from common.data.set import Split
 from common.data.view import count_classes
 
 Table = npt.NDArray[np.int64]  # (clients, classes)
-Rows = npt.NDArray[
-    np.float64
-]  # (clients, classes) or (classes,): label distributions, or (clients,): one figure a client
+# (clients, classes) or (classes,): label distributions; or (clients,): one figure per client
+Rows = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A figure over the clients, each counted once."""
+    """Minimum, mean and maximum of a figure over the clients; each client counts once."""
 
     minimum: float
     mean: float
@@ -28,12 +26,14 @@ class Spread:
 
 @dataclass(frozen=True)
 class Heterogeneity:
-    """The figures of one partition. Distances are from a client's label distribution to that of all
-    clients' samples together."""
+    """The figures of one partition, as papers report them.
+
+    Distances are measured from a client's label distribution to the one of all clients together.
+    """
 
     clients: int
     samples: int  # of all clients together
-    sizes: Spread  # samples a client
+    sizes: Spread  # samples per client
     size_deviation: float  # standard deviation of the sizes
     size_gini: float  # 0: all equally large; towards 1: one client has everything
     classes_held: Spread  # classes of which a client has at least one sample
@@ -43,21 +43,20 @@ class Heterogeneity:
     jensen_shannon: Spread  # in nats, at most log 2
     total_variation: Spread  # at most 1
     hellinger: Spread  # at most 1
-    # sum of |differences|, as Zhao et al. (2018) use the word: twice the total variation, at most 2
+    # sum of |differences|, as Zhao et al. (2018) define it: twice the total variation, at most 2
     earth_mover: Spread
 
 
 def class_table(split: Split, parts: Sequence[Indices], classes: int) -> Table:
-    """How many samples of each class every client has; with several labels a sample, how often each
-    label occurs."""
+    """Count the samples of each class per client (in multi-label sets, its occurrences)."""
     return np.stack([count_classes(split.labels[part], classes) for part in parts])
 
 
 def heterogeneity(table: Table, sizes: Sequence[int] | None = None) -> Heterogeneity:
-    """All figures of a clients-by-classes table; `sizes` are needed only where a sample has several
-    labels, or none.
+    """Compute all figures of a clients-by-classes table.
 
-    A client without any label has no label distribution and is left out of the distances.
+    `sizes` are needed only for multi-label sets, where labels and samples differ in number. A
+    client without any label has no label distribution and is left out of the distances.
     """
     counted = table.sum(axis=1) if sizes is None else np.asarray(sizes)
     labelled = table[table.sum(axis=1) > 0]
@@ -80,23 +79,23 @@ def heterogeneity(table: Table, sizes: Sequence[int] | None = None) -> Heterogen
 
 
 def distributions(counts: Table) -> Rows:
-    """Counts divided by their sum along the last axis."""
+    """Divide counts by their sum along the last axis."""
     return np.asarray(counts / counts.sum(axis=-1, keepdims=True), dtype=np.float64)
 
 
 def entropy(rows: Rows) -> Rows:
-    """In nats; 0 log 0 is 0."""
+    """Return the entropy in nats; 0 log 0 is 0."""
     return np.asarray(-(rows * np.log(np.where(rows > 0, rows, 1.0))).sum(axis=-1))
 
 
 def kullback_leibler(rows: Rows, other: Rows) -> Rows:
-    """KL(rows || other) in nats; `other` must be positive wherever `rows` is."""
+    """Return KL(rows || other) in nats; `other` must be positive wherever `rows` is."""
     ratio = np.where(rows > 0, rows, 1.0) / np.where(rows > 0, other, 1.0)
     return np.asarray((rows * np.log(ratio)).sum(axis=-1))
 
 
 def jensen_shannon(rows: Rows, other: Rows) -> Rows:
-    """The mean divergence of both from their average, in nats."""
+    """Return the mean divergence of both from their average, in nats."""
     middle = (rows + other) / 2
     return (
         kullback_leibler(rows, middle)
@@ -105,17 +104,17 @@ def jensen_shannon(rows: Rows, other: Rows) -> Rows:
 
 
 def total_variation(rows: Rows, other: Rows) -> Rows:
-    """Half the sum of absolute differences."""
+    """Return half the sum of the absolute differences."""
     return np.asarray(np.abs(rows - other).sum(axis=-1) / 2)
 
 
 def hellinger(rows: Rows, other: Rows) -> Rows:
-    """The Euclidean distance of the square roots, divided by sqrt(2)."""
+    """Return the Euclidean distance of the square roots, divided by sqrt(2)."""
     return np.asarray(np.sqrt(((np.sqrt(rows) - np.sqrt(other)) ** 2).sum(axis=-1) / 2))
 
 
 def gini(sizes: npt.NDArray[np.int64]) -> float:
-    """The mean absolute difference of two clients' sizes over twice the mean size."""
+    """Return the mean absolute difference of two clients' sizes over twice the mean size."""
     ordered = np.sort(sizes)
     ranks = 2 * np.arange(1, len(sizes) + 1) - len(sizes) - 1
     return float((ranks * ordered).sum() / (len(sizes) * ordered.sum()))

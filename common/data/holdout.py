@@ -1,5 +1,4 @@
-"""Which samples are the test set where the files do not say, and which ones remain under
-`limit`."""
+"""Chooses test samples where the files have no test split, and the samples that `limit` keeps."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -11,15 +10,15 @@ from common.data.files.raw import Raw, RawSplit, Values
 from common.data.set import Split
 from common.seeds import numpy_generator
 
-LEAST_TEST = 200  # a test set that `limit` shrinks keeps so many: below, an accuracy says little
+LEAST_TEST = 200  # test samples that `limit` always keeps: with fewer, an accuracy says little
 
 Mask = npt.NDArray[np.bool_]
 AnySplit = TypeVar("AnySplit", Split, RawSplit)
 
 
-def with_test(raw: Raw, share: float) -> Raw:
-    """A set whose files have no test split: a share of the training split becomes one."""
-    held = held_out(raw.train.labels, share)
+def hold_out_test(raw: Raw, share: float) -> Raw:
+    """Turn a share of the training split into the test split of a set whose files have none."""
+    held = choose_held_out(raw.train.labels, share)
     return replace(
         raw,
         train=take(raw.train, np.flatnonzero(~held)),
@@ -27,9 +26,11 @@ def with_test(raw: Raw, share: float) -> Raw:
     )
 
 
-def held_out(labels: Values, share: float) -> Mask:
-    """True for the test samples: the same share of every class, chosen by a fixed draw; every class
-    keeps a training sample."""
+def choose_held_out(labels: Values, share: float) -> Mask:
+    """Return a mask that is True for test samples, by a fixed draw of the same share per class.
+
+    Every class keeps at least one training sample.
+    """
     held = np.zeros(len(labels), np.bool_)
     groups = (
         [np.arange(len(labels))]
@@ -42,9 +43,11 @@ def held_out(labels: Values, share: float) -> Mask:
     return held
 
 
-def limited(train: Split, test: Split, limit: int, fingerprint: str) -> tuple[Split, Split]:
-    """The first `limit` training samples and a fifth as many test samples, at least 200, in an
-    order that the content gives."""
+def limit_samples(train: Split, test: Split, limit: int, fingerprint: str) -> tuple[Split, Split]:
+    """Keep `limit` training samples and a fifth as many test samples, but at least 200 of those.
+
+    They are drawn with the content's fingerprint as seed, so that every node keeps the same ones.
+    """
     kept = []
     for split, most, purpose in (
         (train, limit, "train"),
@@ -58,6 +61,6 @@ def limited(train: Split, test: Split, limit: int, fingerprint: str) -> tuple[Sp
 
 
 def take(split: AnySplit, index: npt.NDArray[np.int64]) -> AnySplit:
-    """The indexed samples."""
+    """Return a split with only the indexed samples."""
     columns = {name: values[index] for name, values in split.columns.items()}
     return replace(split, images=split.images[index], labels=split.labels[index], columns=columns)

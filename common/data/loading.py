@@ -1,15 +1,15 @@
-"""From the `dataset` line to a DataSet: find, decode, check, keep."""
+"""From the `dataset` line to a DataSet: find the files, decode, check and cache them."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from common.data.cache import cached, content_fingerprint, watched
+from common.data.cache import content_fingerprint, load_or_build, stamp_files
 from common.data.catalogue.cards import Card
 from common.data.catalogue.params import DATASETS, DatasetParams, ImageFolder, OwnParams
 from common.data.combine import combine
-from common.data.files.checks import check_lengths, checked
+from common.data.files.checks import check_lengths, check_splits
 from common.data.files.places import Source, data_folder, homes
 from common.data.files.raw import Form
 from common.data.files.sources import locate
@@ -19,11 +19,11 @@ from common.settings.language import resolve_line, write
 
 
 def load(line: str, data_dir: str | Path | None = None, download: bool = False) -> DataSet:
-    """The data set that `line` describes; several names give one set with a column "domain", the
-    position in the line.
+    """Load the data set that `line` describes.
 
-    `data_dir` is the data folder (else FEDMIRAGE_DATA, else ~/.cache/fedmirage/data). `download`
-    allows the hub.
+    Several names give one set with a column "domain": the position of the name in the line.
+    `data_dir` is the data folder (default: FEDMIRAGE_DATA, else ~/.cache/fedmirage/data).
+    `download` allows a missing set to be fetched from the hub.
     """
     chosen = resolve_line(line, DATASETS, "dataset")
     folder = data_folder(data_dir)
@@ -31,9 +31,11 @@ def load(line: str, data_dir: str | Path | None = None, download: bool = False) 
     return parts[0] if len(parts) == 1 else combine(parts)
 
 
-def available(data_dir: str | Path | None = None) -> dict[str, str | None]:
-    """Where each embedded or published set was found (EMNIST: its default split), None where it was
-    not."""
+def list_available(data_dir: str | Path | None = None) -> dict[str, str | None]:
+    """Say for each embedded or published set where it was found, or None if it was not.
+
+    For EMNIST this is its default split.
+    """
     names = [name for name, kind in DATASETS.items() if not issubclass(kind, OwnParams)]
     sources = {name: locate(DATASETS[name](), data_folder(data_dir)) for name in names}
     return {
@@ -43,7 +45,7 @@ def available(data_dir: str | Path | None = None) -> dict[str, str | None]:
 
 
 def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
-    """One set, decoded once for each combination of files and parameters."""
+    """Load one set; it is decoded once per combination of files and parameters."""
     source = locate(params, folder)
     if source is None and download and params.about().hub:
         from common.data.files.hub import fetch
@@ -53,8 +55,8 @@ def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
     if source is None:
         raise DataError(_missing(params, folder, download))
     found = source
-    key = [params.model_dump(mode="json", exclude={"mean", "std"}), watched(found.files)]
-    dataset = cached(params.name, key, lambda: _decode(params, found))
+    key = [params.model_dump(mode="json", exclude={"mean", "std"}), stamp_files(found.files)]
+    dataset = load_or_build(params.name, key, lambda: _decode(params, found))
     mean, std = (_normalisation(params, name, dataset.shape[0]) for name in ("mean", "std"))
     named_by, domains = _named_by(params, dataset), _domains(dataset)
     facts = {"mean": mean, "std": std, "named_by": named_by, "domains": domains}
@@ -67,17 +69,16 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
     check_lengths(source.origin, raw)
     divided = raw.test is None
     if divided:
-        from common.data.holdout import (
-            with_test,
-        )  # here, because it loads torch, which most sets do without
+        # imported here, because it loads torch, which most sets do not need
+        from common.data.holdout import hold_out_test
 
-        raw = with_test(raw, params.test_share if isinstance(params, OwnParams) else 0.0)
-    train, test, classes, task = checked(source.origin, raw, card, _expected(params, card))
+        raw = hold_out_test(raw, params.test_share if isinstance(params, OwnParams) else 0.0)
+    train, test, classes, task = check_splits(source.origin, raw, card, _expected(params, card))
     fingerprint = content_fingerprint(train, test)
     if params.limit is not None:
-        from common.data.holdout import limited
+        from common.data.holdout import limit_samples
 
-        train, test = limited(train, test, params.limit, fingerprint)
+        train, test = limit_samples(train, test, params.limit, fingerprint)
         fingerprint = content_fingerprint(train, test)
     return DataSet(
         params.name,
@@ -93,7 +94,7 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
 
 
 def _named_by(params: DatasetParams, dataset: DataSet) -> NamedBy:
-    """Arrays and parquet files may have no names; folders always do."""
+    """Say where the class names come from; arrays and parquet files may have none, folders do."""
     if not isinstance(params, OwnParams):
         return "published"
     numbers = tuple(map(str, range(len(dataset.classes))))
@@ -102,14 +103,14 @@ def _named_by(params: DatasetParams, dataset: DataSet) -> NamedBy:
 
 
 def _domains(dataset: DataSet) -> tuple[str, ...]:
-    """The numbers of a column "domain" that the files have, as texts."""
+    """Name the domains of a column "domain" in the files by their numbers."""
     columns = [split.columns.get("domain") for split in (dataset.train, dataset.test)]
     top = max((column.max(initial=-1) for column in columns if column is not None), default=-1)
     return tuple(map(str, range(int(top) + 1)))
 
 
 def _expected(params: DatasetParams, card: Card) -> tuple[int, int, int] | None:
-    """The shape that the pictures of a published set must have by now."""
+    """Return the shape that the decoded pictures of a published set must have."""
     if card.shape is None:
         return None
     channels, height, width = card.shape
@@ -117,8 +118,10 @@ def _expected(params: DatasetParams, card: Card) -> tuple[int, int, int] | None:
 
 
 def _normalisation(params: DatasetParams, key: str, channels: int) -> tuple[float, ...]:
-    """One number a channel: what the user gave, or the set's own, averaged or repeated where the
-    channels were."""
+    """Return one number per channel: the user's or else the set's own.
+
+    The set's numbers are averaged or repeated where the channels of its pictures were.
+    """
     given = getattr(params, key)
     if isinstance(given, tuple) and len(given) != channels:
         wanted = "a number" if channels == 1 else f"a number or {channels} numbers"
@@ -151,7 +154,7 @@ def _missing(params: DatasetParams, folder: Path, download: bool) -> str:
         " folder (data-dir)"
     )
     if card.hub and not download:
-        ways += f", or say --download to fetch {card.hub} from the hub"
+        ways += f", or add --download to fetch {card.hub} from the hub"
     elif not card.hub:
-        ways += "; --download does not help here, the hub has no copy that we know"
-    return f"dataset: {params.name} is not there: {looked}; {ways}"
+        ways += "; --download does not help here: no copy on the hub is known"
+    return f"dataset: {params.name} was not found: {looked}; {ways}"

@@ -1,5 +1,4 @@
-"""What a data set is once it is loaded: bytes in memory (or mapped from the cache), labels, and
-what a run must know of them."""
+"""A loaded data set: pictures as bytes, labels, and the facts that a run needs about them."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -8,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 Task = Literal["single-label", "multi-label"]
-# Whose names the classes have: a published set's, those of somebody's own folders, files or dataset
-# line, or none, and they are just numbered.
+# Where the class names come from: a published set, somebody's own folders, files or dataset line,
+# or nowhere, in which case the classes are only numbered.
 NamedBy = Literal["published", "own", "numbers"]
 
 
@@ -18,12 +17,10 @@ class Split:
     """One split, indexed by sample. Arrays may be read-only maps of a cache file."""
 
     images: npt.NDArray[np.uint8]  # (samples, channels, height, width)
-    labels: (
-        npt.NDArray[np.int64] | npt.NDArray[np.uint8]
-    )  # (samples,) class numbers, or (samples, classes) of 0 and 1
-    columns: dict[str, npt.NDArray[np.int64]] = field(
-        default_factory=dict
-    )  # e.g. "user" or "domain", one number a sample
+    # (samples,) class numbers, or (samples, classes) of 0 and 1
+    labels: npt.NDArray[np.int64] | npt.NDArray[np.uint8]
+    # further columns such as "user" or "domain", one number per sample
+    columns: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -31,7 +28,7 @@ class Split:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A loaded data set: the two splits and their description."""
+    """Both splits and their description."""
 
     name: str
     train: Split
@@ -43,7 +40,7 @@ class DataSet:
     fingerprint: str  # of the content, not of the files: what the server and its nodes compare
     named_by: NamedBy = "published"
     domains: tuple[str, ...] = ()  # names of the numbers in the column "domain", if there is one
-    divided: bool = False  # the files have no test split: the one here was held out of them
+    divided: bool = False  # the files have no test split: this one was held out of the samples
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -53,7 +50,7 @@ class DataSet:
 
     @property
     def everything(self) -> Split:
-        """Both splits as one, test samples last."""
+        """Both splits joined into one, test samples last."""
         splits = [self.train, self.test]
         columns = {
             name: np.concatenate([split.columns[name] for split in splits])

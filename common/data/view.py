@@ -1,5 +1,4 @@
-"""What one client sees of the data: its training samples, its validation share, its part of the
-test set."""
+"""One client's part of the data: training samples, validation share and part of the test set."""
 
 from dataclasses import dataclass, replace
 
@@ -18,27 +17,24 @@ class ClientView:
     dataset: DataSet
     partition: int
     train: Indices
-    validation: Indices  # of the training split too; never trained on
-    test_shard: (
-        Indices  # of the test split: an even, random share, disjoint from every other client's
-    )
-    class_counts: npt.NDArray[
-        np.int64
-    ]  # (classes,) of the samples in `train`; for several labels a sample, of each label
+    validation: Indices  # also of the training split; never trained on
+    # of the test split: a random share, as large as every other client's and disjoint from it
+    test_shard: Indices
+    # (classes,) of the samples in `train`; in multi-label sets, how often each label occurs
+    class_counts: npt.NDArray[np.int64]
 
 
 def view(
     dataset: DataSet, indices: Indices, partition: int, clients: int, validation: float, seed: int
 ) -> ClientView:
-    """The view of client `partition`, whose part of the training split is `indices`.
+    """Build the view of client `partition`, whose part of the training split is `indices`.
 
-    `validation` is the share that training never sees. A client with two samples or more gives at
-    least one for a share above 0, and always keeps one to train on. With more clients than test
-    samples some test shards are empty.
+    `validation` is the share that is never trained on. If it is above 0, a client with two samples
+    or more holds out at least one, and always keeps one to train on. With more clients than test
+    samples, some test shards are empty.
     """
-    from common.seeds import (
-        numpy_generator,
-    )  # here, because it loads torch, which a view does not need
+    # imported here, because it loads torch, which a view does not need
+    from common.seeds import numpy_generator
 
     if not 0 <= validation < 1:
         raise ConfigurationError(
@@ -51,9 +47,9 @@ def view(
         raise ConfigurationError(
             [f"partition={partition}: with clients={clients} it must be from 0 to {clients - 1}"]
         )
-    held = _held_back(len(indices), validation)
+    validated = _count_validation(len(indices), validation)
     shuffled = numpy_generator(seed, "validation", partition).permutation(indices)
-    train = np.sort(shuffled[held:])
+    train = np.sort(shuffled[validated:])
     tested = np.array_split(
         numpy_generator(seed, "test-shard").permutation(len(dataset.test)), clients
     )[partition]
@@ -61,7 +57,7 @@ def view(
         dataset=dataset,
         partition=partition,
         train=train,
-        validation=np.sort(shuffled[:held]),
+        validation=np.sort(shuffled[:validated]),
         test_shard=np.sort(tested).astype(np.int64),
         class_counts=count_classes(dataset.train.labels[train], len(dataset.classes)),
     )
@@ -70,37 +66,36 @@ def view(
 def own_view(
     dataset: DataSet, partition: int, clients: int, validation: float, seed: int
 ) -> ClientView:
-    """All of a set that belongs to this client alone, its whole test split included."""
+    """Build the view of a set that belongs to this client alone: all of it, test split included."""
     everything = np.arange(len(dataset.train))
-    seen = view(dataset, everything, partition, clients, validation, seed)
-    return replace(seen, test_shard=np.arange(len(dataset.test)))
+    dealt = view(dataset, everything, partition, clients, validation, seed)
+    return replace(dealt, test_shard=np.arange(len(dataset.test)))
 
 
 def use_of_own_data(view: ClientView) -> str:
-    """What happens to a node's own data, for its log."""
+    """Say in a sentence, for a node's log, what its own data are used for."""
     data = view.dataset
-    held = f", {len(view.validation)} are held out for validation" if len(view.validation) else ""
+    kept = f", {len(view.validation)} are held out for validation" if len(view.validation) else ""
     tested = ""
     if len(data.test):
-        held_out = "held out of them" if data.divided else "of their test split"
+        origin = "held out of them" if data.divided else "of their test split"
         tested = (
-            f"; the {len(data.test)} samples {held_out} are used only where the run scores local"
+            f"; the {len(data.test)} samples {origin} are used only where the run scores local"
             " models (local-evaluation, diagnostics)"
         )
-    return f"own data: trains on {len(view.train)} samples of {data.name}{held}{tested}"
+    return f"own data: trains on {len(view.train)} samples of {data.name}{kept}{tested}"
 
 
 def count_classes(
     labels: npt.NDArray[np.int64] | npt.NDArray[np.uint8], classes: int
 ) -> npt.NDArray[np.int64]:
-    """How often each class occurs among class numbers (samples,) or among 0s and 1s (samples,
-    classes)."""
+    """Count each class among class numbers (samples,) or among 0s and 1s (samples, classes)."""
     if labels.ndim == 2:
         return np.asarray(labels.sum(axis=0), dtype=np.int64)
     return np.bincount(labels, minlength=classes).astype(np.int64)
 
 
-def _held_back(samples: int, validation: float) -> int:
+def _count_validation(samples: int, validation: float) -> int:
     if validation == 0 or samples < 2:
         return 0
     return min(max(1, round(validation * samples)), samples - 1)

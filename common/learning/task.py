@@ -1,5 +1,4 @@
-"""What a run learns, single-label or multi-label: its loss, its metrics, and the evaluation of a
-model on a set."""
+"""The task of a run, single-label or multi-label: its loss, its metrics, and the evaluation."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,18 +11,18 @@ from torch import Tensor, nn
 from common.errors import DataError
 from common.learning.detail import Detail
 
-ALL_OUTPUTS = "accuracy_all_outputs"  # of a widened head, beside the real classes' accuracy
+ALL_OUTPUTS = "accuracy_all_outputs"  # of a widened head, reported with that of the real classes
 
 
 class Meter(Protocol):
-    """Adds up over batches, on their device and in float64; `result` waits for the device once."""
+    """Adds up over batches, on their device and in float64; only `result` waits for the device."""
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """Count one batch in."""
+        """Count one batch."""
         ...
 
     def result(self) -> dict[str, float]:
-        """The metrics by name; `accuracy` and `loss` are always among them."""
+        """Return the metrics by name; `accuracy` and `loss` are always among them."""
         ...
 
 
@@ -31,35 +30,34 @@ class Task(Protocol):
     """Loss and metrics of one kind of label."""
 
     name: str
-    metrics: tuple[str, ...]  # the names that its meter gives
+    metrics: tuple[str, ...]  # the names that its meter returns
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The training loss of a batch, a scalar."""
+        """Return the training loss of a batch, a scalar."""
         ...
 
     def meter(self) -> Meter:
-        """A new meter at zero."""
+        """Return a new meter at zero."""
         ...
 
 
 class SingleLabel:
-    """One class a sample: cross-entropy, and the share of samples whose largest logit is the right
-    one."""
+    """One class per sample: cross-entropy; a sample is right if its class has the largest logit."""
 
     name = "single-label"
     metrics: tuple[str, ...] = ("accuracy", "loss")
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy, mean over the batch; labels are class numbers."""
+        """Return the cross-entropy, mean over the batch; labels are class numbers."""
         return F.cross_entropy(logits, labels)
 
     def meter(self) -> Meter:
-        """A new meter at zero."""
+        """Return a new meter at zero."""
         return SingleLabelMeter()
 
 
 class MultiLabel:
-    """Any number of classes a sample: a yes or no for each, yes where the logit is above 0."""
+    """Any number of classes per sample: yes or no for each, yes where its logit is above 0."""
 
     name = "multi-label"
     metrics: tuple[str, ...] = (
@@ -75,12 +73,14 @@ class MultiLabel:
     )
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Binary cross-entropy, mean over batch and classes; labels are (batch, classes) of 0 and
-        1."""
+        """Return the binary cross-entropy, mean over batch and classes.
+
+        Labels are (batch, classes) of 0 and 1.
+        """
         return F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
 
     def meter(self) -> Meter:
-        """A new meter at zero."""
+        """Return a new meter at zero."""
         return MultiLabelMeter()
 
 
@@ -95,14 +95,14 @@ class SingleLabelMeter:
         self.sums: Tensor | None = None  # right answers, losses
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """Count one batch in."""
+        """Count one batch."""
         right = (logits.argmax(1) == labels).double().sum()
         loss = F.cross_entropy(logits, labels, reduction="none").double().sum()
         self.samples += len(labels)
         self.sums = _plus(self.sums, torch.stack((right, loss)))
 
     def result(self) -> dict[str, float]:
-        """Means over all samples."""
+        """Return the means over all samples."""
         right, loss = _values(self.sums)
         return {"accuracy": right / self.samples, "loss": loss / self.samples}
 
@@ -110,22 +110,21 @@ class SingleLabelMeter:
 class MultiLabelMeter:
     """The metrics of FedCOG's table 2, with `accuracy` and `loss` over all (sample, class) pairs.
 
-    C-P, C-R, C-F1 are means over the classes. C-F1 is the mean of the classes' F1: the table's is
-    not the harmonic mean of its C-P and C-R. O-P, O-R, O-F1 are means over the samples, as the
-    table's caption says. micro-F1 pools all decisions, which is what the FLAIR benchmark itself
-    calls overall. A ratio without a denominator (nothing predicted, nothing true) counts as 0.
+    C-P, C-R, C-F1 are means over the classes. C-F1 is the mean of the classes' F1, because the
+    table's is not the harmonic mean of its C-P and C-R. O-P, O-R, O-F1 are means over the samples,
+    as the table's caption says. micro-F1 pools all decisions, which the FLAIR benchmark itself
+    calls overall. A ratio with denominator 0 (nothing predicted, nothing true) counts as 0.
     """
 
     def __init__(self) -> None:
         self.samples = 0
         self.classes = 0
         self.per_class: Tensor | None = None  # (3, classes): hits, predicted, true
-        self.sums: Tensor | None = (
-            None  # right decisions, losses, then the samples' precision, recall, F1
-        )
+        # right decisions, losses, then the samples' precision, recall, F1
+        self.sums: Tensor | None = None
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """Count one batch in."""
+        """Count one batch."""
         predicted, true = logits > 0, labels > 0
         counts = torch.stack((predicted & true, predicted, true)).double()  # (3, batch, classes)
         right = (predicted == true).double().sum()
@@ -142,7 +141,7 @@ class MultiLabelMeter:
         )
 
     def result(self) -> dict[str, float]:
-        """Means over classes (C-), over samples (O-), and over all pairs."""
+        """Return the means over classes (C-), over samples (O-), and over all pairs."""
         right, loss, *by_sample = _values(self.sums)
         assert self.per_class is not None  # set together with the sums
         by_class = _precision_recall_f1(self.per_class).mean(1).tolist()
@@ -164,12 +163,11 @@ def evaluate(
     classes: int | None = None,
     detail: Detail | None = None,
 ) -> dict[str, float]:
-    """The metrics of a model on batches of normalised images and labels; the model is left in the
-    modes in which it came.
+    """Return the metrics of a model on batches of normalised images and labels.
 
-    `classes` judges the model on its first so many outputs: a head that a method widened answers
-    for the real classes alone, and `accuracy_all_outputs` says beside that how often the right one
-    is the largest of all. `detail` counts every batch in too.
+    The metrics use only the first `classes` outputs, so that a head which a method widened is
+    judged on the real classes; `accuracy_all_outputs` then says how often the right class has the
+    largest of all outputs. `detail` counts every batch too. The model keeps its modes.
     """
     meter, wide, empty = task.meter(), None, True
     with _eval_mode(model):
@@ -192,8 +190,10 @@ def evaluate(
 
 @contextmanager
 def _eval_mode(model: nn.Module) -> Iterator[None]:
-    """Eval mode for a while; every submodule gets its own mode back, also one that was frozen
-    inside a training model."""
+    """Switch to eval mode, and afterwards give every submodule its own mode back.
+
+    A submodule may have been in eval mode inside a training model.
+    """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -204,8 +204,7 @@ def _eval_mode(model: nn.Module) -> Iterator[None]:
 
 
 def _precision_recall_f1(counts: Tensor) -> Tensor:
-    """(3, n) of hits, predicted, true to (3, n) of precision, recall, F1; 0 where there is nothing
-    to divide by."""
+    """Turn (3, n) of hits, predicted, true into (3, n) of precision, recall, F1; 0/0 is 0."""
     hits, predicted, true = counts
     return torch.stack(
         (

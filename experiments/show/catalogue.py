@@ -136,10 +136,10 @@ def show_presets(console: Console, presets: Mapping[str, Mapping[str, Any]]) -> 
 
 def show_datasets(console: Console, data_dir: str | None) -> None:
     """One line a data set, and whether it can be loaded without a download."""
-    from common.data import DATASETS, available
+    from common.data import DATASETS, list_available
 
     made = table("data sets", "name", "found", "what it is")
-    found = available(data_dir)
+    found = list_available(data_dir)
     for name, params in DATASETS.items():
         made.add_row(
             name, (found[name] or "no") if name in found else "your own", first_sentence(params)

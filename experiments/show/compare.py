@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.text import Text
 
 from common.errors import FedmirageError
-from server.record.results import FILE, read, standing
+from server.record.results import FILE, read, summarise
 
 SCORES = ("final_accuracy", "best_accuracy", "last5_accuracy")
 WHAT = ("methods", "dataset", "partition", "model", "clients", "rounds", "seed")
@@ -56,7 +56,7 @@ def ending(lines: list[dict[str, Any]]) -> dict[str, Any]:
     if summaries:
         return summaries[-1]
     rounds = [line for line in lines if line["kind"] == "round"]
-    return {**standing(rounds), "status": "unfinished"}
+    return {**summarise(rounds), "status": "unfinished"}
 
 
 def _settings(config: dict[str, Any], keys: list[str]) -> str:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common import device
-from common.data import available
+from common.data import list_available
 from common.settings.config import configure
 from experiments.runtimes.simulation import plan_actors
 
@@ -98,7 +98,7 @@ def ports() -> Iterator[tuple[str, str]]:
 
 def data(data_dir: str | None) -> Iterator[tuple[str, str]]:
     """Which data sets could be loaded now."""
-    for name, place in available(data_dir).items():
+    for name, place in list_available(data_dir).items():
         yield (
             name,
             place or f"not found; say --download, or see fedmirage datasets {name}",

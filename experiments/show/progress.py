@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from server.record.results import FILE, read
-from server.record.shown import local_scores, scores
+from server.record.shown import describe_scores, local_scores
 from server.strategy.budget import spent
 
 POLL = 0.2
@@ -102,10 +102,12 @@ class Watch:
         elif line["kind"] == "config":
             self.progress.update(self.task, description="waiting for the clients")
         elif line["kind"] == "round":
-            self.progress.update(self.task, completed=line["round"], description=scores(line))
+            self.progress.update(
+                self.task, completed=line["round"], description=describe_scores(line)
+            )
             if not self.console.is_terminal:
                 self.console.print(
-                    f"round {line['round']}/{self.rounds}: {scores(line)}", highlight=False
+                    f"round {line['round']}/{self.rounds}: {describe_scores(line)}", highlight=False
                 )
 
 

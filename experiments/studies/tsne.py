@@ -24,7 +24,7 @@ from common.methods.vhl.sets import normalisation
 from common.models import Model
 from common.run import blueprint
 from common.seeds import numpy_generator
-from common.settings.config import RunConfig, configure
+from common.settings.config import RunConfig, configure, defaults
 from common.wire.payload import Arrays
 from common.wire.weights import from_arrays
 from server.record.checkpoint import FILE, read
@@ -50,13 +50,7 @@ class Run:
         """Everything but features."""
         with (folder / "results.jsonl").open() as file:
             first = json.loads(next(file))
-        config = configure(
-            {
-                key: value
-                for key, value in first.items()
-                if key not in ("kind", "resolved", "versions")
-            }
-        )
+        config = configure({key: value for key, value in first.items() if key in defaults()})
         state = read(folder / FILE)
         data = load(config.dataset, config.data_dir or None)
         model = place(

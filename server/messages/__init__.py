@@ -1,1 +1,1 @@
-"""One round of messages: who is asked, what comes back, what of it counts."""
+"""One round of messages: which clients are asked, what they reply, and which replies count."""

@@ -1,5 +1,5 @@
-"""What a client sends is checked before anything uses it: readable, of the right names, shapes and
-types, and finite."""
+"""Checks every reply before anything uses it: readable, with the right names, shapes and types, and
+finite."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,11 @@ from common.wire.figures import ERROR, check_declared, declared_figures
 from common.wire.manifest import Entry
 from common.wire.payload import LAYOUT, SHARED, decode, slices
 
-HEADER = 256  # more bytes than numpy writes before an array's own
+HEADER = 256  # more bytes than numpy writes before the content of an array
 
 
 class ReplyCheck:
-    """Knows the model that was sent out, and the sections that the methods of this run send
-    back."""
+    """Knows the model that was sent out, and the sections that this run's methods send back."""
 
     def __init__(self, run: Run) -> None:
         self.expected: dict[str, Sequence[Entry] | None] = {SHARED: run.shared.entries}
@@ -25,7 +24,7 @@ class ReplyCheck:
         self.figures = declared_figures(run)
 
     def problem(self, reply: FitRes) -> str | None:
-        """Why a reply cannot be used, as a sentence; None if it can."""
+        """Say in a sentence why a reply cannot be used; return None if it can."""
         if ERROR in reply.metrics:
             return str(reply.metrics[ERROR])
         layout = str(reply.metrics.get(LAYOUT, ""))
@@ -44,7 +43,7 @@ class ReplyCheck:
 
 
 def check_section(section: str, tensors: list[bytes], expected: Sequence[Entry] | None) -> None:
-    """Raise with the first array that is not as it should be."""
+    """Raise a sentence about the first array that is not as it should be."""
     what = "the model" if section == SHARED else f"the section {section!r}"
     if expected is not None:
         if len(tensors) != len(expected):
@@ -53,7 +52,7 @@ def check_section(section: str, tensors: list[bytes], expected: Sequence[Entry] 
             size = entry.size * (entry.dtype or np.dtype(np.float64)).itemsize
             if len(tensor) > size + HEADER:
                 raise WireError(
-                    f"its array {entry.name!r} has {len(tensor)} bytes, that of {what} {size}"
+                    f"its array {entry.name!r} has {len(tensor)} bytes, but in {what} it has {size}"
                 )
     arrays = decode(tensors)
     if expected is None:
@@ -61,7 +60,7 @@ def check_section(section: str, tensors: list[bytes], expected: Sequence[Entry] 
     for array, entry in zip(arrays, expected, strict=True):
         if array.shape != entry.shape or entry.dtype not in (None, array.dtype):
             raise WireError(
-                f"its array {entry.name!r} is {array.dtype}{array.shape}, that of {what}"
+                f"its array {entry.name!r} is {array.dtype}{array.shape}, but in {what} it is"
                 f" {entry.dtype or ''}{entry.shape}"
             )
         if array.dtype.kind == "f" and not np.isfinite(array).all():

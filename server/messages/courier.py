@@ -1,5 +1,7 @@
-"""Carries the messages of secure aggregation: with a deadline, and nothing malformed reaches
-Flower's workflow."""
+"""Carries the messages of secure aggregation with a deadline.
+
+Malformed replies are refused here, so that they never reach Flower's workflow.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,36 +20,36 @@ from server.messages.checks import HEADER
 from server.messages.plain import Asked
 from server.messages.sampling import Send
 
-KEY_PIECES = {
+# by stage, the fields that name the clients whose key shares a reply holds, and the shares
+KEY_SHARES = {
     Stage.SHARE_KEYS: (Key.DESTINATION_LIST, Key.CIPHERTEXT_LIST),
     Stage.UNMASK: (Key.NODE_ID_LIST, Key.SHARE_LIST),
-}  # who a piece of a key is for, or of; and the pieces
+}
 
 
 @dataclass
 class Courier:
-    """What Flower's workflow takes for the grid: carries messages with a deadline, checks replies,
-    counts bytes."""
+    """Stands in for the grid in Flower's workflow: has a deadline, checks replies, counts bytes."""
 
     send: Send
     timeout: float
     size: int  # of a masked vector
     asked: Asked
-    up: int = 0
-    down: int = 0
-    reasons: dict[int, str] = field(default_factory=dict)  # node -> why it is not there any more
+    up: int = 0  # bytes received
+    down: int = 0  # bytes sent
+    reasons: dict[int, str] = field(default_factory=dict)  # node -> why it was lost
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> list[Message]:
-        """The usable replies; who sent none, or one that cannot be used, is lost to this try."""
+        """Return the usable replies; a client without one is lost to this try of the round."""
         waiting, stage = {message.metadata.dst_node_id: message for message in messages}, ""
         for message in waiting.values():
             request = message.content.config_records[RECORD_KEY_CONFIGS]
             stage = str(request[Key.STAGE])
             if stage == Stage.SETUP:
                 request[MASKS] = GENERATOR
-            self.down += weight(message)
+            self.down += count_bytes(message)
         usable = []
         for node, reply in self.send(list(waiting.values()), self.timeout):
             del waiting[node]
@@ -57,7 +59,7 @@ class Courier:
                 else self.problem(stage, reply)
             )
             if reason is None:
-                self.up += weight(reply)
+                self.up += count_bytes(reply)
                 usable.append(reply)
             else:
                 self.reasons[node] = reason
@@ -67,7 +69,7 @@ class Courier:
         return usable
 
     def problem(self, stage: str, reply: Message) -> str | None:
-        """Why a reply cannot be used."""
+        """Say why a reply cannot be used; return None if it can."""
         records = reply.content.config_records
         if REFUSAL in records:
             return str(records[REFUSAL].get("reason"))
@@ -81,7 +83,7 @@ class Courier:
         return self.problem_of_keys(stage, answer)
 
     def problem_of_keys(self, stage: str, answer: ConfigRecord) -> str | None:
-        """Public keys, or for each of some clients of the round a piece of a key."""
+        """Check public keys, or key shares of clients of this round."""
         if stage == Stage.SETUP:
             try:
                 for key in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2):
@@ -89,8 +91,8 @@ class Courier:
             except (KeyError, TypeError, ValueError, AttributeError):
                 return "its message holds no public keys"
             return None
-        owners, pieces = KEY_PIECES[stage]
-        nodes, shares = answer.get(owners), answer.get(pieces)
+        owners, values = KEY_SHARES[stage]
+        nodes, shares = answer.get(owners), answer.get(values)
         if not isinstance(nodes, list) or not isinstance(shares, list) or len(nodes) != len(shares):
             return "its key shares are malformed"
         known = {proxy.node_id for proxy, _ in self.asked}
@@ -98,7 +100,7 @@ class Courier:
         return None if right else "its key shares are malformed"
 
     def problem_of_vector(self, parts: Any) -> str | None:
-        """Flower's factor and our vector, both of whole numbers below the modulus."""
+        """Check Flower's factor and our vector: whole numbers below the modulus."""
         if (
             not isinstance(parts, list)
             or len(parts) != 2
@@ -106,7 +108,7 @@ class Courier:
         ):
             return "its message holds no masked vector"
         if len(parts[1]) > WORD * self.size + HEADER or len(parts[0]) > WORD + HEADER:
-            return f"its masked vector has {len(parts[1])} bytes, and {WORD * self.size} are right"
+            return f"its masked vector has {len(parts[1])} bytes instead of {WORD * self.size}"
         try:
             arrays = decode(parts)
         except WireError as error:
@@ -115,8 +117,8 @@ class Courier:
             array.dtype != np.int64 for array in arrays
         ):
             return (
-                f"its masked vector is {arrays[1].dtype}{arrays[1].shape}, and int64({self.size},)"
-                " is right"
+                f"its masked vector is {arrays[1].dtype}{arrays[1].shape} instead of"
+                f" int64({self.size},)"
             )
         if any(
             array.min(initial=0) < 0 or array.max(initial=0) >= 2**MODULUS_BITS for array in arrays
@@ -124,8 +126,8 @@ class Courier:
             return "its masked vector holds numbers that are not below the modulus"
         return None
 
-    def refused(self) -> list[dict[str, Any]]:
-        """Who was lost and why, by partition, for results.jsonl."""
+    def list_refused(self) -> list[dict[str, Any]]:
+        """List the lost clients and the reasons, by partition, for results.jsonl."""
         lost = [
             (proxy.partition, self.reasons[proxy.node_id])
             for proxy, _ in self.asked
@@ -134,8 +136,8 @@ class Courier:
         return [{"partition": partition, "reason": reason} for partition, reason in sorted(lost)]
 
 
-def weight(message: Message) -> int:
-    """Bytes of a message's arrays, and of the keys, shares and masked numbers in it."""
+def count_bytes(message: Message) -> int:
+    """Count the bytes of a message's arrays, and of the keys, shares and masked numbers in it."""
     arrays = sum(
         len(array.data)
         for record in message.content.array_records.values()

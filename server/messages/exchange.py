@@ -1,5 +1,7 @@
-"""Messages out, replies in, until a deadline. Flower's own loop polls every three seconds over
-gRPC, this one more often."""
+"""Sends messages and collects replies until a deadline.
+
+Over gRPC, Flower's own loop looks for replies every three seconds; this one looks more often.
+"""
 
 import time
 
@@ -7,16 +9,15 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 POLL = 0.2  # seconds between two looks for replies
-Replies = list[tuple[int, Message]]  # with the id of the node that was asked
+Replies = list[tuple[int, Message]]  # id of the node that was asked, and its reply
 
 
 def exchange(grid: Grid, messages: list[Message], timeout: float) -> Replies:
-    """Send messages and collect what comes back in time; who stays silent is simply not in the
-    answer.
+    """Send messages and return the replies that arrive in time; silent nodes are not among them.
 
-    Whose reply it is follows from the message that it answers: an error that the SuperLink writes
-    for a lost node bears the SuperLink's own id. A message that nobody fetched by the deadline is
-    not trained on any more.
+    The sender of a reply is taken from the message that it answers, because an error that the
+    SuperLink writes for a lost node carries the SuperLink's own id. A message that is not fetched
+    by the deadline expires, so that nobody trains for it any more.
     """
     deadline = time.monotonic() + timeout
     for message in messages:

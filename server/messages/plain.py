@@ -1,5 +1,7 @@
-"""One round of training: who is asked, what comes back, what of it counts. With a deadline, which
-Flower's own workflow lacks."""
+"""One round of training: which clients are asked, what they reply, and which replies count.
+
+It has a deadline, which Flower's own workflow lacks.
+"""
 
 import time
 from abc import ABC, abstractmethod
@@ -32,7 +34,7 @@ class RoundFailed(FedmirageError):  # noqa: N818 - it is caught and tried again,
 
 @dataclass
 class FitOutcome:
-    """What a round of training came to."""
+    """The result of a round of training."""
 
     parameters: Parameters | None
     metrics: dict[str, Scalar]
@@ -41,43 +43,47 @@ class FitOutcome:
     bytes_up: int = 0
     bytes_down: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
-    secagg: dict[str, int] | None = None  # what a secure sum tells of all its clients together
+    secagg: dict[str, int] | None = None  # totals over all clients, known from a secure sum
 
 
 @dataclass
 class Fit(ABC):
-    """One round of training, plain or secure; calling it is one try, which raises RoundFailed if
-    it may be made again."""
+    """One round of training, plain or secure.
+
+    Calling it makes one try, which raises RoundFailed if the round may be tried again.
+    """
 
     strategy: Strategy
     roster: Roster
     send: Send
     timeout: float
     min_replies: int
-    state: Checkpoint  # knows whose replies have counted, and when
+    state: Checkpoint  # knows the last round in which each client's reply counted
 
     @abstractmethod
     def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
         """Ask, wait, check, aggregate."""
 
     def ask(self, round_number: int, parameters: Parameters) -> Asked:
-        """Who is drawn, and what each of them gets."""
+        """Draw the clients of a round, and prepare the instructions for each of them."""
         drawn = self.strategy.configure_fit(round_number, parameters, self.roster)
-        return cast(Asked, [(proxy, since(ins, proxy, self.state)) for proxy, ins in drawn])
+        return cast(
+            Asked, [(proxy, add_last_counted(ins, proxy, self.state)) for proxy, ins in drawn]
+        )
 
     def count(self, round_number: int, proxies: Iterable[ClientProxy]) -> None:
-        """These clients' replies have counted: they may remember this round."""
+        """Note that these clients' replies counted: they may remember this round."""
         if self.state.counted is not None:
             self.state.counted |= {proxy.cid: round_number for proxy in proxies}
 
 
-def sentences(refused: list[dict[str, Any]]) -> str:
-    """Who was left out and why, for a person."""
+def explain(refused: list[dict[str, Any]]) -> str:
+    """Say which clients were left out, and why."""
     return "; ".join(f"client {entry['partition']}: {entry['reason']}" for entry in refused)
 
 
 def warn(refused: list[dict[str, Any]]) -> None:
-    """The same in Flower's log."""
+    """Say the same in Flower's log."""
     for entry in refused:
         log(WARNING, "client %s is left out of this round: %s", entry["partition"], entry["reason"])
 
@@ -107,7 +113,7 @@ class PlainFit(Fit):
 
         results, refused = self._sort(asked, replies)
         if len(results) < self.min_replies:
-            why = sentences(refused) or "nobody was there to be asked"
+            why = explain(refused) or "no client was connected"
             raise RoundFailed(
                 f"round {round_number}: {len(results)} usable replies, {self.min_replies} needed"
                 f" (min-replies). {why}"
@@ -122,7 +128,7 @@ class PlainFit(Fit):
     def _sort(
         self, asked: Asked, replies: Replies
     ) -> tuple[list[tuple[ClientProxy, FitRes]], list[dict[str, Any]]]:
-        """Usable replies in partition order, and for everybody else the reason."""
+        """Return the usable replies in partition order, and the reasons for all other clients."""
         silent: dict[int, PartitionProxy] = {proxy.node_id: proxy for proxy, _ in asked}
         results: list[tuple[ClientProxy, FitRes]] = []
         refused: list[dict[str, Any]] = []
@@ -154,16 +160,15 @@ class PlainFit(Fit):
 Ins = TypeVar("Ins", FitIns, EvaluateIns)
 
 
-def since(ins: Ins, proxy: ClientProxy, state: Checkpoint) -> Ins:
-    """Instructions that tell a client the last round in which its reply counted; of later ones it
-    must not remember anything."""
+def add_last_counted(ins: Ins, proxy: ClientProxy, state: Checkpoint) -> Ins:
+    """Tell a client the last round in which its reply counted; it must forget all later ones."""
     if state.counted is None:
         return ins
     return replace(ins, config={**ins.config, "since": state.counted.get(proxy.cid, 0)})
 
 
 def client_record(proxy: ClientProxy, result: FitRes) -> dict[str, Any]:
-    """What results.jsonl tells of one client in one round."""
+    """Return what results.jsonl records about one client in one round."""
     figures = {
         name: value for name, value in result.metrics.items() if isinstance(value, int | float)
     }

@@ -1,8 +1,7 @@
-"""Who is there, and who is drawn: clients by partition, from the run's own seeded generator.
+"""Knows which clients are connected, and draws from them with the run's own seeded generator.
 
 Flower's node ids are random in every run, so its own client manager cannot repeat a draw. Here a
-client *is* its partition; which node serves that partition is asked once, and again for every node
-that appears later.
+client *is* its partition. Every node is asked once, when it appears, which partition it serves.
 """
 
 import time
@@ -23,7 +22,7 @@ from common.seeds import numpy_generator
 from server.messages.exchange import Replies
 
 Send = Callable[[list[Message], float], Replies]
-GRACE = 10.0  # seconds that a full but refused federation has to mend itself
+GRACE = 10.0  # seconds to wait for changes once all nodes have come but some were refused
 
 
 class PartitionProxy(GridClientProxy):
@@ -38,7 +37,7 @@ class PartitionProxy(GridClientProxy):
 
 
 class Roster(ClientManager):
-    """The nodes that have told their partition, drawn from by (seed, round)."""
+    """The nodes that have named their partition; draws depend on seed and round."""
 
     def __init__(
         self,
@@ -50,28 +49,28 @@ class Roster(ClientManager):
         told: Mapping[str, str] | None = None,
     ) -> None:
         self.grid, self.clients, self.seed, self.exchange = grid, clients, seed, exchange
-        # what the nodes' data must look like: shape, classes, and for a common set its fingerprint
+        # facts that the nodes' data must have: shape, classes, and for a common set its fingerprint
         self.expected = expected
-        self.told = dict(told or {})  # what nodes compare with their data themselves
-        self.only_own = False  # the server tests on what a node without data would train on
+        self.told = dict(told or {})  # facts that nodes compare with their data themselves
+        # Only nodes with data of their own may enter: others would train on the server's test set.
+        self.only_own = False
         self.round = 0  # set by the rounds' loop before each draw
-        self.resting: set[int] = set()  # partitions that this round's further tries do without
+        self.resting: set[int] = set()  # partitions that further tries of this round leave out
         self.proxies: dict[int, PartitionProxy] = {}
         self.refused: dict[int, str] = {}  # node id -> why
 
     def refresh(self, timeout: float) -> None:
-        """Drop the nodes that are gone, and ask those that are new who they are."""
+        """Drop the nodes that are gone, and ask the new ones which partition they serve."""
         present = set(self.grid.get_node_ids())
-        here = {
+        remaining = {
             partition: proxy
             for partition, proxy in self.proxies.items()
             if proxy.node_id in present
         }
-        if len(here) < len(
-            self.proxies
-        ):  # somebody has gone: a node that was refused beside it may now take its place
+        if len(remaining) < len(self.proxies):
+            # A node has gone: one that was refused because of it may now replace it.
             self.refused.clear()
-        self.proxies = here
+        self.proxies = remaining
         self.refused = {node: reason for node, reason in self.refused.items() if node in present}
         known = {proxy.node_id for proxy in self.proxies.values()} | set(self.refused)
         new = sorted(present - known)
@@ -92,7 +91,7 @@ class Roster(ClientManager):
     def await_all(self, timeout: float) -> None:
         """Wait until every partition has its node."""
         started = time.monotonic()
-        deadline, known, since = started + timeout, set(self.refused), started
+        deadline, known, changed = started + timeout, set(self.refused), started
         while True:
             self.refresh(max(1.0, deadline - time.monotonic()))
             missing = [
@@ -102,29 +101,29 @@ class Roster(ClientManager):
                 return
             now = time.monotonic()
             if set(self.refused) != known:
-                known, since = set(self.refused), now
+                known, changed = set(self.refused), now
             if now > deadline:
                 raise FedmirageError(self._absent(missing, timeout))
             complete = len(self.proxies) + len(self.refused) >= self.clients
-            if complete and now - since > GRACE:  # nobody else is expected
+            if complete and now - changed > GRACE:  # no other node is expected
                 raise FedmirageError(
-                    f"{len(self.refused)} of {self.clients} nodes were refused, and so nobody"
+                    f"{len(self.refused)} of {self.clients} nodes were refused, so that no node"
                     f" serves partition {_some(missing)}.{self._why()}"
                 )
             time.sleep(0.2)
 
     def _absent(self, missing: list[int], timeout: float) -> str:
-        """Who has not appeared, and what to do about it."""
+        """Say which clients have not appeared, and what to do about it."""
         return (
             f"after {timeout:.0f} s (node-timeout) {len(missing)} of {self.clients} clients"
             f" have not appeared: partition {_some(missing)}. Start their SuperNodes with"
             " --node-config 'partition-id=N', raise node-timeout, or lower clients; in"
-            " Flower's own simulation say flwr run --federation-config"
+            " Flower's own simulation use flwr run --federation-config"
             f" 'num-supernodes={self.clients}'.{self._why()}"
         )
 
     def _why(self) -> str:
-        """The reasons for refusals, those that several nodes share only once."""
+        """Give the reasons for refusals; a reason that several nodes have appears once."""
         nodes: dict[str, list[str]] = {}
         for node, reason in self.refused.items():
             nodes.setdefault(reason, []).append(str(node))
@@ -145,7 +144,7 @@ class Roster(ClientManager):
         if partition in self.proxies:
             return self._refuse(
                 node,
-                f"another node has partition-id={partition} already; give every SuperNode its own",
+                f"another node already has partition-id={partition}; give every SuperNode its own",
             )
         if self.only_own and not properties.get("own"):
             return self._refuse(
@@ -175,15 +174,14 @@ class Roster(ClientManager):
         min_num_clients: int | None = None,
         criterion: Criterion | None = None,
     ) -> list[ClientProxy]:
-        """Draw for the current round: the first of a seeded order of all partitions who are there,
-        in partition order.
+        """Draw the clients of the current round; they are returned in partition order.
 
-        The order does not depend on who is there, so that a lost node changes nothing for the
-        others.
+        They are the first connected ones in a seeded order of all partitions. That order does not
+        depend on which are connected, so that a lost node changes nothing for the others.
         """
         order = numpy_generator(self.seed, "sampling", self.round).permutation(self.clients)
-        there = self.proxies.keys() - self.resting
-        present = [self.proxies[partition] for partition in map(int, order) if partition in there]
+        ready = self.proxies.keys() - self.resting
+        present = [self.proxies[partition] for partition in map(int, order) if partition in ready]
         chosen = [proxy for proxy in present if criterion is None or criterion.select(proxy)][
             :num_clients
         ]
@@ -191,16 +189,15 @@ class Roster(ClientManager):
 
     @property
     def all_own(self) -> bool:
-        """Whether every node that is there trains on data of its own."""
+        """Whether every connected node trains on data of its own."""
         return all(proxy.properties.get("own") for proxy in self.proxies.values())
 
     def num_available(self) -> int:
-        """How many clients the run has, there or not: a share of participation is a share of
-        all."""
+        """Return the number of all clients, connected or not: participation is a share of all."""
         return self.clients
 
     def all(self) -> dict[str, ClientProxy]:
-        """Everybody who is there, by partition."""
+        """Return all connected clients by partition."""
         return {proxy.cid: proxy for _, proxy in sorted(self.proxies.items())}
 
     def register(self, client: ClientProxy) -> bool:
@@ -211,11 +208,11 @@ class Roster(ClientManager):
         """Nodes leave through `refresh`."""
 
     def wait_for(self, num_clients: int, timeout: int = 86400) -> bool:
-        """Part of Flower's interface; waiting is done by `await_all`."""
+        """Belong to Flower's interface only; `await_all` does the waiting."""
         return len(self.proxies) >= num_clients
 
 
 def _some(partitions: list[int]) -> str:
-    """The first few."""
+    """List the first few partitions."""
     shown = ", ".join(map(str, partitions[:8]))
     return shown + (" and more" if len(partitions) > 8 else "")

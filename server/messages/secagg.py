@@ -1,10 +1,10 @@
-"""A secure round of training: the server learns the sum of the clients' messages. Flower's SecAgg+
-workflow, with our masks.
+"""A secure round of training: the server learns only the sum of the clients' messages.
 
-Four exchanges: public keys; key shares; masked vectors, for which the clients train; shares that
-open the masks of the sum. A client that is lost while training is left out, and the others' sum is
-exact. One that is lost earlier ends this try: the masks of the others count on it. The round is
-then tried again without it.
+It uses Flower's SecAgg+ workflow with our masks. There are four exchanges: public keys; key shares;
+masked vectors, for which the clients train; shares that open the masks of the sum. A client that is
+lost while training is left out, and the sum of the others is exact. A client that is lost earlier
+ends this try, because the masks of the others depend on it; the round is then tried again without
+it.
 """
 
 import time
@@ -39,7 +39,7 @@ from common.secagg.vector import SecureMeans, SecureVector, Vector
 from common.wire.figures import ANSWERED, PARTICIPANTS
 from common.wire.payload import LAYOUT, pack
 from server.messages.courier import Courier
-from server.messages.plain import Asked, Fit, FitOutcome, RoundFailed, sentences, warn
+from server.messages.plain import Asked, Fit, FitOutcome, RoundFailed, explain, warn
 from server.messages.sampling import PartitionProxy
 from server.strategy.average import Results
 
@@ -48,12 +48,11 @@ install(import_module(SecAggPlusWorkflow.__module__), mask)
 
 @dataclass
 class SecureFit(Fit):
-    """Nobody's update is seen by the server: the strategy gets one reply that stands for all who
-    trained."""
+    """The server sees no single update: the strategy gets one reply for all that trained."""
 
     secagg: SecAggOn
     vector: SecureVector
-    drawn: int  # clients of a round
+    drawn: int  # clients per round
 
     def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
         """Ask, wait, add up, aggregate."""
@@ -62,34 +61,35 @@ class SecureFit(Fit):
         least = self.secagg.least(self.drawn)
         if len(asked) < least:
             raise RoundFailed(
-                f"round {round_number}: {len(asked)} clients are there, and a secure sum of"
+                f"round {round_number}: {len(asked)} clients are connected, and a secure sum of"
                 f" {self.drawn} needs at least {least}."
             )
         courier = Courier(self.send, self.timeout, self.vector.size, asked)
         try:
             sums, active = self.protocol(round_number, asked, courier)
         finally:
-            warn(courier.refused())
+            warn(courier.list_refused())
         answered = time.perf_counter()
 
         means = self.vector.decode(sums, parameters_to_ndarrays(parameters))
         self.count(round_number, active)
-        results: Results = [(active[0], reply_of(means, active))] if means else []
+        results: Results = [(active[0], make_reply(means, active))] if means else []
         aggregated, metrics = self.strategy.aggregate_fit(round_number, results, [])
         clients = [{"partition": proxy.partition} for proxy in active]
         seconds = {"clients": answered - started, "aggregate": time.perf_counter() - answered}
-        together = (
+        totals = (
             {"clients": means.clients, "examples": means.examples}
             if means
             else {"clients": 0, "examples": 0}
         )
-        sent = (courier.up, courier.down)
-        return FitOutcome(aggregated, metrics, clients, courier.refused(), *sent, seconds, together)
+        moved = (courier.up, courier.down)
+        refused = courier.list_refused()
+        return FitOutcome(aggregated, metrics, clients, refused, *moved, seconds, totals)
 
     def protocol(
         self, round_number: int, asked: Asked, courier: Courier
     ) -> tuple[Vector, list[PartitionProxy]]:
-        """The sum of the vectors, and whose they were."""
+        """Run the four exchanges; return the sum of the vectors, and the clients in it."""
         plan = self.secagg.key_plan(len(asked))
         workflow = SecAggPlusWorkflow(
             plan.shares,
@@ -115,42 +115,38 @@ class SecureFit(Fit):
             what: str, step: Callable[[Any, LegacyContext, WorkflowState], bool], needed: int
         ) -> None:
             try:
-                done, here = step(courier, context, state), len(state.active_node_ids)
-            except (
-                ValueError,
-                KeyError,
-                TypeError,
-                IndexError,
-            ) as error:  # shares or keys that do not fit together
+                done, remaining = step(courier, context, state), len(state.active_node_ids)
+            # raised for shares or keys that do not fit together
+            except (ValueError, KeyError, TypeError, IndexError) as error:
                 raise RoundFailed(
                     f"round {round_number}: secure aggregation failed while {what}: {error!r}."
                 ) from None
-            left = f"{here} of {len(asked)} clients"
-            if here < needed:
+            left = f"{remaining} of {len(asked)} clients"
+            if remaining < needed:
                 raise RoundFailed(
                     f"round {round_number}: secure aggregation was left with {left} while {what},"
-                    f" {needed} are needed. {sentences(courier.refused())}"
+                    f" {needed} are needed. {explain(courier.list_refused())}"
                 )
             if not done:
                 raise RoundFailed(
                     f"round {round_number}: secure aggregation was left with {left} while {what},"
                     " and too few of somebody's neighbours are among them."
-                    f" {sentences(courier.refused())}"
+                    f" {explain(courier.list_refused())}"
                 )
 
         try:
             stage("exchanging keys", workflow.setup_stage, len(asked))
             stage("sharing keys", workflow.share_keys_stage, len(asked))
         except RoundFailed:
-            self.roster.resting |= {entry["partition"] for entry in courier.refused()}
+            self.roster.resting |= {entry["partition"] for entry in courier.list_refused()}
             raise
         least = max(self.secagg.least(self.drawn), plan.threshold, self.min_replies)
         stage("training", workflow.collect_masked_vectors_stage, least)
         left = state.active_node_ids
-        if not connected(left, state.nid_to_neighbours):
+        if not are_connected(left, state.nid_to_neighbours):
             raise RoundFailed(
                 f"round {round_number}: the clients that are left have no masks in common."
-                f" {sentences(courier.refused())}"
+                f" {explain(courier.list_refused())}"
             )
         active = sorted(
             (proxy for proxy, _ in asked if proxy.node_id in left),
@@ -158,11 +154,13 @@ class SecureFit(Fit):
         )
         stage("opening the sum", workflow.unmask_stage, plan.threshold)
         (mean,) = handover.aggregated
-        return self.checked(mean * len(active), round_number, len(active)), active
+        return self.check_sum(mean * len(active), round_number, len(active)), active
 
-    def checked(self, sums: Vector, round_number: int, clients: int) -> Vector:
-        """The sum, back on its grid; numbers that no sum of so many clients can have show that
-        masks did not cancel."""
+    def check_sum(self, sums: Vector, round_number: int, clients: int) -> Vector:
+        """Round the sum to multiples of `step`; refuse numbers that its clients cannot have sent.
+
+        Such numbers show that masks did not cancel.
+        """
         if (
             not np.isfinite(sums).all()
             or np.abs(sums).max(initial=0) > clients * self.secagg.clip + self.secagg.step
@@ -174,8 +172,8 @@ class SecureFit(Fit):
         return np.asarray(np.rint(sums / self.secagg.step) * self.secagg.step, dtype=np.float64)
 
 
-def reply_of(means: SecureMeans, active: list[PartitionProxy]) -> FitRes:
-    """One reply that stands for all who answered: strategies average it with nobody."""
+def make_reply(means: SecureMeans, active: list[PartitionProxy]) -> FitRes:
+    """Make one reply that stands for all clients that answered; strategies average it alone."""
     flat, layout = pack(means.sections)
     whose = " ".join(proxy.cid for proxy in active)
     metrics: dict[str, Scalar] = {
@@ -190,8 +188,7 @@ def reply_of(means: SecureMeans, active: list[PartitionProxy]) -> FitRes:
 
 
 class Handover(FedAvg):
-    """What Flower's workflow takes for the strategy: hands out what was configured, keeps what was
-    added up."""
+    """Stands in for the strategy in Flower's workflow: passes instructions on, keeps the sum."""
 
     def __init__(self, asked: Asked) -> None:
         super().__init__()
@@ -199,20 +196,22 @@ class Handover(FedAvg):
         self.aggregated: list[Vector] = []
 
     def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
-        """As the run's own strategy has configured it."""
+        """Return what the run's own strategy has configured."""
         return self.asked
 
     def aggregate_fit(
         self, server_round: int, results: list[tuple[ClientProxy, FitRes]], failures: Any
     ) -> Any:
-        """Every result holds the same mean."""
+        """Keep the mean, which every result holds."""
         self.aggregated = parameters_to_ndarrays(results[0][1].parameters)
         return None, {}
 
 
-def connected(active: set[int], neighbours: dict[int, set[int]]) -> bool:
-    """Whether masks bind all who are left to each other: the sum of a part that stands alone could
-    be opened alone."""
+def are_connected(active: set[int], neighbours: dict[int, set[int]]) -> bool:
+    """Check that masks link all remaining clients to each other.
+
+    If they fell into separate groups, the sum of each group could be opened on its own.
+    """
     reached, edge = set[int](), {min(active, default=0)} & active
     while edge:
         reached |= edge

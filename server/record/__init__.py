@@ -1,1 +1,1 @@
-"""What is written down: results, checkpoints, scores."""
+"""What a run writes: results, checkpoints, models; and the scores of its models."""

@@ -1,6 +1,7 @@
-"""After every round all that the server needs to go on is in one file, written in one step.
+"""After every round, all that the server needs to continue is in one file, written in one step.
 
-Arrays lie in the file as they are; everything else is JSON in its header. No pickle.
+Arrays are stored as they are, everything else as JSON in the header. Nothing is pickled, because
+reading a pickle can run any program.
 """
 
 import json
@@ -21,23 +22,19 @@ FILE = "checkpoint.safetensors"
 
 @dataclass
 class Checkpoint:
-    """Where a run stands after a round."""
+    """The state of a run after a round."""
 
     round: int
     shared: Arrays  # the model that the next round sends out
-    token: str  # names the clients' memories of this run
-    parent: str = ""  # "token@round" of the run that this one began from
+    token: str  # identifies the clients' memories of this run
+    parent: str = ""  # "token@round" of the run from which this one started
     strategy: dict[str, Any] = field(default_factory=dict)  # the methods' state
-    progress: dict[str, Any] = field(
-        default_factory=dict
-    )  # best validation and the like: plain JSON
-    counted: dict[str, int] | None = (
-        None  # the last round in which each client's reply counted, by partition
-    )
+    progress: dict[str, Any] = field(default_factory=dict)  # best validation etc., plain JSON
+    # the last round in which each client's reply counted, by partition
+    counted: dict[str, int] | None = None
 
     def write(self, path: Path) -> None:
-        """Write to a draft, then rename: a reader sees the old file or the new one, never half of
-        one."""
+        """Write a draft, then rename it, so that a reader sees the old file or the new one."""
         arrays: dict[str, np.ndarray[Any, Any]] = {}
         header = {"round": self.round, "token": self.token, "parent": self.parent}
         header |= {"progress": self.progress, "counted": self.counted}
@@ -53,11 +50,11 @@ class Checkpoint:
 
 
 def read(path: Path) -> Checkpoint:
-    """A checkpoint from disk, or a sentence about why not."""
+    """Read a checkpoint; raise a sentence if there is none or it is damaged."""
     if not path.exists():
         raise FedmirageError(
-            f"there is no checkpoint {path}: no round was finished there; a run without rounds can"
-            " be started again with the same command, without resume"
+            f"there is no checkpoint {path}, because no round was finished; start the run again"
+            " with its first command, without resume"
         )
     try:
         with safe_open(path, framework="numpy") as file:
@@ -73,7 +70,7 @@ def read(path: Path) -> Checkpoint:
 
 
 def _strip(value: Any, where: str, arrays: dict[str, "np.ndarray[Any, Any]"]) -> Any:
-    """Replace every array inside a value by its place in the file."""
+    """Replace every array inside a value by its name in the file."""
     if isinstance(value, np.ndarray):
         arrays[where] = np.ascontiguousarray(value).reshape(value.shape)
         return {"array": where}

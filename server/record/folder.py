@@ -1,4 +1,4 @@
-"""A run's folder: who may write into it, and whether there is anything left to do."""
+"""The folder of a run: which process may write into it, and whether anything is left to do."""
 
 import fcntl
 import os
@@ -14,13 +14,15 @@ from server.record import checkpoint
 from server.record.results import FILE, Results, read
 
 LOCK = ".lock"  # holds the id of the process that writes into the folder
-PATIENCE = 3.0  # seconds that a writer which is just ending has for it
+PATIENCE = 3.0  # seconds to wait for another writer that is about to end
 
 
 @contextmanager
 def claim(folder: Path) -> Iterator[None]:
-    """Be the only one who writes into a folder. The operating system takes the claim back when its
-    process ends, however that happens."""
+    """Make this process the only writer of a folder.
+
+    The operating system releases the claim when the process ends, however that happens.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+") as file:
         deadline = time.monotonic() + PATIENCE
@@ -33,7 +35,7 @@ def claim(folder: Path) -> Iterator[None]:
                     file.seek(0)
                     raise FedmirageError(
                         f"process {file.read().strip() or 'unknown'} is writing into {folder}; wait"
-                        " for its end, end it, or choose another directory"
+                        " until it ends, end it, or choose another directory"
                     ) from None
                 time.sleep(0.1)
         file.truncate(0)
@@ -43,8 +45,10 @@ def claim(folder: Path) -> Iterator[None]:
 
 
 def require_vacant(config: RunConfig, folder: Path) -> None:
-    """A new run does not overwrite the rounds of another one. A folder without a checkpoint, in
-    which at most the line of the first round was written, holds nothing to be lost."""
+    """Refuse to overwrite the rounds of another run.
+
+    A folder without a checkpoint and with at most one round in its results holds nothing of value.
+    """
     used = len(Results(folder).lines()) > 1 or (folder / checkpoint.FILE).exists()
     if used and not config.resume:
         raise ConfigurationError(
@@ -55,8 +59,8 @@ def require_vacant(config: RunConfig, folder: Path) -> None:
         )
 
 
-def finished(config: RunConfig, folder: Path) -> dict[str, Any] | None:
-    """The summary of a run that is to be resumed and has nothing left to do."""
+def find_finished(config: RunConfig, folder: Path) -> dict[str, Any] | None:
+    """Return the summary of a run that should be resumed but has nothing left to do."""
     if not config.resume:
         return None
     summary = next(iter(read(folder / FILE)[-1:]), {})
@@ -67,7 +71,7 @@ def finished(config: RunConfig, folder: Path) -> dict[str, Any] | None:
 
 
 def say_finished(summary: dict[str, Any]) -> str:
-    """Why nothing is started, and what would change that."""
+    """Say why nothing is started, and what would change that."""
     if summary.get("stopped_early"):
         return f"this run stopped early after round {summary['rounds']} (patience); nothing is left"
     return f"this run finished after round {summary['rounds']}; raise --rounds to go on"

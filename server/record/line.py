@@ -1,28 +1,27 @@
-"""The line of results.jsonl that tells of one round, made in one place.
+"""Makes the line of results.jsonl about one round, in this one place.
 
     accuracy, loss    of the global model on the test set; null in rounds without evaluation
     train             mean of every term of the local objective
-    clients, refused  what each client reported, and who was left out and why
-    secagg            under secure aggregation: what the sum tells of all clients together
+    clients, refused  what each client reported; which clients were left out, and why
+    secagg            under secure aggregation: the totals over all clients
     methods           figures of the methods, each under its own name: "fedexp.step"
-    dp                what has been spent of the privacy budget
+    dp                how much of the privacy budget has been spent
     evaluation        further scores of the global model, and those of the local models:
         recall, macro_f1, worst_class, ...        common/learning/detail.py
         domains                                   accuracy on each set of the dataset line
         local_model.on_test_shard.NAME.accuracy   the worst, the best, and the std over clients
     diagnostics       with --diagnostics:
         drift                                     mean distance of the local models to their
-                                                  average, weighed as the average is
+                                                  average, weighted as the average is
         local_model.on_test.NAME.accuracy         local models, right after training, on the test
                                                   set
-        local_model.on_own_labels.NAME.accuracy   the same, test samples weighted by the client's
-                                                  own label distribution
-        samples                                   training samples processed so far, repeats
-                                                  counted
+        local_model.on_own_labels.NAME.accuracy   the same, with test samples weighted by the
+                                                  client's own label distribution
+        samples                                   training samples processed so far, including
+                                                  repetitions
 
-NAME says how clients weigh in the mean: by_examples, or by_clients (all alike, as tables of
-personalised methods have it). The two accuracies are there in rounds in which models meet the test
-set (eval-every).
+NAME says how clients are weighted in the mean: by_examples, or by_clients (equally, as in tables of
+personalised methods). The two accuracies exist in rounds with evaluation (eval-every).
 """
 
 import statistics
@@ -43,8 +42,11 @@ def make_round_line(
     config: RunConfig,
     progress: dict[str, Any],
 ) -> dict[str, Any]:
-    """All but the times of a round. `evaluated` is what an evaluation gave, or empty; the running
-    number of samples is kept in `progress`, and so in the checkpoint."""
+    """Make the line of a round, except for its times.
+
+    `evaluated` is the result of the evaluation, or empty. The running number of samples is kept in
+    `progress`, and thereby in the checkpoint.
+    """
     metrics = outcome.metrics
     line: dict[str, Any] = {"kind": "round", "round": number, "accuracy": None, "loss": None}
     line |= evaluated
@@ -66,8 +68,10 @@ def make_round_line(
 
 
 def spread(clients: list[dict[str, Any]]) -> dict[str, float]:
-    """How far the clients' models lie apart in accuracy on their shards of the test set: the worst,
-    the best, and the standard deviation over the clients that were scored."""
+    """Return the worst, the best and the std of the local models' accuracies on their test shards.
+
+    Only clients that were scored count.
+    """
     name = f"{TEST_SHARD}accuracy"
     trained = [client for client in clients if client.get("examples")]
     scores = [client[name] for client in trained if name in client]
@@ -78,7 +82,7 @@ def spread(clients: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def with_prefix(metrics: dict[str, Scalar], prefix: str) -> dict[str, Scalar]:
-    """The metrics that begin with a prefix, without it."""
+    """Return the metrics that begin with a prefix, without that prefix."""
     return {
         name.removeprefix(prefix): value
         for name, value in metrics.items()
@@ -87,7 +91,7 @@ def with_prefix(metrics: dict[str, Scalar], prefix: str) -> dict[str, Scalar]:
 
 
 def method_figures(metrics: dict[str, Scalar], config: RunConfig) -> dict[str, Scalar]:
-    """What the methods of this run report about a round."""
+    """Return what the methods of this run report about a round."""
     known = {method.name for method in config.method_list}
     return {
         name: value
@@ -97,7 +101,7 @@ def method_figures(metrics: dict[str, Scalar], config: RunConfig) -> dict[str, S
 
 
 def diagnose(outcome: FitOutcome, progress: dict[str, Any]) -> dict[str, float]:
-    """The diagnostics of one round."""
+    """Compute the diagnostics of one round."""
     processed = sum(int(client.get("samples", 0)) for client in outcome.clients)
     progress["samples"] = progress.get("samples", 0) + processed
     found = {"drift": float(outcome.metrics[DRIFT])} if DRIFT in outcome.metrics else {}

@@ -1,4 +1,4 @@
-"""Results as they come: one JSON object a line, flushed, so that a killed run keeps its history."""
+"""Writes results.jsonl: one JSON object per line, flushed; a killed run keeps its history."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from typing import Any
 
 from common.settings.config import RunConfig
 from common.settings.project import project
-from server.record.shown import outcome
+from server.record.shown import describe_outcome
 
 FILE = "results.jsonl"
 PACKAGES = ("flwr", "torch", "torchvision", "numpy", "ray")
@@ -23,10 +23,10 @@ class Results:
 
     def __init__(self, folder: Path, log: Callable[[str], None] | None = None) -> None:
         self.path = folder / FILE
-        self.log = log or (lambda sentence: None)  # also told what a person would want to see
+        self.log = log or (lambda sentence: None)  # receives the sentences that a person should see
 
     def begin(self, config: RunConfig, resolved: dict[str, Any]) -> None:
-        """Line 1: the configuration as it was resolved, with versions and what the data are."""
+        """Write line 1: the resolved configuration, with versions and facts about the data."""
         self.path.unlink(missing_ok=True)
         versions = {
             "fedmirage": project()["project"]["version"],
@@ -44,14 +44,16 @@ class Results:
             os.fsync(file.fileno())
 
     def note(self, round_number: int, text: str, progress: bool = False) -> None:
-        """What a server half has to say while a round goes on: a decision, which the summary
-        repeats, or only how far it has come."""
+        """Write what a server half reports during a round.
+
+        It is a decision, which the summary repeats, or only its `progress`.
+        """
         line = {"kind": "note", "round": round_number, "text": text}
         self.append({**line, "progress": True} if progress else line)
         self.log(f"round {round_number}: {text}")
 
     def lines(self, kind: str = "round") -> list[dict[str, Any]]:
-        """All lines of a kind; a torn last line, as a kill can leave it, is passed over."""
+        """Return all lines of a kind, without a last line that a kill left incomplete."""
         return [line for line in read(self.path) if line.get("kind") == kind]
 
     def forget_after(self, round_number: int) -> None:
@@ -66,8 +68,11 @@ class Results:
         os.replace(draft, self.path)
 
     def interrupt(self, round_number: int) -> None:
-        """Close the file of a run whose processes are gone: what its checkpoint, of this round,
-        knows of, and exactly one summary. A run that had finished has finished."""
+        """Close the file of a run whose processes are gone.
+
+        It keeps the lines up to the round of the checkpoint, and gets exactly one summary. A run
+        that had already finished is left as it is.
+        """
         if read(self.path)[-1].get("status") != "finished":
             self.forget_after(round_number)
             self.finish("interrupted")
@@ -75,13 +80,15 @@ class Results:
     def finish(
         self, status: str, detail: dict[str, Any] | None = None, **more: Any
     ) -> dict[str, Any]:
-        """The last line: how the run ended, its accuracy in the usual three readings, and `detail`
-        of the last evaluation that the rounds' lines have no room for."""
+        """Write the last line: how the run ended, and its final, best and last-five accuracy.
+
+        `detail` is the part of the last evaluation that the lines of rounds leave out.
+        """
         rounds = self.lines()
         summary = {
             "kind": "summary",
             "status": status,
-            **standing(rounds),
+            **summarise(rounds),
             **self._target(rounds),
             **self._notes(),
             **({"dp": rounds[-1]["dp"]} if rounds and "dp" in rounds[-1] else {}),
@@ -89,12 +96,11 @@ class Results:
         }
         summary["final_evaluation"] = {**summary["final_evaluation"], **(detail or {})}
         self.append(summary)
-        self.log(outcome(summary))
+        self.log(describe_outcome(summary))
         return summary
 
     def _notes(self) -> dict[str, list[str]]:
-        """What a reader of the numbers has to know: what was odd about the settings, and what the
-        methods decided."""
+        """Collect what a reader of the numbers must know: cautions and decisions of methods."""
         cautions = [text for line in self.lines("config") for text in line.get("cautions", [])]
         decided = [
             f"round {line['round']}: {line['text']}"
@@ -104,8 +110,7 @@ class Results:
         return {"notes": cautions + decided} if cautions or decided else {}
 
     def _target(self, rounds: list[dict[str, Any]]) -> dict[str, Any]:
-        """The first round whose global model reached the accuracy that the run asked for; null if
-        none did."""
+        """Find the first round that reached the target accuracy; None if no round did."""
         target = next((line.get("target") for line in self.lines("config")), None)
         if not target:
             return {}
@@ -117,8 +122,8 @@ class Results:
         return {"target_accuracy": target, "rounds_to_target": next(reached, None)}
 
 
-def standing(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """How far some rounds have come, which a summary tells of all of them."""
+def summarise(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Summarise rounds: how many there were, their accuracies, and the bytes sent."""
     scores = [line["accuracy"] for line in rounds if line.get("accuracy") is not None]
     return {
         "rounds": rounds[-1]["round"] if rounds else 0,
@@ -134,7 +139,7 @@ def standing(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a results file that are whole."""
+    """Read the complete lines of a results file."""
     lines: list[dict[str, Any]] = []
     for text in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -145,7 +150,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN: what is not finite becomes null."""
+    """Replace numbers that are not finite by None, because JSON has no NaN."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

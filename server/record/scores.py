@@ -1,5 +1,4 @@
-"""The server's own model: scores weights on the test set, and writes them as a file that other
-people can load."""
+"""The server's own model: scores weights on the test set, and writes model files."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,23 +26,23 @@ from server.strategy.average import shares_of, weighted_mean
 
 @dataclass
 class Evaluator:
-    """Knows the run, the server's own copy of the model, and the test set."""
+    """Holds the run, the server's own copy of the model, and the test set."""
 
     run: Run
     model: Model
     test: Resident = field(init=False)
-    domains: Tensor | None = field(init=False)  # of every test sample, where there are any
+    domains: Tensor | None = field(init=False)  # domain number of every test sample, if any
 
     def __post_init__(self) -> None:
         place(self.model, self.run.device, self.run.config)
         self.use(self.run.dataset.test)
 
     def test_on_everything(self) -> None:
-        """Nobody trains on any of this set: all of it is the test set."""
+        """Make all of the set the test set; no client may train on any of it."""
         self.use(self.run.dataset.everything)
 
     def use(self, split: Split) -> None:
-        """Take a split as the test set."""
+        """Make a split the test set."""
         indices = np.arange(len(split))
         self.test = Resident.load(split, indices, self.run.device, self.run.memory_format)
         column = split.columns.get("domain")
@@ -52,8 +51,10 @@ class Evaluator:
     def __call__(
         self, round_number: int, shared: Arrays, config: dict[str, Scalar]
     ) -> tuple[float, dict[str, Scalar]] | None:
-        """Flower's `evaluate_fn`: the global model on the whole test set, in detail; one that is
-        only shared in part has no score."""
+        """Evaluate the global model in detail on the whole test set (Flower's `evaluate_fn`).
+
+        A model that is only shared in part has no score.
+        """
         if self.run.shared != self.run.manifest:
             return None
         data = self.run.dataset
@@ -62,14 +63,16 @@ class Evaluator:
         return scores.pop("loss"), {**scores, **detail.result()}
 
     def score(self, arrays: Arrays, detail: Detail | None = None) -> dict[str, float]:
-        """Named metrics of a whole model on the test set."""
+        """Return the metrics of a whole model on the test set."""
         from_arrays(self.model, arrays)
         batches = self.run.in_batches(self.test)
         return evaluate(self.model, batches, self.run.task, self.run.classes, detail)
 
     def average_of_local_models(self, folder: Path, round_number: int) -> dict[str, float]:
-        """FedMD-CG's G.acc for any method: the average, by examples, of every client's last local
-        model. Same host only."""
+        """Score the average, by examples, of every client's last local model.
+
+        This is FedMD-CG's G.acc for any method. It needs the clients' memories on the same host.
+        """
         found = local_models(folder, round_number)
         weights = shares_of([examples for examples, _ in found], "examples")
         if weights is None:
@@ -82,13 +85,15 @@ class Evaluator:
         }
 
     def save(self, shared: Arrays, path: Path, round_number: int) -> None:
-        """Weights by name, and what their use takes; where only a part is shared, that part; where
-        nothing is, no file (an empty one could not be read)."""
+        """Write the shared weights by name, with the facts that are needed to use them.
+
+        If nothing is shared, there is no file, because an empty one could not be read.
+        """
         if len(self.run.shared):
             save_model(self.run.shared.name(shared), path, self.facts(round_number))
 
     def facts(self, round_number: int) -> ModelFacts:
-        """What a model file of this run tells."""
+        """Return the facts that a model file of this run contains."""
         config, data, classes = self.run.config, self.run.dataset, self.run.classes
         return ModelFacts(
             model=write(config.model_params),

@@ -1,12 +1,12 @@
-"""A round and a run in a line each, for terminals and logs."""
+"""Describes a round or a run in one line, for terminals and logs."""
 
 from typing import Any
 
 from server.strategy.budget import spent
 
 
-def scores(line: dict[str, Any]) -> str:
-    """The figures of a round in one line."""
+def describe_scores(line: dict[str, Any]) -> str:
+    """Describe the figures of a round in one line."""
     shown = {
         "accuracy": line.get("accuracy"),
         "loss": line.get("loss"),
@@ -19,8 +19,7 @@ def scores(line: dict[str, Any]) -> str:
 
 
 def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """What stands in for `accuracy` where no global model exists, under names that say what it
-    is."""
+    """Return what replaces `accuracy` where there is no global model, under explicit names."""
     return {
         name.replace("_", " ").replace(".", " "): evaluation[name]
         for name in (
@@ -31,8 +30,8 @@ def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def outcome(summary: dict[str, Any]) -> str:
-    """How a run ended, in a sentence."""
+def describe_outcome(summary: dict[str, Any]) -> str:
+    """Say in a sentence how a run ended."""
     score = summary.get("final_accuracy")
     texts = [f"{summary['status']} after round {summary['rounds']}"]
     texts += [f"final accuracy {100 * score:.2f} %"] if score is not None else []

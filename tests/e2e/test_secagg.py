@@ -121,7 +121,7 @@ def test_a_node_killed_earlier_means_another_try_with_the_rest(tmp_path: Path) -
         kill(identifier)
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 1, output
-    assert "2 clients are there, and a secure sum of 4 needs at least 3" in output
+    assert "2 clients are connected, and a secure sum of 4 needs at least 3" in output
     assert read(folder / "results.jsonl")[-1]["status"] == "failed"
     assert processes(str(folder)) == []
 

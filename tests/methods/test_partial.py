@@ -12,8 +12,9 @@ from common.memory import LOCAL_MODEL, Memory
 from common.settings.config import configure
 from common.wire.payload import Arrays
 from common.wire.weights import load
-from experiments.show.progress import scores, summary_table
+from experiments.show.progress import summary_table
 from server.record.checkpoint import read as read_checkpoint
+from server.record.shown import describe_scores
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.rules import initial, last_local_models, named
 from tests.support.runs import (
@@ -169,7 +170,7 @@ def test_no_accuracy_without_a_global_model_but_named_figures(tmp_path: Path, me
         assert 0 <= line["evaluation"]["local_model.on_test_shard.by_examples.accuracy"] <= 1
         assert 0 <= line["evaluation"]["average_of_local_models.on_test.by_examples.accuracy"] <= 1
         assert line["validation"]["loss"] > 0
-        assert "local model on test shard by examples accuracy" in scores(line)
+        assert "local model on test shard by examples accuracy" in describe_scores(line)
     (summary,) = lines(tmp_path, "summary")
     assert summary["final_accuracy"] is None
     assert summary["final_evaluation"] == lines(tmp_path)[-1]["evaluation"]

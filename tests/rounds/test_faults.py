@@ -65,9 +65,9 @@ def with_arrays(
     ("change", "words"),
     [
         (lambda arrays: [arrays[0] * np.nan, *arrays[1:]], "not finite"),
-        (lambda arrays: [arrays[0].T, *arrays[1:]], "that of the model"),
+        (lambda arrays: [arrays[0].T, *arrays[1:]], "but in the model it is"),
         (lambda arrays: arrays[1:], "layout"),
-        (lambda arrays: [array.astype(np.float64) for array in arrays], "bytes, that of the model"),
+        (lambda arrays: [array.astype(np.float64) for array in arrays], "bytes, but in the model"),
     ],
 )
 def test_a_bad_update_is_refused_and_the_round_goes_on(
@@ -131,7 +131,7 @@ def test_a_node_that_never_appears(tmp_path: Path) -> None:
     config = configure({**SMALL, "out": str(tmp_path / "twice"), "node_timeout": 0.5})
     grid = InProcessGrid(make_app(config, tmp_path / "memory"), config.clients)
     grid.contexts[FAULTY].node_config["partition-id"] = 1
-    with pytest.raises(FedmirageError, match="another node has partition-id=1 already"):
+    with pytest.raises(FedmirageError, match="another node already has partition-id=1"):
         run(grid, config)
 
 

@@ -24,7 +24,7 @@ from common.secagg.masks import GENERATOR, MASKS, mask
 from common.secagg.settings import MODULUS_BITS, REFUSAL, why_not
 from common.settings.config import configure
 from common.wire.payload import decode
-from server.messages.secagg import connected
+from server.messages.secagg import are_connected
 from server.record.checkpoint import read
 from server.run import run
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
@@ -303,7 +303,7 @@ def test_tries_end(tmp_path: Path) -> None:
 
     with pytest.raises(
         FedmirageError,
-        match=r"2 clients are there, .* at least 3. The round was tried 2 times \(retries=1\)",
+        match=r"2 clients are connected, .* at least 3. The round was tried 2 times \(retries=1\)",
     ):
         run_in_process(tmp_path, two, **{**SMALL, "round_timeout": 0.3}, retries=1, secagg="on")
     assert lines(tmp_path, "summary")[0]["status"] == "failed"
@@ -327,9 +327,9 @@ def test_neighbours_that_losses_cut_apart_are_noticed() -> None:
     """A circle of six, each with one neighbour on either side: without 0 and 3 there are two
     arcs."""
     ring = {node: {(node + offset) % 6 for offset in (-1, 0, 1)} for node in range(6)}
-    assert connected({0, 1, 2, 3, 4, 5}, ring)
-    assert connected({1, 2, 3}, ring)
-    assert not connected({1, 2, 4, 5}, ring)
+    assert are_connected({0, 1, 2, 3, 4, 5}, ring)
+    assert are_connected({1, 2, 3}, ring)
+    assert not are_connected({1, 2, 4, 5}, ring)
 
 
 def test_fewer_neighbours_than_clients(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is known of the published data sets before any of their files is opened."""
+"""What is known about the published data sets before any of their files is opened."""
 
 from dataclasses import dataclass
 
@@ -24,30 +24,29 @@ IDX_FILES = "train-images-idx3-ubyte[.gz] and its three companions"
 
 @dataclass(frozen=True)
 class Card:
-    """The facts of one set. What is empty here is read from the files."""
+    """The facts about one set. What is empty here is read from the files."""
 
     title: str
     shape: tuple[int, int, int] | None = None  # (channels, height, width) as published
     classes: tuple[str, ...] = ()  # names of the classes
     count: int | None = None  # number of classes, where the names come from the files
-    task: Task | None = "single-label"  # None: the labels show it
-    mean: tuple[float, ...] = (0.5,)  # of pixels in [0, 1], one or one a channel
+    task: Task | None = "single-label"  # None: it follows from the labels
+    mean: tuple[float, ...] = (0.5,)  # of pixels in [0, 1], one number or one per channel
     std: tuple[float, ...] = (0.5,)
-    hub: str = ""  # owner/name on the Hugging Face hub; empty: no copy that we know
+    hub: str = ""  # owner/name on the Hugging Face hub; empty: no copy is known
     subset: str = ""  # its configuration on the hub
     image: tuple[str, ...] = ("image", "img")  # the column of the pictures, in order of preference
     label: tuple[str, ...] = ("label", "labels")
-    columns: tuple[
-        tuple[str, str], ...
-    ] = ()  # further columns: their name in partitions, their name in the files
+    # further columns: their name in partitions, and their name in the files
+    columns: tuple[tuple[str, str], ...] = ()
     test: tuple[str, ...] = ("test",)  # what the hub and the archives call the test split
     folders: tuple[str, ...] = ()  # other names of its folder inside the data folder
     files: str = ""  # the genuine files, for the sentence about a missing set
-    origin: str = ""  # where they come from
+    origin: str = ""  # where to get them
 
     @property
     def class_count(self) -> int | None:
-        """The number of classes where it is fixed."""
+        """The number of classes, where it is fixed."""
         return self.count or len(self.classes) or None
 
 
@@ -55,7 +54,7 @@ EMBEDDED = Card(
     "handwritten digits, grey, embedded", (1, 8, 8), DIGITS, mean=(0.3053,), std=(0.3247,)
 )
 EMBEDDED_MULTI = Card(
-    "one to four embedded digits a picture, grey, multi-label",
+    "one to four embedded digits per picture, grey, multi-label",
     (1, 28, 28),
     DIGITS,
     task="multi-label",
@@ -207,7 +206,7 @@ FLAIR = Card(
     origin="huggingface.co/datasets/apple/flair",
 )
 IMAGE_FOLDER = Card(
-    "your own pictures, a folder a class", test=("test", "val", "valid", "validation")
+    "your own pictures, one folder per class", test=("test", "val", "valid", "validation")
 )
 NPZ = Card("your own arrays in a .npz file", task=None)
 PARQUET = Card(

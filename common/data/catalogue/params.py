@@ -1,5 +1,4 @@
-"""The data sets by name, and what may stand between their parentheses. Imports neither torch nor
-any reader."""
+"""The data sets by name, and their parameters. Imports neither torch nor any reader of files."""
 
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,31 +9,31 @@ from common.data.catalogue import cards
 from common.data.catalogue.cards import Card
 from common.settings.language import Params
 
-# ("user") is a text, not a tuple: take it for the tuple that was meant.
+# In Python ("user") is a text, not a tuple: accept it as the tuple that was meant.
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
 ]
 
 
 class DatasetParams(Params):
-    """What every data set takes."""
+    """The parameters of every data set."""
 
     card: ClassVar[Card]
 
     size: int | None = Field(None, ge=1, le=1024)
-    """Side in pixels that every picture is resized to, once, at decoding (bilinear, antialiased);
-    None keeps the files' size."""
+    """Side in pixels to which every picture is resized once, when it is decoded (bilinear,
+    antialiased); None keeps the size in the files."""
     channels: Literal[1, 3] | None = None
-    """1 averages the colours, 3 repeats the grey channel; None keeps what the files have."""
+    """1 averages the colours, 3 repeats the grey channel; None keeps the channels in the files."""
     mean: float | tuple[float, ...] | None = None
-    """Subtracted from pixels in [0, 1], one number or one a channel; None takes the set's usual
-    value."""
+    """Subtracted from pixels in [0, 1]: one number, or one per channel; None takes the usual value
+    of the set."""
     std: float | tuple[float, ...] | None = None
-    """Pixels are divided by it after the subtraction, one positive number or one a channel; None
-    takes the set's usual value."""
+    """Pixels are divided by it after the subtraction: one positive number, or one per channel; None
+    takes the usual value of the set."""
     limit: int | None = Field(None, ge=1)
-    """Keeps this many training samples and a fifth as many test samples (at least 200), in an order
-    that the content fixes."""
+    """Keeps this many training samples and a fifth as many test samples (but at least 200), by a
+    draw that depends only on the content."""
 
     @field_validator("mean", "std", mode="before")
     @classmethod
@@ -43,7 +42,7 @@ class DatasetParams(Params):
         if not all(
             isinstance(number, int | float) and not isinstance(number, bool) for number in numbers
         ):
-            raise ValueError("write a number, or a tuple with one number a channel")
+            raise ValueError("write a number, or a tuple with one number per channel")
         return value
 
     @field_validator("std")
@@ -55,35 +54,35 @@ class DatasetParams(Params):
         return value
 
     def about(self) -> Card:
-        """The facts of the set with these parameters."""
+        """Return the facts about the set with these parameters."""
         return self.card
 
 
 class Digits(DatasetParams):
-    """1,797 real digits inside scikit-learn; a fifth of every class is the test set."""
+    """1,797 real digits that come with scikit-learn; a fifth of every class is the test set."""
 
     name = "digits"
     card = cards.EMBEDDED
 
     size: int | None = Field(28, ge=1, le=1024)
-    """Side in pixels; the genuine pictures are 8x8, 28 fits every model."""
+    """Side in pixels; the genuine pictures are 8x8, and 28 fits every model."""
 
 
 class DigitsMulti(DatasetParams):
-    """Several embedded digits in one 28x28 picture, the labels say which; test pictures show digits
-    of the test set only."""
+    """Several embedded digits in one 28x28 picture; the labels say which. Test pictures show only
+    digits of the test set."""
 
     name = "digits-multi"
     card = cards.EMBEDDED_MULTI
 
     per_image: int = Field(3, ge=1, le=4)
-    """At most so many different digits in a picture; the number is drawn evenly from 1 to this."""
+    """Most different digits per picture; their number is drawn uniformly from 1 to this."""
     train: int = Field(2000, ge=1, le=100_000)
     """Number of training pictures."""
     test: int = Field(500, ge=1, le=100_000)
     """Number of test pictures."""
     seed: int = Field(0, ge=0)
-    """Which digits stand where; another seed gives another set."""
+    """Decides which digits appear where; another seed gives another set."""
 
 
 class FashionMnist(DatasetParams):
@@ -110,11 +109,11 @@ class Emnist(DatasetParams):
     """Which of the six published splits: digits and mnist have 10 classes, letters 26, balanced and
     bymerge 47, byclass 62."""
     transposed: bool = True
-    """The files hold rows and columns exchanged, as the genuine ones and those of the hub do; False
-    reads them as they are."""
+    """Rows and columns are exchanged in the files, as in the genuine ones and those of the hub;
+    False reads them as they are."""
 
     def about(self) -> Card:
-        """The facts of the chosen split."""
+        """Return the facts about the chosen split."""
         subset = "emnist-letters" if self.split == "letters" else ""
         classes, hub = cards.EMNIST_CLASSES[self.split], cards.EMNIST_HUB.get(self.split, "")
         return replace(
@@ -169,30 +168,33 @@ class TinyImagenet(DatasetParams):
 
 
 class Flair(DatasetParams):
-    """FLAIR with its 17 coarse labels; its users are the column "user" of `natural`. The validation
-    split is not used."""
+    """FLAIR with its 17 coarse labels; the partition natural(by="user") deals it by its users. The
+    validation split is not used."""
 
     name = "flair"
     card = cards.FLAIR
 
     size: int | None = Field(64, ge=1, le=1024)
-    """Side in pixels; the files have 256, at which the decoded training set would take 68 GB, at 64
-    it takes 4."""
+    """Side in pixels. The files have 256, at which the decoded training set would take 68 GB; at 64
+    it takes 4 GB."""
 
 
 class OwnParams(DatasetParams):
-    """What data of your own takes. Normalised with 0.5/0.5 unless told: figures of their own would
-    differ between nodes."""
+    """The parameters of data of your own.
+
+    The default normalisation is 0.5/0.5, because values computed from the data would differ between
+    nodes.
+    """
 
     path: str = Field(min_length=1)
     """Where it is: absolute, or relative to the data folder or else to the current folder."""
     test_share: float = Field(0.2, ge=0, lt=1)
-    """Share of every class that is held out as the test set where the files have no test part. A
-    node with data of its own holds out nothing unless the run scores local models, and where all
-    nodes have their own, the server tests on all of its set."""
+    """Share of every class that is held out as the test set where the files have no test split. A
+    node with data of its own holds out nothing unless the run scores local models; where all nodes
+    have their own, the server tests on all of its set."""
     classes: int | tuple[str, ...] | None = None
     """Number or names of the classes; needed where a node may lack some of them, so that all nodes
-    count alike."""
+    number them in the same way."""
 
     @field_validator("classes", mode="before")
     @classmethod
@@ -216,7 +218,7 @@ class OwnParams(DatasetParams):
         return value
 
     def about(self) -> Card:
-        """The facts that the parameters give."""
+        """Return the facts that the parameters state."""
         names = self.classes if isinstance(self.classes, tuple) else ()
         return replace(
             self.card, classes=names, count=self.classes if isinstance(self.classes, int) else None
@@ -238,8 +240,8 @@ class Npz(OwnParams):
     card = cards.NPZ
 
     columns: Names = ()
-    """Further arrays with one value a sample, such as "user" (train_user, test_user), for
-    partitions that go by them."""
+    """Further arrays with one value per sample, such as "user" (train_user, test_user), for
+    partitions that deal by them."""
 
 
 class Parquet(OwnParams):
@@ -252,13 +254,14 @@ class Parquet(OwnParams):
     image: str | None = None
     """Column of the pictures; None takes image or img."""
     label: str | None = None
-    """Column of the labels: numbers, names, or lists of them for several labels a picture; None
+    """Column of the labels: numbers, names, or lists of them for several labels per picture; None
     takes label or labels."""
     columns: Names = ()
-    """Further columns with one value a sample, such as "user", for partitions that go by them."""
+    """Further columns with one value per sample, such as "user", for partitions that deal by
+    them."""
 
     def about(self) -> Card:
-        """The facts that the parameters give."""
+        """Return the facts that the parameters state."""
         card = super().about()
         image, label = (
             (self.image,) if self.image else card.image,

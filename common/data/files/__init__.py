@@ -1,1 +1,1 @@
-"""From files to arrays: where they are looked for, and how each format is read."""
+"""From files to arrays: where files are searched for, and how each format is read."""

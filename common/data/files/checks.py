@@ -1,4 +1,4 @@
-"""What is checked when a set is decoded, and how it is described."""
+"""Checks a set when it is decoded, and describes it in figures."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ from common.data.files.raw import Raw, RawSplit, Values
 from common.data.set import DataSet, Split, Task
 from common.errors import DataError
 
-SAMPLED = 10_000  # pictures that the pixel figures of a description are taken from
+SAMPLED = 10_000  # pictures from which the pixel figures of a description are computed
 
 
 def check_lengths(origin: str, raw: Raw) -> None:
-    """One picture, one label and one value of every column a sample, and any at all."""
+    """Refuse a set without samples, or without one picture, label and column value per sample."""
     for name, split in (("train", raw.train), ("test", raw.test)):
         if split is None:
             continue
         if split.labels.ndim == 0:
             raise DataError(
-                f"{origin}, {name} split: the labels are a single value; write one a picture"
+                f"{origin}, {name} split: the labels are a single value; write one per picture"
             )
         for what, values in (
             ("pictures", split.images),
@@ -29,19 +29,21 @@ def check_lengths(origin: str, raw: Raw) -> None:
             if len(values) != len(split.labels):
                 raise DataError(
                     f"{origin}, {name} split: {len(values)} {what} but {len(split.labels)} labels;"
-                    " there must be as many"
+                    " there must be as many of both"
                 )
     if len(raw.train.labels) == 0:
         raise DataError(
-            f"{origin} holds no training sample; put pictures there or name another place"
+            f"{origin} holds no training sample; put pictures there or give another path"
         )
 
 
-def checked(
+def check_splits(
     origin: str, raw: Raw, card: Card, expected: tuple[int, int, int] | None
 ) -> tuple[Split, Split, tuple[str, ...], Task]:
-    """Both splits with labels of their final type, the class names and the task, or a sentence
-    about what is wrong."""
+    """Return both splits with labels of their final type, the class names and the task.
+
+    Raise a sentence about the first thing that is wrong.
+    """
     train, test = raw.train, raw.test
     if test is None or len(test.labels) == 0:
         test = RawSplit(
@@ -74,8 +76,7 @@ def checked(
 
 
 def describe(dataset: DataSet) -> dict[str, Any]:
-    """The set in figures: sizes, class histograms, pixels, and warnings about what is odd but
-    allowed."""
+    """Describe a set: sizes, class histograms, pixels, warnings about what is odd but allowed."""
     histograms = {
         name: _histogram(split, len(dataset.classes))
         for name, split in (("train", dataset.train), ("test", dataset.test))
@@ -145,13 +146,15 @@ def _check_images(origin: str, split: RawSplit, expected: tuple[int, ...], publi
 def _labels(
     origin: str, labels: Values, task: Task
 ) -> npt.NDArray[np.int64] | npt.NDArray[np.uint8]:
-    """Class numbers as int64, indicators as bytes; floats are refused even if whole, they may be
-    something else."""
+    """Convert class numbers to int64 and indicators to bytes.
+
+    Floats are refused even if they are whole numbers, because they may mean something else.
+    """
     kinds = "biu" if task == "multi-label" else "iu"
     if labels.ndim != (2 if task == "multi-label" else 1):
         raise DataError(
-            f"{origin}: the labels have the shape {labels.shape}; write one number a sample, or one"
-            " 0 or 1 a class"
+            f"{origin}: the labels have the shape {labels.shape}; write one number per sample, or"
+            " one 0 or 1 per class"
         )
     if labels.dtype.kind not in kinds:
         raise DataError(
@@ -162,8 +165,8 @@ def _labels(
         return labels.astype(np.int64)
     if labels.size and not np.isin(labels, (0, 1)).all():
         raise DataError(
-            f"{origin}: labels with a column a class hold 0 or 1, here there is"
-            f" {int(labels.max())}; mend them"
+            f"{origin}: labels with one column per class must be 0 or 1, but there is"
+            f" {int(labels.max())}; correct them"
         )
     return labels.astype(np.uint8)
 
@@ -171,7 +174,7 @@ def _labels(
 def _classes(
     origin: str, labels: list[Any], card: Card, names: tuple[str, ...], task: Task
 ) -> tuple[str, ...]:
-    """The names: the card's, else the files', else numbers."""
+    """Choose the class names: the card's, else those in the files, else numbers."""
     known = card.classes or names
     count = card.class_count or len(known)
     if not count:
@@ -207,5 +210,5 @@ def _check_range(origin: str, labels: Values, classes: int, task: Task) -> None:
         worst = labels.min() if labels.min() < 0 else labels.max()
         raise DataError(
             f"{origin}: label {worst} is out of range: there are {classes} classes, counted from 0;"
-            " mend it or write classes="
+            " correct it or write classes="
         )

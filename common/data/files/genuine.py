@@ -1,4 +1,4 @@
-"""The files that the authors of the published sets hand out, found by their names."""
+"""Finds the files that the authors of the published sets distribute, by their names."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,8 +19,7 @@ Finder = Callable[[DatasetParams, Path], Source | None]
 
 
 def _mnist(params: DatasetParams, data: Path) -> Source | None:
-    """MNIST and Fashion-MNIST: in the set's folder, or where torchvision puts them, or where Debian
-    does."""
+    """Find (Fashion-)MNIST: in the set's folder, or where torchvision or Debian puts it."""
     torchvision = params.card.folders[-1]
     folders = [
         inner
@@ -32,8 +31,7 @@ def _mnist(params: DatasetParams, data: Path) -> Source | None:
 
 
 def _emnist(params: DatasetParams, data: Path) -> Source | None:
-    """EMNIST: single files, or gzip.zip with all six splits in it; labels of the letters begin with
-    1."""
+    """Find EMNIST: single files, or gzip.zip with all splits; labels of `letters` start at 1."""
     assert isinstance(params, Emnist)
     transposed, first_label = params.transposed, 1 if params.split == "letters" else 0
     names = tuple(
@@ -41,11 +39,8 @@ def _emnist(params: DatasetParams, data: Path) -> Source | None:
         for split in ("train", "test")
         for kind in ("images-idx3", "labels-idx1")
     )
-    bases = [
-        *homes(params, data),
-        data / "emnist",
-        data / "EMNIST",
-    ]  # the genuine names tell the splits apart
+    # One folder may hold several splits: the genuine file names distinguish them.
+    bases = [*homes(params, data), data / "emnist", data / "EMNIST"]
     folders = [
         inner
         for base in bases
@@ -143,8 +138,7 @@ FINDERS: dict[str, Finder] = {
 def _idx(
     folder: Path, names: tuple[str, ...], transposed: bool = False, first_label: int = 0
 ) -> Source | None:
-    """The four files in one folder, each with or without .gz, with a hyphen or a dot before
-    `idx`."""
+    """Find the four files in one folder: with or without .gz, a hyphen or a dot before `idx`."""
     files = []
     for name in names:
         spellings = (
@@ -171,13 +165,13 @@ def _idx(
 def _read_idx_archive(
     archive: Path, names: tuple[str, ...], form: Form, transposed: bool, first_label: int
 ) -> Raw:
-    from common.data.files.archives import entries
+    from common.data.files.archives import read_entries
     from common.data.files.formats import idx
     from common.errors import DataError
 
     found = {
         Path(name).name.removesuffix(".gz"): content
-        for name, content in entries(archive, lambda name: any(part in name for part in names))
+        for name, content in read_entries(archive, lambda name: any(part in name for part in names))
     }
     missing = [name for name in names if name not in found]
     if missing:
@@ -196,8 +190,7 @@ def _read_idx_archive(
 def _archive(
     params: DatasetParams, data: Path, names: tuple[str, ...], read: Callable[[Path, Form], Raw]
 ) -> Source | None:
-    """An archive, or the folder that it unpacks to, in the set's folder or in the data folder
-    itself."""
+    """Find an archive, or the folder that it unpacks to, in the set's folder or the data folder."""
     for path in (home / name for home in [*homes(params, data), data] for name in names):
         if path.is_file():
             return Source(str(path), (path,), partial(read, path))
@@ -212,7 +205,7 @@ def _pair(
     names: tuple[str, ...],
     read: Callable[[tuple[Path, ...], Form], Raw],
 ) -> Source | None:
-    """Files that stand side by side."""
+    """Find files that lie side by side in one folder."""
     for home in [*homes(params, data), data]:
         files = tuple(home / name for name in names)
         if all(file.is_file() for file in files):
@@ -221,8 +214,10 @@ def _pair(
 
 
 def _directories(root: Path) -> tuple[Path, ...]:
-    """What the cache watches of an unpacked archive: its files and two levels of folders, not a
-    hundred thousand pictures."""
+    """Return what the cache watches of an unpacked archive: its files and two levels of folders.
+
+    Watching all of its pictures, a hundred thousand of them, would take too long.
+    """
     first = sorted(root.iterdir())
     second = [
         inner

@@ -1,4 +1,4 @@
-"""The way to the Hugging Face hub, taken only when the user says download."""
+"""Downloads from the Hugging Face hub; used only when the user asks for it."""
 
 import os
 from pathlib import Path
@@ -8,8 +8,10 @@ from common.errors import DataError
 
 
 def fetch(params: DatasetParams, home: Path) -> None:
-    """Put train.parquet and test.parquet of a published set into its folder; from then on it is a
-    set like any other there."""
+    """Put train.parquet and test.parquet of a published set into its folder.
+
+    From then on it is found there like any other set.
+    """
     card = params.about()
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # read when flwr-datasets is imported
     try:
@@ -27,9 +29,8 @@ def fetch(params: DatasetParams, home: Path) -> None:
             partial = home / f".{name}.{os.getpid()}"
             split.to_parquet(str(partial))
             os.replace(partial, home / name)
-    except (
-        Exception
-    ) as error:  # the hub's client raises dozens of kinds: no network, no such set, no space, ...
+    # The hub's client raises dozens of kinds: no network, no such set, no space, ...
+    except Exception as error:
         detail = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataError(
             f"dataset: {params.name} could not be downloaded from the hub as {card.hub}"

@@ -1,4 +1,4 @@
-"""Encoded files and arrays to bytes of one form: (samples, channels, height, width)."""
+"""Turns encoded pictures and arrays into bytes of one form: (samples, channels, height, width)."""
 
 import io
 from collections.abc import Iterable
@@ -15,11 +15,10 @@ DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 
 
 def decode(encoded: Iterable[tuple[str, bytes | Path]], count: int, form: Form) -> Images:
-    """Decode `count` named pictures (PNG, JPEG, ...) one after the other; they must all end up with
-    one shape.
+    """Decode `count` named pictures (PNG, JPEG, ...); they must all end up with the same shape.
 
-    A thread pool would not help: for small pictures most of the time is Python's, which holds the
-    interpreter's lock.
+    A thread pool would not help: for small pictures most of the time is spent in Python, which
+    holds the interpreter's lock.
     """
     images: Images | None = None
     position = 0
@@ -28,7 +27,7 @@ def decode(encoded: Iterable[tuple[str, bytes | Path]], count: int, form: Form) 
         if images is None:
             images = np.empty((count, *picture.shape), np.uint8)
         if picture.shape != images.shape[1:]:
-            raise DataError(_mixed(name, picture.shape, images.shape[1:]))
+            raise DataError(_explain_mismatch(name, picture.shape, images.shape[1:]))
         images[position] = picture
         position += 1
     if images is None:
@@ -37,12 +36,11 @@ def decode(encoded: Iterable[tuple[str, bytes | Path]], count: int, form: Form) 
 
 
 def arrange(images: Images, form: Form) -> Images:
-    """Bring arrays (samples, channels, height, width) into the form, exactly as if each had been a
-    file."""
+    """Bring (samples, channels, height, width) into the form, just as if each had been a file."""
     channels, height, width = images.shape[1:]
     if channels not in (1, 3):
         raise DataError(
-            f"the pictures have {channels} channels; 1 (grey) and 3 (colour) are understood"
+            f"the pictures have {channels} channels; convert them to 1 (grey) or 3 (colour)"
         )
     if form.size is not None and (height, width) != (form.size, form.size):
         resized = np.empty((len(images), channels, form.size, form.size), np.uint8)
@@ -59,14 +57,14 @@ def _open(name: str, content: bytes | Path, form: Form) -> Images:
         picture: Image.Image = Image.open(io.BytesIO(data))
         if picture.mode in DEEP_MODES:
             raise DataError(
-                f"{name} has more than 8 bits a pixel (mode {picture.mode}); convert it to 8 bits"
+                f"{name} has more than 8 bits per pixel (mode {picture.mode}); convert it to 8 bits"
             )
         wanted = "L" if picture.mode in GREY_MODES else "RGB"
         picture.load()
         picture = picture if picture.mode == wanted else picture.convert(wanted)
     except (OSError, SyntaxError, ValueError, TypeError, Image.DecompressionBombError) as error:
         raise DataError(
-            f"{name} is not a readable picture ({error}); get it again or take it out"
+            f"{name} is not a readable picture ({error}); get it again or remove it"
         ) from error
     pixels: Images = _recolour(_planes(_resize(picture, form.size))[None], form.channels)[0]
     return pixels
@@ -84,7 +82,7 @@ def _planes(picture: Image.Image) -> Images:
 
 
 def _recolour(images: Images, channels: int | None) -> Images:
-    """1 averages three channels, rounding to the nearest; 3 repeats one."""
+    """Average three channels into 1, rounded to the nearest, or repeat one channel to get 3."""
     if channels is None or images.shape[1] == channels:
         return images
     if channels == 3:
@@ -93,7 +91,7 @@ def _recolour(images: Images, channels: int | None) -> Images:
     return np.asarray((total + 1) // 3, np.uint8)
 
 
-def _mixed(name: str, shape: tuple[int, ...], before: tuple[int, ...]) -> str:
+def _explain_mismatch(name: str, shape: tuple[int, ...], before: tuple[int, ...]) -> str:
     keys = [] if shape[0] == before[0] else [f"channels={max(shape[0], before[0])}"]
     keys += [] if shape[1:] == before[1:] else [f"size={max(before[1:])}"]
     sizes = [
@@ -102,5 +100,5 @@ def _mixed(name: str, shape: tuple[int, ...], before: tuple[int, ...]) -> str:
     ]
     return (
         f"{name} is {sizes[0]}, the pictures before it are {sizes[1]}; write {', '.join(keys)} to"
-        " make them alike"
+        " convert them all"
     )

@@ -15,20 +15,20 @@ ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".t
 class Source:
     """Files that were found, and how to read them."""
 
-    origin: str  # for sentences
+    origin: str  # for messages
     files: tuple[Path, ...]  # when one of them changes, the cache is out of date
     read: Callable[[Form], Raw]
 
 
 def data_folder(data_dir: str | Path | None) -> Path:
-    """What was given, else FEDMIRAGE_DATA, else a folder in the home directory."""
+    """Return the given folder, else FEDMIRAGE_DATA, else a folder in the home directory."""
     return Path(
         data_dir or os.environ.get("FEDMIRAGE_DATA") or "~/.cache/fedmirage/data"
     ).expanduser()
 
 
 def homes(params: DatasetParams, data: Path) -> list[Path]:
-    """The folders that belong to a published set; the first one is where a download goes."""
+    """Return the folders that belong to a published set; a download goes to the first one."""
     if isinstance(params, Emnist):  # its splits are sets of their own
         return [
             data / "emnist" / params.split,
@@ -39,13 +39,12 @@ def homes(params: DatasetParams, data: Path) -> list[Path]:
 
 
 def is_picture(name: str) -> bool:
-    """By its ending; what begins with a dot is not meant."""
+    """Recognise a picture by its ending; hidden files do not count."""
     return name.lower().endswith(ENDINGS) and not PurePosixPath(name).name.startswith(".")
 
 
-def listed(root: Path) -> list[Path]:
-    """The pictures below `root` that stand in a folder of their class, in the order in which they
-    are numbered."""
+def list_pictures(root: Path) -> list[Path]:
+    """List the pictures in the class folders below `root`, in the order of the samples."""
     found = []
     for folder, inner, names in os.walk(root):
         inner[:] = [name for name in inner if not name.startswith(".")]

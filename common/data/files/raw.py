@@ -1,4 +1,4 @@
-"""A data set as its files give it: what the readers hand over, before anything is checked."""
+"""A data set as its files have it: what the readers return, before anything is checked."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ Values = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Form:
-    """What every picture is brought to; None keeps what the file has."""
+    """Size and channels to which every picture is converted; None keeps those of the file."""
 
     size: int | None = None
     channels: int | None = None
@@ -34,7 +34,7 @@ class RawSplit:
 
 @dataclass(frozen=True)
 class Raw:
-    """Both splits; no test split means that a share of the training split is held out."""
+    """Both splits; without a test split, a share of the training split will be held out."""
 
     train: RawSplit
     test: RawSplit | None
@@ -50,24 +50,23 @@ def reading(path: Path | str, what: str) -> Iterator[None]:
         raise
     except MemoryError:
         raise DataError(
-            f"{path} does not fit into memory; write limit=... or size=... smaller, or use a"
-            " machine with more"
+            f"{path} does not fit into memory; write a smaller limit= or size=, or use a machine"
+            " with more memory"
         ) from None
-    # decoders raise what they like: zlib.error, ArrowInvalid, struct.error, EOFError, ...
+    # Decoders raise many kinds: zlib.error, ArrowInvalid, struct.error, EOFError, ...
     except Exception as error:
         detail = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataError(f"{path} is damaged or is not {what} ({detail}); get it again") from error
 
 
-def numbered(parts: Sequence[Values], name: str) -> list[npt.NDArray[np.int64]]:
-    """One column of all splits as numbers: whole numbers stay, texts are counted in alphabetical
-    order."""
+def number_values(parts: Sequence[Values], name: str) -> list[npt.NDArray[np.int64]]:
+    """Turn a column of all splits into numbers: whole numbers stay, texts are numbered in order."""
     if all(part.dtype.kind in "iu" for part in parts):
         return [part.astype(np.int64) for part in parts]
     if not all(part.dtype.kind == "U" for part in parts):
         kinds = " and ".join(sorted({str(part.dtype) for part in parts}))
         raise DataError(
-            f"columns: {name!r} holds {kinds}; it must hold whole numbers or texts, one a sample,"
+            f"columns: {name!r} holds {kinds}; it must hold whole numbers or texts, one per sample,"
             " none missing"
         )
     known = np.unique(np.concatenate(parts))

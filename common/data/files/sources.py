@@ -1,5 +1,4 @@
-"""Where the files of a set are looked for. Finding them opens none of them: it also happens before
-every use of the cache."""
+"""Finds the files of a set without opening them, because this happens at every use of the cache."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +16,13 @@ from common.data.catalogue.params import (
     Parquet,
 )
 from common.data.files.genuine import FINDERS
-from common.data.files.places import Source, homes, listed
+from common.data.files.places import Source, homes, list_pictures
 from common.data.files.raw import Form, Raw
 from common.errors import DataError
 
 
 def locate(params: DatasetParams, data: Path) -> Source | None:
-    """The source of a set: embedded, your own, or what lies in the data folder; None where nothing
-    lies there."""
+    """Find the source of a set: embedded, your own, or files in the data folder, or else None."""
     if isinstance(params, Digits | DigitsMulti):
         return _embedded(params)
     if isinstance(params, OwnParams):
@@ -54,7 +52,7 @@ def _own(params: OwnParams, data: Path) -> Source:
         tried = " and ".join(dict.fromkeys(str(candidate) for candidate in candidates))
         raise DataError(
             f"dataset: {params.name}(path={params.path!r}): there is no {tried}; write path= as it"
-            " is on this machine"
+            " is on this host"
         )
     if isinstance(params, ImageFolder):
         return _image_folder(params, path)
@@ -74,11 +72,11 @@ def _image_folder(params: ImageFolder, path: Path) -> Source:
     test = next(
         (path / name for name in params.card.test if train != path and (path / name).is_dir()), None
     )
-    files = tuple(listed(train) + (listed(test) if test else []))
+    files = tuple(list_pictures(train) + (list_pictures(test) if test else []))
     if not files:
         raise DataError(
             f"dataset: imagefolder(path={params.path!r}): {train} has no <class>/<picture>.png"
-            " (.jpg, ...) in it"
+            " (.jpg, ...) in it; put the pictures into one folder per class"
         )
     card = params.about()
     classes = card.classes or tuple(map(str, range(card.count or 0)))
@@ -108,7 +106,8 @@ def _own_parquet(params: Parquet, path: Path) -> Source:
     train = train or tuple(sorted(path.glob("*.parquet")))
     if not train:
         raise DataError(
-            f"dataset: parquet(path={params.path!r}): {path} has no .parquet file in it"
+            f"dataset: parquet(path={params.path!r}): {path} has no .parquet file in it; name the"
+            " folder that has them"
         )
     return _parquet_source(params, path, train, test, params.columns)
 
@@ -151,8 +150,7 @@ def _parquet_source(
 
 
 def _shards(folder: Path, splits: tuple[str, ...], subset: str) -> tuple[Path, ...]:
-    """The parquet files of a split under the names that the hub gives them: the first pattern that
-    fits."""
+    """Find the parquet files of a split under the names that the hub gives them."""
     for base in [
         folder,
         folder / "data",

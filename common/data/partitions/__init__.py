@@ -1,8 +1,8 @@
-"""Partitions: who holds which training samples.
+"""Partitions: which client holds which training samples.
 
 `split` is a pure function of its arguments. Every part is an ascending array of positions in the
-training split, no sample is in two parts, and no part is empty. All samples are used, except by
-`classes` where it says so.
+training split, no sample is in two parts, and no part is empty. All samples are used, except where
+a partition says otherwise.
 """
 
 import numpy as np
@@ -33,11 +33,12 @@ __all__ = ["PARTITIONS", "Indices", "PartitionParams", "check", "check_columns",
 def split(
     partition: str | PartitionParams, train: Split, classes: int, clients: int, seed: int
 ) -> list[Indices]:
-    """The training samples of every client, one array each; `partition` is a line
-    ("dirichlet(alpha=0.1)") or its params."""
-    from common.seeds import (
-        numpy_generator,
-    )  # here, because it loads torch, which the params of a partition must not
+    """Deal the training samples: one array of positions per client.
+
+    `partition` is a line such as "dirichlet(alpha=0.1)", or its params.
+    """
+    # imported here, because it loads torch, which listing the partitions does not need
+    from common.seeds import numpy_generator
 
     params = (
         resolve_one(partition, PARTITIONS, "partition") if isinstance(partition, str) else partition
@@ -52,7 +53,7 @@ def split(
     problems += check_columns(params, train.columns, clients)
     if problems:
         raise ConfigurationError(problems)
-    parts = _parts(params, train, classes, clients, numpy_generator(seed, "partition", params.name))
+    parts = _deal(params, train, classes, clients, numpy_generator(seed, "partition", params.name))
     empty = [client for client, part in enumerate(parts) if len(part) == 0]
     if empty:
         raise ConfigurationError(
@@ -65,33 +66,35 @@ def split(
     return parts
 
 
-def _parts(
+def _deal(
     params: PartitionParams,
     train: Split,
     classes: int,
     clients: int,
     generator: np.random.Generator,
 ) -> list[Indices]:
-    classed: npt.NDArray[np.int64] = np.asarray(
-        train.labels, dtype=np.int64
-    )  # multi-label sets never reach what reads it
+    # class numbers; the partitions that read them are refused for multi-label sets
+    numbers: npt.NDArray[np.int64] = np.asarray(train.labels, dtype=np.int64)
     match params:
         case Iid():
             return groups.iid(len(train), clients, generator)
         case Dirichlet():
-            return dirichlet.dirichlet(params, classed, classes, clients, generator)
+            return dirichlet.dirichlet(params, numbers, classes, clients, generator)
         case DirichletEqual():
-            return dirichlet.dirichlet_equal(params, classed, classes, clients, generator)
+            return dirichlet.dirichlet_equal(params, numbers, classes, clients, generator)
         case DirichletClient():
-            return dirichlet.dirichlet_client(params, classed, classes, clients, generator)
+            return dirichlet.dirichlet_client(params, numbers, classes, clients, generator)
         case Classes():
-            return labels.by_classes(params, classed, classes, clients)
+            return labels.by_classes(params, numbers, classes, clients)
         case Dominant():
-            return labels.dominant(params, classed, classes, clients, generator)
+            return labels.dominant(params, numbers, classes, clients, generator)
         case Natural():
             return groups.natural(params, train, clients, generator)
         case Domains():
             return groups.domains(params, train, clients, generator)
     raise ConfigurationError(
-        [f"partition: {params.name!r} has params but no way to deal; see common/data/partitions"]
+        [
+            f"partition: {params.name!r} has params but no function that deals by them; add one in"
+            " common/data/partitions"
+        ]
     )

@@ -1,4 +1,4 @@
-"""What is wrong with a partition, as far as it can be told before any sample is dealt."""
+"""Finds what is wrong with a partition, as far as that is known before any sample is dealt."""
 
 from collections.abc import Mapping
 
@@ -13,10 +13,9 @@ from common.settings.language import write
 def check(
     params: PartitionParams, clients: int, classes: int, samples: int, task: Task = "single-label"
 ) -> list[str]:
-    """Sentences, one per problem; empty if the partition may be tried.
+    """Return one sentence per problem; none if the partition may be tried.
 
-    Groups and domains are the business of `check_columns`; what depends on how large the classes
-    are is found by `split`.
+    `check_columns` checks groups and domains, and `split` finds what depends on the class sizes.
     """
     if clients < 1:
         return [f"clients={clients}: a federation needs at least one client; set clients=1 or more"]
@@ -31,16 +30,15 @@ def check(
 def check_columns(
     params: PartitionParams, columns: Mapping[str, npt.NDArray[np.int64]], clients: int
 ) -> list[str]:
-    """The same for a partition that goes by a column of the data, which must be there and have the
-    right number of values."""
+    """Check that the column by which a partition deals exists, and the number of its values."""
     if not isinstance(params, Natural | Domains):
         return []
     name = params.by if isinstance(params, Natural) else "domain"
     if name not in columns:
-        there = f"it has {', '.join(sorted(columns))}" if columns else "it has no columns at all"
+        present = f"it has {', '.join(sorted(columns))}" if columns else "it has no columns at all"
         return [
-            f"partition: {params.name} needs the column {name!r} of the data, but {there}; take"
-            " another column, data or partition"
+            f"partition: {params.name} needs the column {name!r} of the data, but {present}; choose"
+            " another column, data set or partition"
         ]
     groups = len(np.unique(columns[name]))
     if isinstance(params, Natural) and groups < clients:
@@ -73,9 +71,8 @@ def _too_few(params: PartitionParams, clients: int, samples: int) -> list[str]:
 
 
 def _multi_label(params: PartitionParams) -> list[str]:
-    """A sample with several labels has no class number to deal by; only labels within a domain
-    could be asked for by mistake."""
-    advice = "the samples carry several labels each; take iid, natural(by=...) or domains"
+    """Refuse to deal samples with several labels by class, also within a domain."""
+    advice = "the samples carry several labels each; choose iid, natural(by=...) or domains"
     if params.single_label:
         return [f"partition: {params.name} deals samples by their one class, but {advice}"]
     if isinstance(params, Domains) and (params.alpha is not None or params.minimum):
@@ -90,7 +87,7 @@ def _classes(params: Classes, clients: int, classes: int, samples: int) -> list[
     problems = []
     if params.per_client > classes:
         problems.append(
-            f"partition: classes(per_client={params.per_client}): more classes a client than the"
+            f"partition: classes(per_client={params.per_client}): more classes per client than the"
             f" {classes} classes of the data; set per_client to {classes} or less"
         )
     if params.samples is None:

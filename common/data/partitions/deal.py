@@ -1,4 +1,4 @@
-"""From a table of counts to samples: how many of each class each client gets, then which ones."""
+"""From a table of counts (clients by classes) to the samples of every client."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +10,13 @@ Counts = npt.NDArray[np.int64]  # (clients, classes) or (clients,)
 def deal(
     labels: npt.NDArray[np.int64], counts: Counts, generator: np.random.Generator | None = None
 ) -> list[Indices]:
-    """Give each client its `counts` of every class, in ascending order; a class is shuffled first
-    if there is a generator."""
+    """Give each client its `counts` of every class, as ascending positions.
+
+    With a generator, every class is shuffled before it is dealt.
+    """
     clients, classes = counts.shape
-    by_class = np.argsort(
-        labels, kind="stable"
-    )  # all samples of class 0 in their own order, then those of class 1, ...
+    # all samples of class 0 in their own order, then those of class 1, ...
+    by_class = np.argsort(labels, kind="stable")
     ends = np.cumsum(np.bincount(labels, minlength=classes))
     hands: list[list[Indices]] = [[] for _ in range(clients)]
     for label in range(classes):
@@ -27,17 +28,16 @@ def deal(
     return [np.sort(np.concatenate(hand)).astype(np.int64) for hand in hands]
 
 
-def evenly(size: int, shares: int) -> Counts:
-    """`size` in `shares` whole numbers that differ by at most one, the larger ones first."""
+def divide_evenly(size: int, shares: int) -> Counts:
+    """Divide `size` into `shares` whole numbers that differ by at most one, larger ones first."""
     return size // shares + (np.arange(shares) < size % shares).astype(np.int64)
 
 
 def apportion(size: int, shares: npt.NDArray[np.float64]) -> Counts:
-    """`size` in whole numbers by `shares`, cut at the rounded-down running sum (as NIID-Bench and
-    flwr-datasets cut).
+    """Divide `size` into whole numbers in proportion to `shares`.
 
-    What rounding down leaves over goes to the last positive share, as there; a share of zero is no
-    sample, there sometimes one.
+    Like NIID-Bench and flwr-datasets, it cuts at the rounded-down running sum and gives the
+    remainder to the last positive share. Unlike there, a share of zero never gets a sample.
     """
     cuts = (np.cumsum(shares / shares.sum()) * size).astype(np.int64)
     cuts[np.flatnonzero(shares)[-1] :] = size

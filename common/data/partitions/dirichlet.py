@@ -1,17 +1,16 @@
-"""The three partitions that draw label skew from a Dirichlet distribution, each as its paper draws
-it."""
+"""The three partitions that draw label skew from a Dirichlet distribution, each as in its paper."""
 
 import numpy as np
 import numpy.typing as npt
 
-from common.data.partitions.deal import Counts, Indices, apportion, deal, evenly
+from common.data.partitions.deal import Counts, Indices, apportion, deal, divide_evenly
 from common.data.partitions.params import Dirichlet, DirichletClient, DirichletEqual
 from common.errors import ConfigurationError
 from common.settings.language import write
 
-ATTEMPTS = 1000  # draws before a partition is given up; the papers' own loops have no end
-PASSES = 1000  # of DynaFed's equalisation
-# what a share that underflowed to zero counts as, so that no client's shares are all zero
+ATTEMPTS = 1000  # draws before a partition is refused; the loops of the papers have no limit
+PASSES = 1000  # most passes of DynaFed's equalisation
+# replaces shares that underflowed to zero, so that no client's shares are all zero
 SMALLEST = 1e-290
 
 Labels = npt.NDArray[np.int64]
@@ -20,13 +19,13 @@ Labels = npt.NDArray[np.int64]
 def dirichlet(
     params: Dirichlet, labels: Labels, classes: int, clients: int, generator: np.random.Generator
 ) -> list[Indices]:
-    """FedCOG's NIID-1 and VHL: a class after the other over the clients, anew until every client
-    has its minimum.
+    """Deal like FedCOG's NIID-1 and VHL: class by class, drawn anew until every client has enough.
 
-    flwr-datasets' DirichletPartitioner(self_balancing=True) cuts the same shares the same way, but
-    is not used: there a client with exactly N/K samples is not full yet, a full client can get the
-    sample that rounding left over, a class for which the cap leaves no share goes to the last
-    client as a whole, and eleven draws are the limit (100 clients, alpha 0.1: four on average).
+    flwr-datasets' DirichletPartitioner(self_balancing=True) cuts the same shares in the same way,
+    but is not used: there a client with exactly N/K samples is not full yet, a full client can get
+    the sample that rounding left over, a class for which the cap leaves no share goes to the last
+    client as a whole, and eleven draws are the limit (100 clients with alpha 0.1 need four on
+    average).
     """
     sizes = np.bincount(labels, minlength=classes)
     for _ in range(ATTEMPTS):
@@ -37,7 +36,7 @@ def dirichlet(
         [
             f"partition: {write(params)}: {ATTEMPTS} draws with alpha={params.alpha:g} never gave"
             f" all of clients={clients} at least min_size={params.min_size} of {len(labels)}"
-            " samples; take a larger alpha, a smaller min_size or fewer clients"
+            " samples; set a larger alpha, a smaller min_size or fewer clients"
         ]
     )
 
@@ -45,17 +44,17 @@ def dirichlet(
 def _draw(
     params: Dirichlet, sizes: Counts, clients: int, generator: np.random.Generator
 ) -> Counts | None:
-    """One attempt: a table of counts, or None if the cap left no share to anybody."""
+    """Draw a table of counts once; None if the cap left no share to any client."""
     counts = np.zeros((clients, len(sizes)), dtype=np.int64)
-    held = np.zeros(clients, dtype=np.int64)
+    dealt = np.zeros(clients, dtype=np.int64)  # samples that each client has so far
     for label in np.flatnonzero(sizes):
         shares = generator.dirichlet(np.full(clients, params.alpha))
         if params.capped:
-            shares[held >= sizes.sum() / clients] = 0.0
+            shares[dealt >= sizes.sum() / clients] = 0.0
         if not shares.sum() > 0:
             return None
         counts[:, label] = apportion(sizes[label], shares)
-        held += counts[:, label]
+        dealt += counts[:, label]
     return counts
 
 
@@ -66,17 +65,14 @@ def dirichlet_equal(
     clients: int,
     generator: np.random.Generator,
 ) -> list[Indices]:
-    """DynaFed: Dirichlet shares of every class, scaled to equal clients, then cut in the order of
-    the data set.
+    """Deal like DynaFed: Dirichlet shares of every class, scaled so that clients are equally large.
 
-    Sizes are equal up to rounding (746 to 758 for 80 clients and 60,000 samples) as long as the
-    scaling gets there.
+    Classes are cut in the order of the data set. Sizes are equal up to rounding (746 to 758 for 80
+    clients and 60,000 samples) if the scaling converges.
     """
     sizes = np.bincount(labels, minlength=classes)
-    shares = generator.dirichlet(
-        np.full(clients, params.alpha), size=classes
-    ).T  # (clients, classes)
-    amounts = equalise(shares * sizes, sizes)
+    shares = generator.dirichlet(np.full(clients, params.alpha), size=classes).T
+    amounts = equalise(shares * sizes, sizes)  # (clients, classes)
     counts = np.zeros((clients, classes), dtype=np.int64)
     for label in np.flatnonzero(sizes):
         counts[:, label] = apportion(sizes[label], amounts[:, label])
@@ -84,12 +80,13 @@ def dirichlet_equal(
 
 
 def equalise(amounts: npt.NDArray[np.float64], sizes: Counts) -> npt.NDArray[np.float64]:
-    """Sinkhorn scaling: every client to N/K samples, every class back to its size, until neither
-    moves or PASSES are over.
+    """Scale every client to N/K samples and every class back to its size (Sinkhorn), repeatedly.
+
+    It ends when neither changes any more, or after PASSES.
 
     Differs from the paper's code: clients are scaled by their samples, not by the sum of their
-    shares, so that classes of unequal size also end in equal clients; with equal classes both are
-    the same.
+    shares, because only then do classes of unequal size also give equally large clients; with equal
+    classes both are the same.
     """
     present = sizes > 0
     scaled: npt.NDArray[np.float64] = np.maximum(amounts[:, present], SMALLEST)
@@ -112,16 +109,16 @@ def dirichlet_client(
     clients: int,
     generator: np.random.Generator,
 ) -> list[Indices]:
-    """FedMD-CG: client after client draws its shares, then N/K samples without replacement, each
-    weighted by its class's share.
+    """Deal like FedMD-CG: one client after the other draws its shares, then N/K samples by them.
 
-    An exhausted class drops out, late clients get what is left. A draw without replacement by
-    weight w is the order of E/w with E exponential, so one partial sort replaces a loop; samples
-    whose share underflowed to zero come last, in random order.
+    Samples are drawn without replacement, each weighted by the share of its class. An exhausted
+    class drops out, and late clients get what is left. A draw without replacement by weight w is
+    the order of E/w with E exponential, so one partial sort replaces a loop; samples whose share
+    underflowed to zero come last, in random order.
     """
     left = np.arange(len(labels), dtype=np.int64)
     parts = []
-    for size in evenly(len(labels), clients):
+    for size in divide_evenly(len(labels), clients):
         shares = np.maximum(generator.dirichlet(np.full(classes, params.alpha)), SMALLEST)
         ranks = np.log(generator.standard_exponential(len(left))) - np.log(shares)[labels[left]]
         chosen = np.zeros(len(left), dtype=bool)

@@ -1,4 +1,4 @@
-"""The partitions that do not skew labels by design: dealt evenly, or by a column of the data."""
+"""The partitions that do not skew labels by design: even, or by a column of the data."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,13 +9,13 @@ from common.data.set import Split
 from common.errors import ConfigurationError
 from common.settings.language import write
 
-ATTEMPTS = 1000  # draws before the minimum of `domains` is given up
+ATTEMPTS = 1000  # draws before the minimum of `domains` is refused
 
 Labels = npt.NDArray[np.int64]
 
 
 def iid(samples: int, clients: int, generator: np.random.Generator) -> list[Indices]:
-    """Shuffled, then cut into equal pieces."""
+    """Shuffle, then cut into equal pieces."""
     return [
         np.sort(piece)
         for piece in np.array_split(
@@ -27,13 +27,11 @@ def iid(samples: int, clients: int, generator: np.random.Generator) -> list[Indi
 def natural(
     params: Natural, train: Split, clients: int, generator: np.random.Generator
 ) -> list[Indices]:
-    """One group a client in the order of the group numbers, or, with more groups, shuffled and
-    dealt like cards or drawn."""
+    """Give each client one group in order; if there are more, deal them like cards, or draw."""
     groups, group_of = np.unique(train.columns[params.by], return_inverse=True)
     order = np.arange(len(groups)) if len(groups) == clients else generator.permutation(len(groups))
-    client_of = np.full(
-        len(groups), clients, dtype=np.int64
-    )  # a client too many: whom nobody asks for what is left unused
+    # Unused groups belong to one client too many, which is dropped at the end.
+    client_of = np.full(len(groups), clients, dtype=np.int64)
     dealt = order[:clients] if params.drawn else order
     client_of[dealt] = np.arange(len(dealt)) % clients
     owners = client_of[group_of]
@@ -44,7 +42,7 @@ def natural(
 def domains(
     params: Domains, train: Split, clients: int, generator: np.random.Generator
 ) -> list[Indices]:
-    """Domain after domain, each cut into its shards."""
+    """Cut one domain after the other into its shards."""
     column = train.columns["domain"]
     names = np.unique(column)
     labels = np.asarray(train.labels, dtype=np.int64)
@@ -60,7 +58,7 @@ def domains(
 def _shards(
     params: Domains, domain: int, labels: Labels, generator: np.random.Generator
 ) -> list[Indices]:
-    """One domain's shards, as positions within the domain."""
+    """Cut one domain into shards, given as positions within the domain."""
     if params.minimum == 0 and params.alpha is None:
         return iid(len(labels), params.shards, generator)
     sizes = np.bincount(labels)
@@ -72,8 +70,8 @@ def _shards(
         return _even_shards(params, domain, labels, generator)
     counts = np.zeros((params.shards, len(sizes)), dtype=np.int64)
     for label in present:
-        # Drawing one class anew until its minimum holds is the same distribution as drawing all
-        # anew, and ends sooner.
+        # Redrawing one class until it has its minimum gives the same distribution as redrawing all
+        # of them, and ends sooner.
         for _ in range(ATTEMPTS):
             counts[:, label] = apportion(
                 int(sizes[label]), generator.dirichlet(np.full(params.shards, params.alpha))
@@ -88,7 +86,7 @@ def _shards(
 def _even_shards(
     params: Domains, domain: int, labels: Labels, generator: np.random.Generator
 ) -> list[Indices]:
-    """Dealt evenly, anew until every shard has its minimum of every class."""
+    """Deal evenly, again and again until every shard has its minimum of every class."""
     sizes = np.bincount(labels)
     for _ in range(ATTEMPTS):
         shards = iid(len(labels), params.shards, generator)
@@ -106,7 +104,7 @@ def _unreachable(params: Domains, domain: int, label: int, size: int) -> Configu
         [
             f"partition: {write(params)}: domain {domain} has {size} samples of class {label}, and"
             f" up to {ATTEMPTS} draws with alpha={params.alpha} never gave minimum={params.minimum}"
-            f" of them to each of shards={params.shards}; take a smaller minimum, a larger alpha or"
+            f" of them to each of shards={params.shards}; set a smaller minimum, a larger alpha or"
             " fewer shards"
         ]
     )

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from common.data.partitions.deal import Counts, Indices, deal, evenly
+from common.data.partitions.deal import Counts, Indices, deal, divide_evenly
 from common.data.partitions.params import Classes, Dominant
 from common.errors import ConfigurationError
 
@@ -11,8 +11,7 @@ Labels = npt.NDArray[np.int64]
 
 
 def by_classes(params: Classes, labels: Labels, classes: int, clients: int) -> list[Indices]:
-    """FedCOG's NIID-2: blocks of s classes, block after block, each class cut in the order of the
-    data set."""
+    """Deal like FedCOG's NIID-2: blocks of s classes, cut in the order of the data set."""
     sizes = np.bincount(labels, minlength=classes)
     blocks = -(-classes // params.per_client)
     firsts = params.per_client * (np.arange(clients) % blocks)
@@ -21,19 +20,18 @@ def by_classes(params: Classes, labels: Labels, classes: int, clients: int) -> l
     for label in range(classes):
         holders = np.flatnonzero((holds == label).any(axis=1))
         if len(holders):
-            counts[holders, label] = evenly(sizes[label], len(holders))
+            counts[holders, label] = divide_evenly(sizes[label], len(holders))
     if params.samples is not None:
         counts = _limit(params.samples, counts, holds)
     return deal(labels, counts)
 
 
 def _limit(samples: int, counts: Counts, holds: Counts) -> Counts:
-    """`samples` for every client, evenly over its classes; refused where a class does not reach for
-    all who hold it."""
+    """Give every client `samples`, evenly over its classes; refuse if a class is too small."""
     limited = np.zeros_like(counts)
-    quotas = evenly(samples, holds.shape[1])
-    for client, held in enumerate(holds):
-        limited[client, held] = quotas
+    quotas = divide_evenly(samples, holds.shape[1])
+    for client, own in enumerate(holds):
+        limited[client, own] = quotas
     short = np.argwhere(limited > counts)
     if len(short):
         client, label = (int(number) for number in short[0])
@@ -41,7 +39,7 @@ def _limit(samples: int, counts: Counts, holds: Counts) -> Counts:
             [
                 f"partition: classes(samples={samples}): client {client} needs"
                 f" {limited[client, label]} of class {label}, its share of that class is"
-                f" {counts[client, label]}; take fewer samples, fewer clients or another per_client"
+                f" {counts[client, label]}; set fewer samples, fewer clients or another per_client"
             ]
         )
     return limited
@@ -50,18 +48,19 @@ def _limit(samples: int, counts: Counts, holds: Counts) -> Counts:
 def dominant(
     params: Dominant, labels: Labels, classes: int, clients: int, generator: np.random.Generator
 ) -> list[Indices]:
-    """VHL's subset: `share` of a class to its own clients, the rest one by one to the others (5 or
-    6 each on CIFAR-10)."""
+    """Deal like VHL's subset: `share` of a class to its own clients, the rest evenly to the others.
+
+    On CIFAR-10 with ten clients, the others get 5 or 6 samples each.
+    """
     sizes = np.bincount(labels, minlength=classes)
     counts = np.zeros((clients, classes), dtype=np.int64)
     everybody = np.arange(clients)
     for label in range(classes):
         own = everybody % classes == label if clients >= classes else everybody == label % clients
-        others = generator.permutation(
-            everybody[~own]
-        )  # so that it is not always client 0 who gets the odd sample
+        # shuffled, so that it is not always client 0 that gets the odd sample
+        others = generator.permutation(everybody[~own])
         stays = round(params.share * int(sizes[label])) if len(others) else int(sizes[label])
-        counts[own, label] = evenly(stays, int(own.sum()))
+        counts[own, label] = divide_evenly(stays, int(own.sum()))
         if len(others):
-            counts[others, label] = evenly(int(sizes[label]) - stays, len(others))
+            counts[others, label] = divide_evenly(int(sizes[label]) - stays, len(others))
     return deal(labels, counts, generator)

@@ -1,5 +1,4 @@
-"""What a `partition` line may say: one frozen model per name. Nothing here loads torch or reads
-data."""
+"""The partitions by name, and their parameters. Nothing here loads torch or reads data."""
 
 from typing import ClassVar
 
@@ -11,9 +10,8 @@ from common.settings.language import Params
 class PartitionParams(Params):
     """The params of one partition."""
 
-    single_label: ClassVar[bool] = (
-        False  # whether it deals by class number, which a multi-label sample does not have
-    )
+    # whether it deals by class number, which a multi-label sample does not have
+    single_label: ClassVar[bool] = False
 
 
 class Iid(PartitionParams):
@@ -31,11 +29,11 @@ class Dirichlet(PartitionParams):
     alpha: float = Field(gt=0)
     """The concentration (beta in FedCOG): 0.1 is strong label skew, 100 is almost IID."""
     min_size: int = Field(default=10, ge=1)
-    """Every client holds at least this many samples; shares are drawn anew until that is so. VHL
-    takes the number of classes."""
+    """Every client holds at least this many samples; shares are redrawn until that is so. VHL uses
+    the number of classes."""
     capped: bool = True
-    """A client that holds N/K samples (all samples over clients) already gets no share of later
-    classes."""
+    """A client that already holds N/K samples (all samples divided by the number of clients) gets
+    no share of later classes."""
 
 
 class DirichletEqual(PartitionParams):
@@ -45,41 +43,41 @@ class DirichletEqual(PartitionParams):
     name: ClassVar[str] = "dirichlet-equal"
     single_label: ClassVar[bool] = True
     alpha: float = Field(gt=0)
-    """The concentration: with 80 clients and 10 classes 0.01 leaves a client 1.7 classes on
+    """The concentration: with 80 clients and 10 classes, 0.01 gives 1.7 classes per client on
     average, 0.16 about 6.7."""
 
 
 class DirichletClient(PartitionParams):
-    """Every client draws its class shares from Dirichlet(alpha), then its equally many samples
-    (FedMD-CG)."""
+    """Every client draws its class shares from Dirichlet(alpha), then its samples; all clients get
+    equally many (FedMD-CG)."""
 
     name: ClassVar[str] = "dirichlet-client"
     single_label: ClassVar[bool] = True
     alpha: float = Field(gt=0)
-    """The concentration (omega in FedMD-CG): 0.1 gives 2 to 9 classes a client of ten."""
+    """The concentration (omega in FedMD-CG): 0.1 gives 2 to 9 of ten classes per client."""
 
 
 class Classes(PartitionParams):
-    """A fixed number of classes a client, without chance (FedCOG's NIID-2; with `samples` VHL's
-    2-class setting).
+    """A fixed number of classes per client, without randomness (FedCOG's NIID-2; with `samples`
+    VHL's 2-class setting).
 
     Client i holds the classes s*i, s*i+1, ... s*i+s-1; after the last block of s classes the count
     starts again at class 0. Where s does not divide the number of classes, the last block is filled
     up from class 0, so that every client still has s classes. The clients that hold a class divide
-    it in the order of the data set. With fewer clients than blocks some classes are unused.
+    it in the order of the data set. With fewer clients than blocks, some classes are unused.
     """
 
     name: ClassVar[str] = "classes"
     single_label: ClassVar[bool] = True
     per_client: int = Field(ge=1)
-    """Classes a client holds (s in FedCOG: 2, for CIFAR-100 10)."""
+    """Classes per client (s in FedCOG: 2, and 10 for CIFAR-100)."""
     samples: int | None = Field(default=None, ge=1)
-    """Samples a client keeps, spread evenly over its classes; None keeps all. VHL's setting is 500
-    of 2 classes."""
+    """Samples per client, spread evenly over its classes; None keeps all. VHL's setting is 500 of 2
+    classes."""
 
 
 class Dominant(PartitionParams):
-    """Almost all of a class sits with the client that it dominates, the rest is spread over the
+    """Almost all of a class belongs to the client that it dominates, the rest is spread over the
     others (VHL's "subset").
 
     The dominant class of client i is i modulo the number of classes; with fewer clients than
@@ -95,10 +93,10 @@ class Dominant(PartitionParams):
 
 
 class Natural(PartitionParams):
-    """Groups that the data know, such as writers. As many groups as clients: one each, in the order
-    of the group numbers.
+    """Deals by groups that the data name, such as writers.
 
-    More groups than clients: the groups are shuffled (seeded) and dealt like cards, so clients
+    With as many groups as clients, each gets one, in the order of the group numbers. With more
+    groups than clients, the groups are shuffled (seeded) and dealt like cards, so that clients
     differ by at most one group.
     """
 
@@ -106,23 +104,23 @@ class Natural(PartitionParams):
     by: str = "user"
     """The column of the data that names a sample's group."""
     drawn: bool = False
-    """With more groups than clients, draw one group a client and leave the others unused (FedCOG's
-    200 users of FLAIR)."""
+    """With more groups than clients, draw one group per client and leave the others unused
+    (FedCOG's 200 users of FLAIR)."""
 
 
 class Domains(PartitionParams):
-    """A source of data (column "domain") a client, or `shards` clients: client d*shards + j has
-    shard j of domain d (FedLGD)."""
+    """One source of data (column "domain") per client, or per `shards` clients: client d*shards + j
+    has shard j of domain d (FedLGD)."""
 
     name: ClassVar[str] = "domains"
     shards: int = Field(default=1, ge=1)
-    """Clients that share one domain; clients must be domains times shards."""
+    """Clients per domain; the number of clients must be domains times shards."""
     alpha: float | None = Field(default=None, gt=0)
     """Divides every class of a domain over its shards by Dirichlet(alpha); None deals the domain
     evenly at random."""
     minimum: int = Field(default=0, ge=0)
-    """Samples of every class of the domain that each of its clients holds at least (FedLGD on
-    CIFAR10C: 100)."""
+    """Least samples per class of the domain that each of its clients holds (FedLGD on CIFAR10C:
+    100)."""
 
 
 PARTITIONS: dict[str, type[PartitionParams]] = {

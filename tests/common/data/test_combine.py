@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.data import available, describe, load
+from common.data import describe, list_available, load
 from common.data.files import genuine
 from common.data.files.genuine import IDX_NAMES
 from common.errors import ConfigurationError
@@ -146,7 +146,7 @@ def test_a_description_of_several_labels_counts_each(data: Path) -> None:
 
 
 def test_what_is_available(sources: Path) -> None:
-    found = available(sources)
+    found = list_available(sources)
     assert found["digits"] == found["digits-multi"] == "embedded"
     assert found["mnist"] == str(sources / "mnist")
     assert found["svhn"] is None

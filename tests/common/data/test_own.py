@@ -159,7 +159,7 @@ def test_floats_from_0_to_1_become_bytes(data: Path) -> None:
         ({"images": pictures(0, 8, 8), "labels": labels(0)}, "no training sample"),
         ({"images": pictures(20, 8, 8), "labels": labels(20) * 0.5}, "not whole numbers"),
         ({"images": pictures(20, 8, 8), "labels": np.array(["a", "b"] * 10)}, "not whole numbers"),
-        ({"images": pictures(20, 8, 8), "labels": labels(20)[:, None] * [1, 2]}, "hold 0 or 1"),
+        ({"images": pictures(20, 8, 8), "labels": labels(20)[:, None] * [1, 2]}, "must be 0 or 1"),
         (
             {
                 "images": pictures(20, 8, 8),

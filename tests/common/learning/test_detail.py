@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import confusion_matrix, f1_score, recall_score
 from torch import Tensor
 
-from common.learning.detail import Detail, for_round, for_summary
+from common.learning.detail import Detail, select_for_round, select_for_summary
 
 NAMES = ("bag", "boot", "coat", "dress", "shirt")
 
@@ -83,9 +83,9 @@ def test_domains_have_their_own_accuracy(task: str) -> None:
 
 def test_a_rounds_line_stays_short_and_the_summary_has_the_rest() -> None:
     few = {"macro_f1": 0.5, "recall": [0.5] * 20, "confusion": [[1] * 20] * 20}
-    assert for_round(few) == {"macro_f1": 0.5, "recall": [0.5] * 20}
-    assert for_summary(few) == {"recall": [0.5] * 20, "confusion": [[1] * 20] * 20}
+    assert select_for_round(few) == {"macro_f1": 0.5, "recall": [0.5] * 20}
+    assert select_for_summary(few) == {"recall": [0.5] * 20, "confusion": [[1] * 20] * 20}
     many = {"macro_f1": 0.5, "recall": [0.5] * 101, "confusion": [[1] * 101] * 101}
-    assert for_round(many) == {"macro_f1": 0.5}
-    assert for_summary(many) == {"recall": [0.5] * 101}
-    assert for_round({}) == for_summary({}) == {}
+    assert select_for_round(many) == {"macro_f1": 0.5}
+    assert select_for_summary(many) == {"recall": [0.5] * 101}
+    assert select_for_round({}) == select_for_summary({}) == {}

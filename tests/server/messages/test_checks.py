@@ -80,7 +80,7 @@ def beside(
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (beside(REFERENCE[1], np.ones(1), np.ones(1)), "that of the section 'control'"),
+        (beside(REFERENCE[1], np.ones(1), np.ones(1)), "but in the section 'control'"),
         (beside(REFERENCE[0], np.ones(2), np.ones(1)), "'norm' is float64(2,)"),
         (
             beside(REFERENCE[0], np.ones(1), np.array([np.inf])),
@@ -106,7 +106,7 @@ def test_what_comes_beside_the_model_is_checked_too(reply: FitRes, words: str) -
         ),
         (
             answer([np.zeros((3, 2), np.float32), REFERENCE[1]]),
-            "float32(3, 2), that of the model float32(2, 3)",
+            "float32(3, 2), but in the model it is float32(2, 3)",
         ),
         (answer([REFERENCE[0].astype(np.float16), REFERENCE[1]]), "float16(2, 3)"),
         (answer(REFERENCE[:1], "shared:1"), "sent 1 arrays of the model, which has 2"),

@@ -18,7 +18,8 @@ from flwr.compat.common import recorddict_compat as compat
 
 from common.dp.settings import CentralDp, LocalDp
 from common.errors import ConfigurationError
-from experiments.show.progress import scores, summary_table
+from experiments.show.progress import summary_table
+from server.record.shown import describe_scores
 from server.strategy.average import Average, participants
 from server.strategy.budget import epsilon
 from server.strategy.dp import CentralNoise, LocalBudget
@@ -249,7 +250,7 @@ def test_local_sends_nothing_but_the_update(tmp_path: Path) -> None:
         {"partition": number, "examples": 1, "train": {}} for number in range(4)
     ]
     assert (line["train"], set(line["dp"])) == ({}, {"epsilon", "delta"})
-    assert scores(line).endswith("at delta 1e-05")
+    assert describe_scores(line).endswith("at delta 1e-05")
 
 
 def test_the_budget_is_written_and_shown(tmp_path: Path) -> None:
@@ -258,7 +259,7 @@ def test_the_budget_is_written_and_shown(tmp_path: Path) -> None:
     found = [line["dp"]["epsilon"] for line in rounds]
     assert found == [epsilon(1.0, {(2, 4): number}, 1e-5) for number in (1, 2, 3)]
     assert summary["dp"] == rounds[-1]["dp"]
-    assert f"epsilon {found[0]:.4g} at delta 1e-05" in scores(rounds[0])
+    assert f"epsilon {found[0]:.4g} at delta 1e-05" in describe_scores(rounds[0])
     table = summary_table(summary)
     assert f"epsilon {found[-1]:.4g} at delta 1e-05" in list(table.columns[1].cells)
 

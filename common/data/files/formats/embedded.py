@@ -5,25 +5,24 @@ import numpy.typing as npt
 
 from common.data.files.pictures import arrange
 from common.data.files.raw import Form, Images, Raw, RawSplit
-from common.data.holdout import held_out
+from common.data.holdout import choose_held_out
 from common.seeds import numpy_generator
 
 TEST_SHARE = 0.2
 CELL = 14  # a picture of several digits has 2x2 cells
-DIGIT = 12  # side of a digit in its cell; what remains is where it may move
+DIGIT = 12  # side of a digit in its cell; the rest of the cell lets its position vary
 
 
 def digits(form: Form) -> Raw:
-    """The digits, a fifth of every class held out."""
+    """Read the digits; a fifth of every class is held out."""
     images, labels = _genuine()
-    held = held_out(labels, TEST_SHARE)
+    held = choose_held_out(labels, TEST_SHARE)
     images = arrange(images, form)
     return Raw(RawSplit(images[~held], labels[~held]), RawSplit(images[held], labels[held]))
 
 
 def digits_multi(form: Form, per_image: int, train: int, test: int, seed: int) -> Raw:
-    """Pictures of one to `per_image` different digits; each split draws from its own half of
-    `digits`."""
+    """Compose pictures of one to `per_image` different digits; each split has digits of its own."""
     source = digits(Form(size=DIGIT, channels=1))
     assert source.test is not None  # digits() always gives one
     splits = []
@@ -35,9 +34,8 @@ def digits_multi(form: Form, per_image: int, train: int, test: int, seed: int) -
 
 
 def _genuine() -> tuple[Images, npt.NDArray[np.int64]]:
-    from sklearn.datasets import (
-        load_digits,
-    )  # here, because the import takes seconds and a cached set does without
+    # imported here, because the import takes seconds and a cached set does not need it
+    from sklearn.datasets import load_digits
 
     bunch = load_digits()
     images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)  # 17 shades of grey

@@ -1,14 +1,16 @@
-"""Pictures as single files, a folder a class: your own, CINIC-10's, Tiny ImageNet's; unpacked or
-still in the archive."""
+"""Pictures as single files, one folder per class, unpacked or still in the archive.
+
+These are your own pictures, CINIC-10 and Tiny ImageNet.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from common.data.files.archives import content_of, entries
+from common.data.files.archives import read_content, read_entries
 from common.data.files.pictures import decode
-from common.data.files.places import is_picture, listed
+from common.data.files.places import is_picture, list_pictures
 from common.data.files.raw import Form, Raw, RawSplit
 from common.errors import DataError
 
@@ -16,10 +18,12 @@ Item = tuple[str, str, bytes | Path]  # class, name, content
 
 
 def image_folder(root: Path, test: Path | None, form: Form, classes: tuple[str, ...] = ()) -> Raw:
-    """Your own pictures: the class is the first folder below the root."""
+    """Read your own pictures: the class is the first folder below the root."""
 
     def items(folder: Path) -> list[Item]:
-        return [(path.relative_to(folder).parts[0], str(path), path) for path in listed(folder)]
+        return [
+            (path.relative_to(folder).parts[0], str(path), path) for path in list_pictures(folder)
+        ]
 
     train, tested = items(root), items(test) if test else []
     folders = {
@@ -33,7 +37,7 @@ def image_folder(root: Path, test: Path | None, form: Form, classes: tuple[str, 
 
 
 def cinic10(path: Path, form: Form, classes: tuple[str, ...]) -> Raw:
-    """train/<class>/<picture> and test/<class>/<picture>, wherever they stand inside."""
+    """Read train/<class>/<picture> and test/<class>/<picture> at any depth."""
     found: dict[str, list[Item]] = {"train": [], "test": []}
 
     def wanted(name: str) -> bool:
@@ -43,7 +47,7 @@ def cinic10(path: Path, form: Form, classes: tuple[str, ...]) -> Raw:
             and PurePosixPath(name).parts[-3] in found
         )
 
-    for name, content in entries(path, wanted):
+    for name, content in read_entries(path, wanted):
         split, kind, _ = PurePosixPath(name).parts[-3:]
         found[split].append((kind, f"{path}: {name}", content))
     train, test = (
@@ -53,17 +57,19 @@ def cinic10(path: Path, form: Form, classes: tuple[str, ...]) -> Raw:
 
 
 def tiny_imagenet(path: Path, form: Form) -> Raw:
-    """train/<class>/images/<picture>, val/images/<picture> with val/val_annotations.txt; classes in
-    alphabetical order."""
+    """Read train/<class>/images/<picture> and val/images/<picture> with val/val_annotations.txt.
+
+    Classes are numbered in alphabetical order.
+    """
     train: list[Item] = []
     pictures: dict[str, bytes | Path] = {}
     annotations = ""
-    for name, content in entries(
+    for name, content in read_entries(
         path, lambda name: is_picture(name) or name.endswith("val/val_annotations.txt")
     ):
         parts = PurePosixPath(name).parts
         if parts[-1] == "val_annotations.txt":
-            annotations = content_of(content).decode()
+            annotations = read_content(content).decode()
         elif len(parts) >= 4 and parts[-4] == "train":
             train.append((parts[-3], f"{path}: {name}", content))
         elif len(parts) >= 3 and parts[-3:-1] == ("val", "images"):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common.data.files.archives import content_of
+from common.data.files.archives import read_content
 from common.data.files.pictures import arrange
 from common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
 from common.errors import DataError
@@ -16,7 +16,7 @@ UNSIGNED_BYTE = 0x08
 
 
 class IdxFiles(NamedTuple):
-    """The four files of a set: paths, or what stood in an archive."""
+    """The four files of a set: paths, or the contents of files in an archive."""
 
     train_images: Path | bytes
     train_labels: Path | bytes
@@ -31,9 +31,10 @@ def read(
     transposed: bool = False,
     first_label: int = 0,
 ) -> Raw:
-    """Both splits; `transposed` exchanges rows and columns back, `first_label` is subtracted from
-    the labels."""
-    arrays = [parse(content_of(content), name) for content, name in zip(files, names, strict=True)]
+    """Read both splits; `transposed` exchanges rows and columns, `first_label` becomes class 0."""
+    arrays = [
+        parse(read_content(content), name) for content, name in zip(files, names, strict=True)
+    ]
     splits = []
     for images, labels, name in (
         (arrays[0], arrays[1], names[0]),
@@ -52,8 +53,7 @@ def read(
 
 
 def parse(data: bytes, name: str) -> Values:
-    """The array in one IDX file: two zero bytes, type, number of dimensions, their lengths, then
-    the bytes."""
+    """Parse an IDX file: two zero bytes, type, number of dimensions, their lengths, the content."""
     with reading(name, "an IDX file"):
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)

@@ -14,13 +14,13 @@ from common.errors import DataError
 def read_labels(
     parts: Sequence[pa.ChunkedArray], card: Card, stored: tuple[str, ...]
 ) -> tuple[list[Values], tuple[str, ...]]:
-    """The labels of every split, and the names of the classes.
+    """Return the labels of every split, and the names of the classes.
 
-    Lists become 0 and 1 a class. Lists of equal length that hold nothing but 0 and 1 are read as
-    that already, unless the file declares (`stored`) that its numbers are classes.
+    Lists of labels become one 0 or 1 per class. Lists of equal length that hold nothing but 0 and 1
+    have that form already, unless the file declares (`stored`) that its numbers are classes.
     """
     if not _is_list(parts[0].type):
-        flat = [plain(part) for part in parts]
+        flat = [to_array(part) for part in parts]
         if flat[0].dtype.kind != "U":
             return flat, card.classes or stored
         known = card.classes or tuple(np.unique(np.concatenate(flat)).tolist())
@@ -38,14 +38,14 @@ def read_labels(
         return [np.array(part, np.uint8) for part in rows], card.classes
     if not all(isinstance(label, int) and label >= 0 for label in everything):
         raise DataError(
-            "the lists of labels must hold names, class numbers from 0, or one 0 or 1 a class"
+            "the lists of labels must hold names, class numbers from 0, or one 0 or 1 per class"
         )
     classes = card.class_count or len(stored) or max(everything, default=0) + 1
     return [_indicators(part, classes) for part in rows], card.classes or stored
 
 
-def plain(column: pa.ChunkedArray) -> Values:
-    """Numbers as they are, texts as texts."""
+def to_array(column: pa.ChunkedArray) -> Values:
+    """Convert a column to an array: numbers stay as they are, texts become numpy texts."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     values: Values = column.to_numpy()
@@ -67,7 +67,7 @@ def _positions(labels: Sequence[str], known: tuple[str, ...]) -> npt.NDArray[np.
     strangers = sorted(set(labels) - set(known))
     if strangers:
         raise DataError(
-            f"label {strangers[0]!r} is none of the classes {', '.join(known)}; mend it or write"
+            f"label {strangers[0]!r} is none of the classes {', '.join(known)}; correct it or write"
             " classes=(...)"
         )
     return np.array([numbers[label] for label in labels], np.int64)

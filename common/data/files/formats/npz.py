@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from common.data.files.pictures import arrange
-from common.data.files.raw import Form, Images, Raw, RawSplit, Values, numbered, reading
+from common.data.files.raw import Form, Images, Raw, RawSplit, Values, number_values, reading
 from common.errors import DataError
 
 # What the arrays may be called: this project's and MedMNIST's names, Keras's, short ones.
@@ -14,7 +14,7 @@ TEST = (("test_images", "test_labels"), ("x_test", "y_test"))
 
 
 def read(path: Path, form: Form, columns: tuple[str, ...] = ()) -> Raw:
-    """Both splits; without test arrays there is no test split."""
+    """Read both splits; without test arrays there is no test split."""
     with (
         reading(path, "a .npz file without pickled objects"),
         np.load(path, allow_pickle=False) as file,
@@ -30,7 +30,7 @@ def read(path: Path, form: Form, columns: tuple[str, ...] = ()) -> Raw:
         )
     pairs = [(train, "train")] + ([(test, "test")] if test else [])
     extra = {
-        name: numbered([_column(path, arrays, name, split) for _, split in pairs], name)
+        name: number_values([_column(path, arrays, name, split) for _, split in pairs], name)
         for name in columns
     }
     splits = []
@@ -42,8 +42,11 @@ def read(path: Path, form: Form, columns: tuple[str, ...] = ()) -> Raw:
 
 
 def _pictures(path: Path, name: str, images: Values) -> Images:
-    """(samples, height, width), channels last or channels first, bytes or floats in [0, 1]; where
-    both fit, channels are last."""
+    """Convert arrays to bytes with channels first.
+
+    They may be (samples, height, width), or have channels last or first (last where both fit), and
+    hold bytes or floats in [0, 1].
+    """
     where = f"{path}: {name}"
     if images.dtype.kind == "f":
         if images.size and not (
@@ -72,7 +75,7 @@ def _pictures(path: Path, name: str, images: Values) -> Images:
 
 
 def _flat(labels: Values) -> Values:
-    """One column of class numbers is not several labels."""
+    """Drop the second axis if it has length 1: a single column holds class numbers."""
     return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
 
 
@@ -81,6 +84,6 @@ def _column(path: Path, arrays: dict[str, Values], name: str, split: str) -> Val
         if key in arrays:
             return _flat(arrays[key])
     raise DataError(
-        f"{path} has no array {split}_{name}, only {', '.join(arrays)}; add it or take {name!r} out"
-        " of columns="
+        f"{path} has no array {split}_{name}, only {', '.join(arrays)}; add it or remove {name!r}"
+        " from columns="
     )

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.data.catalogue.cards import Card
-from common.data.files.formats.labels import plain, read_labels
+from common.data.files.formats.labels import read_labels, to_array
 from common.data.files.pictures import decode
-from common.data.files.raw import Form, Images, Raw, RawSplit, numbered, reading
+from common.data.files.raw import Form, Images, Raw, RawSplit, number_values, reading
 from common.errors import DataError
 
 Files = tuple[Path, ...]
 
 
 def read(train: Files, test: Files, card: Card, form: Form, columns: tuple[str, ...] = ()) -> Raw:
-    """Both splits of a set; without files for the test split there is none."""
+    """Read both splits of a set; without files for the test split there is none."""
     parts = [files for files in (train, test) if files]
     for files in parts:
         for file in files:
@@ -27,10 +27,10 @@ def read(train: Files, test: Files, card: Card, form: Form, columns: tuple[str, 
     labels, classes = read_labels(
         [_values(files, card.label, "label") for files in parts], card, stored
     )
-    named = dict(card.columns)  # what the files call it
+    named = dict(card.columns)  # the names of the columns in the files
     extra = {
-        name: numbered(
-            [plain(_values(files, (named.get(name, name),), "columns")) for files in parts], name
+        name: number_values(
+            [to_array(_values(files, (named.get(name, name),), "columns")) for files in parts], name
         )
         for name in columns
     }
@@ -53,16 +53,16 @@ def _check_columns(file: Path, card: Card, columns: tuple[str, ...]) -> None:
 
 
 def _column(file: Path, names: Sequence[str], key: str) -> str:
-    """The first of the names that is a column of the file."""
+    """Return the first of the names that is a column of the file."""
     with reading(file, "a parquet file"):
-        there = pq.read_schema(file).names
+        present = pq.read_schema(file).names
     for name in names:
-        if name in there:
+        if name in present:
             return name
     wanted = " or ".join(repr(name) for name in names)
     raise DataError(
-        f"{file} has no column {wanted}, only {', '.join(there)}; write parquet({key}=...) with the"
-        " one that is meant"
+        f"{file} has no column {wanted}, only {', '.join(present)}; write parquet({key}=...) with"
+        " the one that is meant"
     )
 
 
@@ -87,11 +87,11 @@ def _values(files: Files, names: Sequence[str], key: str) -> pa.ChunkedArray:
 def _pictures(files: Files, names: Sequence[str], form: Form) -> Images:
     with reading(files[0], "a parquet file"):
         count = sum(pq.read_metadata(file).num_rows for file in files)
-    return decode(_encoded(files, names), count, form)
+    return decode(_read_encoded(files, names), count, form)
 
 
-def _encoded(files: Files, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """The pictures one by one, a few thousand in memory at a time."""
+def _read_encoded(files: Files, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the pictures one by one, with a few thousand in memory at a time."""
     for file in files:
         name = _column(file, names, "image")
         row = 0
@@ -108,24 +108,23 @@ def _encoded(files: Files, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
                 for data in column.to_pylist():
                     if data is None:
                         raise DataError(
-                            f"{file}, row {row}: no picture inside (only its path?); embed the"
-                            " bytes in the file"
+                            f"{file}, row {row}: there is no picture (perhaps only its path);"
+                            " store its bytes in the file"
                         )
                     yield f"{file}, row {row}", data
                     row += 1
 
 
 def _class_names(file: Path, column: str) -> tuple[str, ...]:
-    """The names that the hub stores beside the schema, if any."""
+    """Return the class names that the hub stores with the schema, if there are any."""
     stored = (pq.read_schema(file).metadata or {}).get(b"huggingface")
     try:
         feature: Any = json.loads(stored)["info"]["features"][column] if stored else {}
     except (ValueError, KeyError, TypeError):
         return ()
     feature = feature[0] if isinstance(feature, list) and feature else feature
-    while isinstance(feature, dict) and isinstance(
-        feature.get("feature"), dict
-    ):  # a list of class labels
+    # A list of class labels wraps the feature that has the names.
+    while isinstance(feature, dict) and isinstance(feature.get("feature"), dict):
         feature = feature["feature"]
     names = feature.get("names") if isinstance(feature, dict) else None
     return tuple(map(str, names)) if isinstance(names, list) else ()

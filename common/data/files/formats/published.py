@@ -1,4 +1,4 @@
-"""The genuine files of CIFAR, SVHN and USPS."""
+"""Reads the genuine files of CIFAR, SVHN and USPS."""
 
 import bz2
 from pathlib import Path, PurePosixPath
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from common.data.files.archives import content_of, entries, unpickle
+from common.data.files.archives import read_content, read_entries, unpickle
 from common.data.files.pictures import arrange
 from common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
 from common.errors import DataError
@@ -16,7 +16,7 @@ USPS_SIDE = 16
 
 
 def cifar10(path: Path, form: Form) -> Raw:
-    """cifar-10-python.tar.gz or what it unpacks to."""
+    """Read cifar-10-python.tar.gz or the folder that it unpacks to."""
     batches = _cifar(path, (*CIFAR10_TRAIN, "test_batch"))
     train = [
         _cifar_split(batches[name], "labels", f"{path}: {name}", form) for name in CIFAR10_TRAIN
@@ -29,7 +29,7 @@ def cifar10(path: Path, form: Form) -> Raw:
 
 
 def cifar100(path: Path, form: Form) -> Raw:
-    """cifar-100-python.tar.gz or what it unpacks to, with the fine labels."""
+    """Read cifar-100-python.tar.gz or the folder that it unpacks to, with the fine labels."""
     batches = _cifar(path, ("train", "test", "meta"))
     train, test = (
         _cifar_split(batches[name], "fine_labels", f"{path}: {name}", form)
@@ -44,9 +44,11 @@ def cifar100(path: Path, form: Form) -> Raw:
 
 
 def svhn(train: Path, test: Path, form: Form) -> Raw:
-    """train_32x32.mat and test_32x32.mat: X is (32, 32, 3, samples), and the label 10 means the
-    digit 0."""
-    from scipy.io import loadmat  # here: half a second that only this format needs
+    """Read train_32x32.mat and test_32x32.mat.
+
+    X is (32, 32, 3, samples), and the label 10 means the digit 0.
+    """
+    from scipy.io import loadmat  # here, because it takes half a second and only SVHN needs it
 
     splits = []
     for path in (train, test):
@@ -59,8 +61,11 @@ def svhn(train: Path, test: Path, form: Form) -> Raw:
 
 
 def usps_text(train: Path, test: Path, form: Form) -> Raw:
-    """usps.bz2 and usps.t.bz2: a line a picture, "label 1:value ... 256:value", labels from 1,
-    values in [-1, 1]."""
+    """Read usps.bz2 and usps.t.bz2.
+
+    There is one line per picture, "label 1:value ... 256:value"; labels start at 1, and values are
+    in [-1, 1].
+    """
     splits = []
     for path in (train, test):
         with reading(path, "a compressed file of USPS"):
@@ -76,9 +81,9 @@ def usps_text(train: Path, test: Path, form: Form) -> Raw:
 
 
 def usps_h5(path: Path, form: Form) -> Raw:
-    """usps.h5: train/data (samples, 256) in [0, 1] and train/target, the same for test."""
-    try:
-        import h5py  # type: ignore[import-not-found]  # not among the requirements: this one file needs it
+    """Read usps.h5: train/data (samples, 256) in [0, 1] and train/target, the same for test."""
+    try:  # h5py is not a requirement, because only this one file needs it
+        import h5py  # type: ignore[import-not-found]
     except ImportError:
         raise DataError(
             f"{path} needs the package h5py; run pip install h5py, or get usps.bz2 and usps.t.bz2"
@@ -103,15 +108,15 @@ def _usps_line(line: str) -> list[float]:
 
 def _shades(values: Values, path: Path) -> Images:
     if values.size and not (values.min() >= 0 and values.max() <= 1):
-        raise DataError(f"{path} has values outside of their range; get it again")
+        raise DataError(f"{path} has values outside their range; get it again")
     return np.asarray(np.rint(values * 255), np.uint8)
 
 
 def _cifar(path: Path, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     found = {}
-    for name, content in entries(path, lambda name: PurePosixPath(name).name in names):
+    for name, content in read_entries(path, lambda name: PurePosixPath(name).name in names):
         short = PurePosixPath(name).name
-        found[short] = unpickle(content_of(content), f"{path}: {short}")
+        found[short] = unpickle(read_content(content), f"{path}: {short}")
     missing = [name for name in names if name not in found]
     if missing:
         raise DataError(f"{path} is not complete: {', '.join(missing)} is not in it; get it again")

@@ -103,6 +103,6 @@ def test_fedcog_runs_on_it(flair: Path, tmp_path: Path) -> None:
 
 def test_it_is_missed_with_the_way_to_it(data: Path) -> None:
     with pytest.raises(
-        DataError, match=r"flair is not there.*data/train-.*say --download to fetch apple/flair"
+        DataError, match=r"flair was not found.*data/train-.*add --download to fetch apple/flair"
     ):
         load("flair", data)

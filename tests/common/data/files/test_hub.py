@@ -59,7 +59,7 @@ def test_a_download_fills_the_data_folder_once(data: Path, asked: list[dict[str,
 
 
 def test_nothing_is_downloaded_unasked(data: Path, asked: list[dict[str, Any]]) -> None:
-    with pytest.raises(DataError, match="say --download"):
+    with pytest.raises(DataError, match="add --download"):
         load("tiny-imagenet", data)
     assert asked == []
 
@@ -74,5 +74,5 @@ def test_a_failed_download_says_what_to_do(data: Path, asked: list[dict[str, Any
 
 def test_a_set_that_the_hub_does_not_have(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "fetch", lambda *rest: pytest.fail("nothing to fetch"))
-    with pytest.raises(DataError, match="the hub has no copy that we know"):
+    with pytest.raises(DataError, match="no copy on the hub is known"):
         load("emnist(split='byclass')", data, download=True)

@@ -234,7 +234,7 @@ def test_pictures_that_are_no_pictures(data: Path) -> None:
         pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
     )
     pq.write_table(pa.table({"image": path_only, "label": labels(20)}), data / "own.parquet")
-    with pytest.raises(DataError, match="embed the bytes"):
+    with pytest.raises(DataError, match="store its bytes"):
         load("parquet(path='own.parquet')", data)
 
 

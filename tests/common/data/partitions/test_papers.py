@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.data.partitions import dirichlet, split
-from common.data.partitions.deal import apportion, deal, evenly
+from common.data.partitions.deal import apportion, deal, divide_evenly
 from common.data.partitions.params import Dirichlet, DirichletClient
 from common.errors import ConfigurationError
 from tests.support.label_samples import balanced, make_split, table
@@ -109,7 +109,7 @@ def test_dirichlet_gives_up_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(dirichlet, "ATTEMPTS", 5)
     with pytest.raises(ConfigurationError) as refused:
         split("dirichlet(alpha=0.01, min_size=400)", FASHION, 10, 100, 0)
-    for words in ("5 draws", "alpha=0.01", "min_size=400", "clients=100", "take a larger alpha"):
+    for words in ("5 draws", "alpha=0.01", "min_size=400", "clients=100", "set a larger alpha"):
         assert words in str(refused.value)
 
 
@@ -256,5 +256,5 @@ def test_dealing_by_hand() -> None:
         [0, 1],
         [2, 4],
     ]  # sample 3 belongs to nobody
-    assert evenly(7, 3).tolist() == [3, 2, 2]
+    assert divide_evenly(7, 3).tolist() == [3, 2, 2]
     assert apportion(10, np.array([0.25, 0.5, 0.25, 0.0])).tolist() == [2, 5, 3, 0]

@@ -112,7 +112,7 @@ def test_several_labels_a_sample() -> None:
         "classes(per_client=1)",
         "dominant",
     ):
-        with pytest.raises(ConfigurationError, match="several labels each; take iid"):
+        with pytest.raises(ConfigurationError, match="several labels each; choose iid"):
             split(line, train, 4, 3, 0)
     for line in ("domains(alpha=1.0)", "domains(minimum=1)"):
         with pytest.raises(ConfigurationError, match="without alpha and minimum"):
