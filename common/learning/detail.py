@@ -96,7 +96,7 @@ class Detail:
         return found
 
 
-def for_round(evaluation: dict[str, Any]) -> dict[str, Any]:
+def select_for_round(evaluation: dict[str, Any]) -> dict[str, Any]:
     """The part of an evaluation that a round's line holds; what would make it long is left out."""
     left_out = {CONFUSION}
     if len(evaluation.get(RECALL, ())) > LISTED:
@@ -104,7 +104,7 @@ def for_round(evaluation: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in evaluation.items() if name not in left_out}
 
 
-def for_summary(evaluation: dict[str, Any]) -> dict[str, Any]:
+def select_for_summary(evaluation: dict[str, Any]) -> dict[str, Any]:
     """The part of the last evaluation that only the summary holds."""
     few = len(evaluation.get(CONFUSION, ())) <= DRAWN
     wanted = {RECALL, CONFUSION} if few else {RECALL}
