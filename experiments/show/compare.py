@@ -35,7 +35,7 @@ def table(folders: list[Path]) -> Group:
     differ = [key for key in WHAT if len({str(config.get(key)) for _, config, _ in runs}) > 1]
     alike = [key for key in WHAT if key not in differ]
     shown = [_line("all: " + _settings(runs[0][1], alike))] if alike else []
-    head = ("run", "rounds", "final %", "best %", "last 5 %", "MB up", "ended")
+    head = ("run", "rounds", "final %", "best %", "last5 %", "MB up", "ended")
     shown.append(_line(_row(*head), "bold"))
     remarks = []
     for folder, config, lines in runs:

@@ -234,3 +234,12 @@ def test_flowers_log_tells_every_round_and_the_end(
     (summary,) = lines(tmp_path, "summary")
     score = f"{100 * summary['final_accuracy']:.2f} %"
     assert said[-1] == f"finished after round 3; final accuracy {score}"
+
+
+@pytest.mark.parametrize(("rounds", "idle"), [(1, {"moon": "it acts from round 2 on"}), (2, None)])
+def test_a_method_that_came_too_late_is_named(
+    tmp_path: Path, rounds: int, idle: dict[str, str] | None
+) -> None:
+    run_in_process(tmp_path, **{**SMALL, "rounds": rounds, "methods": "moon"})
+    (summary,) = lines(tmp_path, "summary")
+    assert summary.get("idle") == idle
