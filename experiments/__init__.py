@@ -1,1 +1,1 @@
-"""Running and comparing: the command line, the runtimes, the benchmarks. May import everything."""
+"""The command line, the runtimes and the benchmarks. May import everything."""

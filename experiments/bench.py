@@ -1,5 +1,4 @@
-"""Benchmarks: figures that depend on the machine, so always a ratio of two things measured in one
-run."""
+"""Benchmarks. Times depend on the host, so each is a ratio of two things measured in one run."""
 
 import multiprocessing
 import os
@@ -29,7 +28,7 @@ out = Console()
 
 @app.callback()
 def main() -> None:
-    """Keeps the names of the benchmarks even while there are few."""
+    """Make Typer keep the names of the benchmarks, even if there is only one."""
 
 
 @app.command()
@@ -38,14 +37,14 @@ def simulation(
         str, typer.Option(help="28x28 or larger; Fashion-MNIST is the reference.")
     ] = "fashion-mnist",
     data_dir: Annotated[str, typer.Option(help="Where to look for it.")] = "",
-    clients: Annotated[int, typer.Option(help="Clients a round.")] = 10,
-    steps: Annotated[int, typer.Option(help="Steps a client.")] = 100,
+    clients: Annotated[int, typer.Option(help="Clients per round.")] = 10,
+    steps: Annotated[int, typer.Option(help="Steps per client.")] = 100,
     rounds: Annotated[
         int,
         typer.Option(help="Rounds whose median counts; the first one, which warms up, does not."),
     ] = 4,
 ) -> None:
-    """A simulated FedAvg round against the same steps in bare torch processes without a framework.
+    """Compare a simulated FedAvg round with the same steps in bare torch processes.
 
     The bare processes run a plain eager loop: as many processes as cores, one thread each, default
     memory format, unfused SGD.
@@ -67,36 +66,37 @@ def simulation(
     }
     table = Table(
         "what",
-        "seconds a round",
+        "seconds per round",
         "ratio to bare",
         title=f"{clients} clients x {steps} steps of batch 64, {device.cores()} cores",
     )
-    before = bare(configure(settings), rounds)
+    before = time_bare(configure(settings), rounds)
     timed = {
-        layout: simulated(
-            configure({**settings, "memory_format": layout, "eval_every": rounds + 1}), rounds
+        name: time_simulation(
+            configure({**settings, "memory_format": name, "eval_every": rounds + 1}), rounds
         )
-        for layout in LAYOUTS
+        for name in MEMORY_FORMATS
     }
-    reference = statistics.median(before + bare(configure(settings), rounds))
+    reference = statistics.median(before + time_bare(configure(settings), rounds))
     table.add_row("bare torch processes", f"{reference:.2f}", "1.00")
-    for layout, seconds in timed.items():
-        table.add_row(f"simulated round, {layout}", f"{seconds:.2f}", f"{seconds / reference:.2f}")
+    for name, seconds in timed.items():
+        table.add_row(f"simulated round, {name}", f"{seconds:.2f}", f"{seconds / reference:.2f}")
     out.print(table)
 
 
-LAYOUTS = ("channels_last", "contiguous")
+MEMORY_FORMATS = ("channels_last", "contiguous")
 
 
-def simulated(config: RunConfig, rounds: int) -> float:
-    """The median round of a simulation: everything from the draw of the clients to the checkpoint,
-    save evaluation."""
-    return a_round(config, "simulation", rounds)["seconds"]
+def time_simulation(config: RunConfig, rounds: int) -> float:
+    """Time the median round of a simulation, from the draw of the clients to the checkpoint.
+
+    Evaluation does not count.
+    """
+    return measure_round(config, "simulation", rounds)["seconds"]
 
 
-def bare(config: RunConfig, rounds: int) -> list[float]:
-    """Seconds of each round: all clients' steps, dealt to one process a core, begun together and
-    ended together."""
+def time_bare(config: RunConfig, rounds: int) -> list[float]:
+    """Time rounds of all clients' steps in bare processes, one per core, that start together."""
     workers = min(device.cores(), config.clients)
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(workers + 1)
@@ -120,7 +120,7 @@ def bare(config: RunConfig, rounds: int) -> list[float]:
 def bare_worker(
     config: RunConfig, barrier: Barrier, worker: int, workers: int, rounds: int
 ) -> None:
-    """A plain training loop, as one would write it without a framework."""
+    """Run a plain training loop, as one would write it without a framework."""
     import torch
     import torch.nn.functional as F
 
@@ -173,11 +173,10 @@ def fedcog(
         int, typer.Option(help="Whole rounds whose median counts; 0 leaves them out.")
     ] = 2,
 ) -> None:
-    """FedCOG's generation against local training for 16 to 1,024 images (its table 8), and its
-    whole round against bare torch.
+    """Compare FedCOG's generation of 16 to 1,024 images with local training (its table 8).
 
-    Single figures are seconds of processor time of one client with one thread. The whole round is
-    ten clients on all cores.
+    A whole round is also compared with bare torch. Single figures are seconds of processor time of
+    one client with one thread. The whole round has ten clients on all cores.
     """
     settings = {
         "dataset": dataset,
@@ -199,7 +198,7 @@ def fedcog(
     table = Table(
         "images",
         "seconds of generation",
-        "ms a step",
+        "ms per step",
         "of local training",
         "of it in the paper",
         title=title,
@@ -221,6 +220,7 @@ def fedcog(
         whole_rounds(settings, generation_steps, rounds)
 
 
+# The paper's seconds on a GPU, by the number of images.
 PUBLISHED_GENERATION = {
     16: 0.72,
     32: 0.78,
@@ -229,15 +229,14 @@ PUBLISHED_GENERATION = {
     256: 0.81,
     512: 0.83,
     1024: 1.27,
-}  # seconds on a GPU
+}
 PUBLISHED_TRAINING = 14.81
 
 
 def generation_times(
     config: RunConfig, sizes: list[int], steps: int
 ) -> tuple[float, dict[int, float]]:
-    """Processor seconds of a client's local training, and of its generation by the number of
-    images."""
+    """Return processor seconds of a client's training, and of its generation by image count."""
     from client.build import deal_data
     from client.client import FederatedClient
     from client.methods.fedcog.generation import synthesise
@@ -248,48 +247,47 @@ def generation_times(
     from common.run import make_run
     from common.wire.payload import SHARED
 
-    place = device.prepare(config, 1)
+    chosen = device.prepare(config, 1)
     data, parts = deal_data(config)
-    run, model = make_run(config, data, place)
-    seen = view(data, parts[0], 0, config.clients, 0.0, config.seed)
+    run, model = make_run(config, data, chosen)
+    own = view(data, parts[0], 0, config.clients, 0.0, config.seed)
     with tempfile.TemporaryDirectory() as folder:
-        client = FederatedClient(run, seen, device.place(model, place, config), Path(folder))
+        client = FederatedClient(run, own, device.place(model, chosen, config), Path(folder))
 
-        def trained() -> float:
+        def time_training() -> float:
             local = client.open({SHARED: list(run.initial)}, {"round": 1, "token": "bench"})
             started = time.process_time()
             train(local, [])
             return time.process_time() - started
 
-        def generated(size: int) -> float:
+        def time_generation(size: int) -> float:
             local = client.open({SHARED: list(run.initial)}, {"round": 1, "token": "bench"})
             params = FedCog(samples=size, steps=steps)
             started = time.process_time()
             synthesise(params, local, frozen(model), frozen(model))
             return time.process_time() - started
 
-        first = trained()
-        generation = {size: generated(size) for size in sizes}
-        return statistics.median((first, trained())), generation
+        first = time_training()
+        generation = {size: time_generation(size) for size in sizes}
+        return statistics.median((first, time_training())), generation
 
 
 def whole_rounds(settings: dict[str, Any], generation_steps: int, rounds: int) -> None:
-    """Simulated rounds of ten clients with and without FedCOG against their training alone in bare
-    torch processes."""
+    """Compare simulated rounds, with and without FedCOG, with training in bare torch processes."""
     common = {**settings, "rounds": rounds + 1, "eval_every": rounds + 1}
-    before = bare(configure(common), rounds)
+    before = time_bare(configure(common), rounds)
     lines = {
         "FedAvg": "fedavg",
         "FedCOG with 256 images": f"fedcog(start=1, steps={generation_steps})",
     }
     timed = {
-        name: simulated(configure({**common, "methods": line}), rounds)
+        name: time_simulation(configure({**common, "methods": line}), rounds)
         for name, line in lines.items()
     }
-    reference = statistics.median(before + bare(configure(common), rounds))
+    reference = statistics.median(before + time_bare(configure(common), rounds))
     table = Table(
         "ten clients",
-        "seconds a round",
+        "seconds per round",
         "ratio to bare",
         title=f"{settings['local_steps']} steps, {device.cores()} cores",
     )
@@ -305,12 +303,14 @@ def secagg(
         int,
         typer.Option(help="Rounds whose median counts; the first one, which warms up, does not."),
     ] = 3,
-    model: Annotated[str, typer.Option(help="The model, whose size decides.")] = "simple-cnn",
-    steps: Annotated[int, typer.Option(help="Local steps of a client.")] = 10,
+    model: Annotated[
+        str, typer.Option(help="The model; its size determines the cost.")
+    ] = "simple-cnn",
+    steps: Annotated[int, typer.Option(help="Local steps per client.")] = 10,
     clients: Annotated[str, typer.Option(help="Numbers of clients in the simulation.")] = "3,10,50",
     grpc: Annotated[int, typer.Option(help="Clients over gRPC; 0 leaves them out.")] = 3,
 ) -> None:
-    """A round with and without secure aggregation: seconds, and bytes up and down."""
+    """Compare rounds with and without secure aggregation: seconds, and bytes up and down."""
     settings = {
         "model": model,
         "local_steps": steps,
@@ -333,7 +333,9 @@ def secagg(
     ] * bool(grpc)
     for runtime, count in cases:
         plain, secure = (
-            a_round(configure({**settings, "clients": count, "secagg": mode}), runtime, rounds)
+            measure_round(
+                configure({**settings, "clients": count, "secagg": mode}), runtime, rounds
+            )
             for mode in ("off", "on")
         )
         moved = [
@@ -345,15 +347,16 @@ def secagg(
             f"{secure['seconds']:.2f}",
             f"{secure['seconds'] / plain['seconds']:.2f}",
         ]
+        # printed at once, because the whole table takes minutes
         out.print(
             f"{runtime}, {count} clients: {times[0]} s plain, {times[1]} s secure", highlight=False
-        )  # it takes minutes
+        )
         table.add_row(runtime, str(count), *times, *moved)
     out.print(table)
 
 
-def a_round(config: RunConfig, runtime: str, rounds: int) -> dict[str, float]:
-    """The median round of a run: seconds without evaluation, bytes."""
+def measure_round(config: RunConfig, runtime: str, rounds: int) -> dict[str, float]:
+    """Measure the median round of a run: seconds without evaluation, and bytes."""
     from experiments.runtimes.grpc import deploy
 
     with tempfile.TemporaryDirectory() as folder:
@@ -377,11 +380,11 @@ def memory(
     rounds: Annotated[int, typer.Option(help="The last round; compared with the fifth.")] = 30,
     dataset: Annotated[str, typer.Option(help="The data set.")] = "digits",
 ) -> None:
-    """Resident memory of the simulation, server and actors, after round 5 and at the end."""
-    seen: dict[int, float] = {}
+    """Measure the resident memory of a simulation (server, actors) after round 5 and the last."""
+    megabytes: dict[int, float] = {}  # by round
     with tempfile.TemporaryDirectory() as folder:
         done = threading.Event()
-        watcher = threading.Thread(target=follow, args=(Path(folder), seen, done))
+        watcher = threading.Thread(target=follow, args=(Path(folder), megabytes, done))
         watcher.start()
         simulate(
             configure(
@@ -396,25 +399,24 @@ def memory(
         )
         done.set()
         watcher.join()
-    first, last = seen[5], seen[max(seen)]
+    first, last = megabytes[5], megabytes[max(megabytes)]
     table = Table("after round", "resident MB (server and actors)")
     table.add_row("5", f"{first:.0f}")
-    table.add_row(str(max(seen)), f"{last:.0f}")
+    table.add_row(str(max(megabytes)), f"{last:.0f}")
     table.add_row("growth", f"{100 * (last / first - 1):+.1f} %")
     out.print(table)
 
 
-def follow(folder: Path, seen: dict[int, float], done: threading.Event) -> None:
-    """Note the resident memory when a round's line appears."""
+def follow(folder: Path, megabytes: dict[int, float], done: threading.Event) -> None:
+    """Note the resident memory whenever the line of a round appears."""
     while not done.wait(0.1):
         rounds = [line["round"] for line in read(folder / FILE) if line["kind"] == "round"]
-        if rounds and rounds[-1] not in seen:
-            seen[rounds[-1]] = resident(os.getpid())
+        if rounds and rounds[-1] not in megabytes:
+            megabytes[rounds[-1]] = measure_memory(os.getpid())
 
 
-def resident(parent: int) -> float:
-    """Megabytes of this process and of the Ray actors below it (Ray's own daemons do not belong to
-    the simulation)."""
+def measure_memory(parent: int) -> float:
+    """Add up the megabytes of this process and of its Ray actors, without Ray's own daemons."""
     total = 0.0
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,4 +1,4 @@
-"""The folder that `flwr run` makes Flower's app bundle from."""
+"""The folder from which `flwr run` makes Flower's app bundle."""
 
 import shutil
 from pathlib import Path
@@ -7,8 +7,10 @@ from common.settings.project import PACKAGED_FILE, PROJECT_FILE, ROOT, project
 
 
 def app_folder(spare: Path) -> Path:
-    """The checkout; or, where fedmirage was installed without one, `spare`, filled with
-    pyproject.toml and those modules that belong into the bundle."""
+    """Return the checkout, or `spare` where fedmirage was installed without one.
+
+    `spare` is then filled with pyproject.toml and the modules that belong into the bundle.
+    """
     return assemble(spare) if PROJECT_FILE == PACKAGED_FILE else ROOT
 
 

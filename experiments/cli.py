@@ -1,5 +1,7 @@
-"""The command line, `fedmirage`. Every setting of the run configuration is a flag; its help is the
-sentence under the field."""
+"""The command line, `fedmirage`.
+
+Every setting of the run configuration is a flag, and its help is the sentence under the field.
+"""
 
 import inspect
 import sys
@@ -44,7 +46,7 @@ err = Console(stderr=True)
 
 
 def show_version(asked: bool) -> None:
-    """Print the version and end."""
+    """Print the version and exit."""
     if asked:
         out.print(f"fedmirage {project()['project']['version']}", highlight=False)
         raise typer.Exit
@@ -70,7 +72,7 @@ def run(
     actors: int,
     verbose: bool,
 ) -> None:
-    """Train with the given methods and watch.
+    """Train with the given methods and show the progress.
 
     Settings come from the defaults (pyproject.toml), then --preset, then --config files, then
     flags; the later ones win. DIR then holds results.jsonl (one line per round), model.safetensors
@@ -101,18 +103,20 @@ PANELS = {
     "diagnostics": "What is written",
     "data_dir": "Data",
     "node_timeout": "Faults",
-}  # a panel begins at this field
+}  # the field at which each panel of the help begins
 
 
 def _values(info: FieldInfo, default: Any) -> str:
-    """What a flag takes, as it is typed, and what it is without the flag."""
-    told = "" if info.annotation in (bool, str) else allowed(info).replace("'", "") + "; "
-    return f"{told}default: {'none' if default == '' else default}"
+    """Describe the values of a flag as they are typed, and its default."""
+    values = "" if info.annotation in (bool, str) else allowed(info).replace("'", "") + "; "
+    return f"{values}default: {'none' if default == '' else default}"
 
 
 def _run_command() -> Any:
-    """`run` with a flag for each field of RunConfig; all are texts, since the configuration itself
-    judges them, all at once."""
+    """Make `run` with one flag per field of RunConfig.
+
+    All flags are texts, because the configuration checks them itself, all at once.
+    """
     fixed = {
         "runtime": Annotated[
             str,
@@ -132,10 +136,10 @@ def _run_command() -> Any:
             list[Path], typer.Option(help="A TOML file of settings; may be given several times.")
         ],
         "actors": Annotated[
-            int, typer.Option(help="Clients that train at a time; 0 takes one per core.")
+            int, typer.Option(help="Clients that train at the same time; 0 means one per core.")
         ],
         "verbose": Annotated[
-            bool, typer.Option("--verbose", help="Show what Flower and Ray have to say.")
+            bool, typer.Option("--verbose", help="Show the messages of Flower and Ray too.")
         ],
     }
     values: dict[str, Any] = {
@@ -202,7 +206,7 @@ def methods(
         str | None, typer.Argument(help="One method, with everything that can be set.")
     ] = None,
 ) -> None:
-    """What can stand in --methods: every method, its paper, its parameters."""
+    """What --methods accepts: every method, its paper, its parameters."""
     from common.methods import METHODS
     from experiments.show.catalogue import show_method, show_methods
 
@@ -215,7 +219,7 @@ def models(
         str | None, typer.Argument(help="One model, with everything that can be set.")
     ] = None,
 ) -> None:
-    """What can stand in --model: every network, its parameters, its size on the usual data."""
+    """What --model accepts: every network, its parameters, its size on the usual data."""
     from common.models import MODELS
     from experiments.show.catalogue import show_entry, show_models
 
@@ -228,7 +232,7 @@ def partitions(
         str | None, typer.Argument(help="One partition, with everything that can be set.")
     ] = None,
 ) -> None:
-    """What can stand in --partition: every way to deal the data to the clients, its parameters."""
+    """What --partition accepts: every way to deal the data to the clients, its parameters."""
     from common.data.partitions.params import PARTITIONS
     from experiments.show.catalogue import show_entry, show_partitions
 
@@ -239,7 +243,7 @@ def partitions(
 def presets(
     name: Annotated[str | None, typer.Argument(help="One preset, as its file has it.")] = None,
 ) -> None:
-    """What can stand behind --preset: published settings, and what each of them sets."""
+    """What --preset accepts: published settings, and what each of them sets."""
     from experiments.show.catalogue import show_presets
 
     if name is None:
@@ -256,8 +260,7 @@ def datasets(
     ] = None,
     data_dir: Annotated[str | None, typer.Option(help="Where to look for files.")] = None,
 ) -> None:
-    """What can stand in --dataset: every data set, its parameters, and whether its files are
-    here."""
+    """What --dataset accepts: every data set, its parameters, and whether its files are here."""
     from common.data import DATASETS
     from experiments.show.catalogue import show_datasets, show_entry
 
@@ -270,7 +273,7 @@ def datasets(
 
 @app.command(cls=Command)
 def privacy() -> None:
-    """What can stand in --secagg and --dp: every key, its default, its meaning."""
+    """What --secagg and --dp accept: every key, its default, its meaning."""
     from common.dp.settings import DP
     from common.secagg.settings import SECAGG
     from experiments.show.catalogue import show_entry
@@ -286,7 +289,7 @@ def privacy() -> None:
 def partition(
     dataset: Annotated[str, typer.Option(help="The data set.")] = defaults()["dataset"],
     partition: Annotated[str, typer.Option(help="How it is dealt.")] = defaults()["partition"],
-    clients: Annotated[int, typer.Option(help="To how many clients.", min=1)] = defaults()[
+    clients: Annotated[int, typer.Option(help="The number of clients.", min=1)] = defaults()[
         "clients"
     ],
     seed: Annotated[int, typer.Option(help="The seed of the run.", min=0)] = defaults()["seed"],
@@ -296,7 +299,7 @@ def partition(
         "runs/partition"
     ),
 ) -> None:
-    """Who holds what: the clients-by-classes table, how skewed it is, and pictures of it."""
+    """Which client holds what: the clients-by-classes table, its skew, and pictures of both."""
     from common.data import load
     from common.data.partitions import split
     from experiments.show.partition import figures, report, show_classes, show_figures
@@ -327,7 +330,7 @@ def compare(
         Path | None, typer.Option(help="Draw accuracy by round into this PNG.")
     ] = None,
 ) -> None:
-    """Runs beside each other: how each ended, and, with --picture, how it got there."""
+    """Compare runs: how each ended and, with --picture, its accuracy by round."""
     from experiments.show import compare as comparison
 
     out.print(comparison.table(runs))
@@ -346,7 +349,7 @@ def doctor(
 
 
 def carry_out() -> None:
-    """The command that was typed, with sentences instead of stack traces. Called by entry.py."""
+    """Do the command that was typed; errors are sentences, not stack traces. Called by entry.py."""
     try:
         app(standalone_mode=True)
     except FedmirageError as error:
@@ -359,7 +362,7 @@ def carry_out() -> None:
 
 
 def main() -> None:
-    """The entry point for those who start this file."""
+    """Start the command line when this file is run as a program."""
     from experiments.entry import main as enter
 
     enter()

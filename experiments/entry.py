@@ -1,4 +1,7 @@
-"""What the command `fedmirage` calls. Interrupts are taken over before anything else is loaded."""
+"""The entry point of the command `fedmirage`.
+
+It handles interrupts before anything else is loaded, because loading takes seconds.
+"""
 
 import contextlib
 import os
@@ -8,7 +11,7 @@ from experiments.interrupts import interruptions
 
 
 def main() -> None:
-    """Do what was typed, with an exit code that is true: 130 for all that was interrupted."""
+    """Do the command that was typed; whatever was interrupted exits with code 130."""
     interruptions.install()
     try:
         from experiments.cli import carry_out
@@ -24,8 +27,8 @@ def main() -> None:
                 print(text, file=sys.stderr)
             sys.stdout.flush()
             sys.stderr.flush()
-        # Python itself would exit with another code if the interrupt came while a text was executed
-        # as code, as dataclasses do, though it was caught here.
+        # If the interrupt came while a text was executed as code, as dataclasses do, Python itself
+        # would exit with another code, although the interrupt was caught here.
         os._exit(130)
 
 

@@ -1,5 +1,7 @@
-"""Ctrl-C, kill and a closed terminal, for the command line. In somebody else's program, such as a
-notebook, signals are the business of that program."""
+"""Handles Ctrl-C, kill and a closed terminal for the command line.
+
+In another program that uses fedmirage, such as a notebook, signals are left to that program.
+"""
 
 import signal
 import time
@@ -10,19 +12,22 @@ PAUSE = 10.0  # seconds; a terminal that is closed sends more than one signal
 
 
 class Interruptions:
-    """All of them as KeyboardInterrupt; what follows soon does not disturb the clearing up."""
+    """Turns these signals into KeyboardInterrupt; further ones soon after are ignored.
+
+    This way a second signal does not disturb the cleaning up.
+    """
 
     def __init__(self) -> None:
         self.last = float("-inf")
-        self.told = False  # whether somebody has said how to go on
+        self.told = False  # whether the user has been told how to continue
 
     @property
     def seen(self) -> bool:
-        """Whether there was one. KeyboardInterrupt itself may get lost, e.g. in an import."""
+        """Whether there was a signal; KeyboardInterrupt itself may get lost, e.g. in an import."""
         return self.last > float("-inf")
 
     def install(self) -> None:
-        """Take them over, except for those that are ignored (nohup, a shell's background)."""
+        """Install the handlers, except for signals that are ignored (nohup, a background job)."""
         for number in INTERRUPTIONS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._interrupt)

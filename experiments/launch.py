@@ -1,4 +1,4 @@
-"""One run in one of the runtimes, watched."""
+"""Launches a run in one of the runtimes and shows its progress."""
 
 import contextlib
 import json
@@ -36,8 +36,8 @@ def launch(
 ) -> dict[str, Any]:
     """Run, show progress, and return the summary line; a run that failed raises the reason.
 
-    All that computes does so in processes of its own. An interrupt ends them, closes results.jsonl
-    and arrives as KeyboardInterrupt, so that a notebook goes on.
+    All computation happens in separate processes. An interrupt ends them, closes results.jsonl and
+    is raised as KeyboardInterrupt, so that a notebook survives it.
     """
     if runtime not in RUNTIMES:
         raise ConfigurationError(
@@ -65,7 +65,7 @@ def launch(
 
 
 def describe(config: RunConfig, console: Console) -> None:
-    """What runs, and what is odd about it."""
+    """Print what runs, and what is odd about it."""
     console.print(
         f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients,"
         f" {config.model}, seed {config.seed}",
@@ -80,7 +80,7 @@ def describe(config: RunConfig, console: Console) -> None:
 def conduct(
     config: RunConfig, runtime: str, folder: Path, console: Console, actors: int, verbose: bool
 ) -> None:
-    """Start what the runtime needs, and see it through."""
+    """Start what the runtime needs, and wait for its end."""
     mark = f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}"
     with Processes(mark) as processes, Watch(console, folder, config.rounds):
         request = {"config": config.flat(), "folder": str(folder), "runtime": runtime}
@@ -92,7 +92,7 @@ def conduct(
 
 
 def attend(processes: Processes, request: dict[str, Any], console: Console) -> None:
-    """Let a process do what is asked for, and pass on what it says; its failure is raised here."""
+    """Let a process carry out a request, and pass on its messages; its failure is raised here."""
     reader, writer = os.pipe()
     with tempfile.TemporaryFile() as log, os.fdopen(reader, "rb") as pipe:
         output = None if request["verbose"] else log
@@ -115,7 +115,7 @@ def attend(processes: Processes, request: dict[str, Any], console: Console) -> N
 
 
 def follow(child: "subprocess.Popen[bytes]", pipe: Any, console: Console) -> dict[str, Any]:
-    """Show what a process says until it ends; returns why it failed, if it said so."""
+    """Show the messages of a process until it ends; return why it failed, if it said so."""
     why: dict[str, Any] = {}
     for line in map(json.loads, pipe):
         if "say" in line:
@@ -127,7 +127,7 @@ def follow(child: "subprocess.Popen[bytes]", pipe: Any, console: Console) -> dic
 
 
 def failure(said: dict[str, Any], code: int, log: str) -> FedmirageError:
-    """What to raise for a process that failed."""
+    """Make the error to raise for a process that failed."""
     if "problems" in said:
         return ConfigurationError(said["problems"])
     if "failure" in said:
@@ -139,7 +139,7 @@ def failure(said: dict[str, Any], code: int, log: str) -> FedmirageError:
 
 
 def interrupted(folder: Path) -> str:
-    """Close the results of a run whose processes are gone; returns how to go on."""
+    """Close the results of a run whose processes are gone; return how to continue."""
     results = Results(folder)
     if not results.lines("config"):
         return "interrupted before the run began; the same command starts it again"

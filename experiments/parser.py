@@ -1,4 +1,4 @@
-"""How the command line reads what was typed, and what Typer leaves to be desired there."""
+"""How the command line reads what was typed, where Typer's own behaviour does not suffice."""
 
 import inspect
 from typing import Any, get_type_hints
@@ -11,12 +11,12 @@ from common.settings.language import nearest
 
 
 class Commands(TyperGroup):
-    """The commands by name, in upper or lower case; a typo is told the nearest ones."""
+    """The commands by name, in upper or lower case; a typo is answered with the nearest names."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names."""
+        """Find the command that the first word names."""
         name = args[0].lower()
         if name not in self.commands and not ctx.resilient_parsing and not name.startswith("-"):
             ctx.fail(f"there is no command {args[0]!r}{nearest(name, self.commands)}")
@@ -24,10 +24,10 @@ class Commands(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command whose help is its docstring in whole paragraphs, with a word on each argument.
+    """A command whose help is its docstring in whole paragraphs, and explains each argument.
 
-    click 8.5 forgets the help that Typer 0.20 sets for positional arguments, so that it is read
-    from the function's signature again.
+    click 8.5 loses the help that Typer 0.20 sets for positional arguments, so it is read from the
+    function's signature again.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -46,7 +46,7 @@ class RunCommand(Command):
     """`run`, in which --secagg needs no value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As it was typed, with "on" behind a bare --secagg."""
+        """Parse what was typed, with "on" inserted after a bare --secagg."""
         following = [*args[1:], "--"]
         spelled = [
             [arg, "on"] if arg == "--secagg" and after.startswith("-") else [arg]

@@ -1,4 +1,4 @@
-"""Where the settings of a run come from: presets, TOML files, flags, or the run that is resumed."""
+"""Collects the settings of a run from presets, TOML files, flags, or the run that is resumed."""
 
 import time
 import tomllib
@@ -13,23 +13,23 @@ from common.settings.language import nearest
 T = TypeVar("T")
 PRESETS = {path.stem: path for path in sorted((Path(__file__).parent / "presets").glob("*.toml"))}
 RESUMABLE = {"resume", "rounds", "node_timeout", "round_timeout", "retries", "device", "data_dir"}
-"""What may change when a run is resumed: how far and where it goes on, not what it computes."""
+"""The keys that may change when a run is resumed: how far and where it runs, not its results."""
 
 
 def find(known: Mapping[str, T], name: str, what: str) -> T:
-    """An entry by its name in upper or lower case, or a refusal with the nearest names."""
+    """Find an entry by its name in upper or lower case, or refuse it with the nearest names."""
     if name.lower() not in known:
         raise ConfigurationError([f"no {what} is called {name!r}{nearest(name.lower(), known)}"])
     return known[name.lower()]
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """A published setting by name."""
+    """Read a published setting by name."""
     return read_toml(find(PRESETS, name, "preset"), "preset")
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """A file of settings: flat keys as in [tool.flwr.app.config]."""
+    """Read a file of settings: flat keys as in [tool.flwr.app.config]."""
     try:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:
@@ -39,13 +39,12 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
 
 def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
-    """Lay everything over the defaults; a resumed run has the settings that it began with, save how
-    far it goes."""
-    return _resumed(layers, flags) if flags.get("resume") else place(configure(*layers, flags))
+    """Apply layers and flags to the defaults; a resumed run keeps its original settings."""
+    return _resume(layers, flags) if flags.get("resume") else place(configure(*layers, flags))
 
 
 def place(config: RunConfig) -> RunConfig:
-    """The same run with a folder for its results, and with paths that hold in every process."""
+    """Give a run a folder for its results, and paths that are valid in every process."""
     names = (config.dataset_list[0].name, config.method_list[-1].name)
     usual = Path("runs", "-".join((time.strftime("%Y%m%d-%H%M%S"), *names)))
     absolute = {
@@ -57,7 +56,7 @@ def place(config: RunConfig) -> RunConfig:
     return configure(config.flat(), {**absolute, "out": out})
 
 
-def _resumed(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
+def _resume(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
     from server.record.results import FILE, read
 
     lines = read(Path(flags["resume"]) / FILE)
@@ -79,7 +78,7 @@ def _resumed(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
         raise ConfigurationError(
             [
                 f"resume continues a run as it was, so {what} cannot change; use warm-start to"
-                " begin a new run from it"
+                " start a new run from it"
             ]
         )
     begun = {**known, "warm-start": "", "out": str(Path(flags["resume"]).absolute())}

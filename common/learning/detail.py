@@ -19,7 +19,7 @@ RECALL = "recall"
 
 
 class Detail:
-    """Counts beside a meter, over the same batches; `result` waits for the device once.
+    """Counts over the same batches as a meter; `result` waits for the device once.
 
     `domains` numbers the domain of every sample of the set, in the order of the batches.
     """

@@ -1,5 +1,7 @@
-"""What there is: methods, models, partitions, data sets and presets, each parameter with its
-default, its meaning and its allowed values, straight from the code."""
+"""Lists methods, models, partitions, data sets and presets.
+
+Each parameter has its default, its meaning and its allowed values, straight from the code.
+"""
 
 import inspect
 import re
@@ -21,16 +23,18 @@ from common.settings.language import Params
 
 
 def table(title: str, *columns: str) -> Table:
-    """A table whose last column takes the room."""
-    made = Table(title=title, title_justify="left", show_lines=False)
+    """Make a table whose last column takes the remaining width."""
+    empty = Table(title=title, title_justify="left", show_lines=False)
     for column in columns:
-        made.add_column(column, overflow="fold", ratio=1 if column == columns[-1] else None)
-    return made
+        empty.add_column(column, overflow="fold", ratio=1 if column == columns[-1] else None)
+    return empty
 
 
 def variants(kind: type[Method]) -> dict[str, Method]:
-    """A method as it is written with each of its variants; where a parameter has no default,
-    without any."""
+    """Return a method with each of its variants, as they are written in --methods.
+
+    A method without variants is returned as it is, even if a parameter has no default.
+    """
     field = kind.model_fields.get("variant")
     names = [name for name in get_args(field.annotation) if isinstance(name, str)] if field else []
     names = names or [
@@ -44,7 +48,7 @@ def variants(kind: type[Method]) -> dict[str, Method]:
 
 
 def sends(method: Method) -> tuple[str, str]:
-    """What clients send beside `shared`, and whether a sum of it is enough."""
+    """Say what clients send in addition to `shared`, and whether a sum of it is enough."""
     if not method.parts.sends:
         return "nothing", "yes"
     up = ", ".join(f"{section.name}" for section in method.up) or "nothing"
@@ -53,7 +57,7 @@ def sends(method: Method) -> tuple[str, str]:
 
 
 def show_methods(console: Console) -> None:
-    """One line per method."""
+    """Show one line per method."""
     made = table("methods", "name", "paper", "shares", "secagg", "sends beside it")
     for method in METHODS.values():
         sent, allowed = zip(*map(sends, variants(method).values()), strict=True)
@@ -69,7 +73,7 @@ def show_methods(console: Console) -> None:
 
 
 def show_method(console: Console, method: type[Method]) -> None:
-    """A method's page: its module's text, then its parameters."""
+    """Show a method's declaration: the text of its module, then its parameters."""
     module = inspect.getmodule(method)
     console.print((module.__doc__ if module else "") or "", highlight=False, markup=False)
     console.print(
@@ -79,14 +83,14 @@ def show_method(console: Console, method: type[Method]) -> None:
 
 
 def show_entry(console: Console, params: type[Params]) -> None:
-    """A model, a partition or a data set."""
+    """Show a model, a partition or a data set."""
     text = "\n\n".join(paragraphs(params))
     console.print(f"{params.name}: {text}\n", highlight=False, markup=False)
     show_parameters(console, params)
 
 
 def show_parameters(console: Console, params: type[Params]) -> None:
-    """Every key that may stand between the parentheses."""
+    """Show every parameter that can be set in the parentheses."""
     rows = describe(params)
     if not rows:
         console.print(f"{params.name} takes no parameters.", highlight=False)
@@ -98,7 +102,7 @@ def show_parameters(console: Console, params: type[Params]) -> None:
 
 
 def show_models(console: Console) -> None:
-    """One line a model, with its number of weights for the two usual shapes and ten classes."""
+    """Show one line per model, with its number of weights for two usual shapes and ten classes."""
     made = table("models", "name", "28x28 grey", "32x32 colour", "parameters", "what it is")
     for name, params in MODELS.items():
         sizes = [
@@ -110,7 +114,7 @@ def show_models(console: Console) -> None:
 
 
 def show_partitions(console: Console) -> None:
-    """One line per partition."""
+    """Show one line per partition."""
     made = table("partitions", "name", "parameters", "what it is")
     for name, params in PARTITIONS.items():
         made.add_row(name, keys(params), first_sentence(params))
@@ -123,19 +127,19 @@ def show_partitions(console: Console) -> None:
 
 
 def show_presets(console: Console, presets: Mapping[str, Mapping[str, Any]]) -> None:
-    """One line per preset: the main things that it sets."""
+    """Show one line per preset, with the main things that it sets."""
     width = max(map(len, presets))
     for name, settings in presets.items():
-        told = (
+        summary = (
             "{methods} on {dataset}, {partition}, {model}, {clients} clients, {rounds} rounds"
         ).format_map({**defaults(), **settings})
-        line = f"{name:<{width}}  {told}"
+        line = f"{name:<{width}}  {summary}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print("\nfedmirage presets NAME shows everything that one sets.", highlight=False)
 
 
 def show_datasets(console: Console, data_dir: str | None) -> None:
-    """One line a data set, and whether it can be loaded without a download."""
+    """Show one line per data set, and whether it can be loaded without a download."""
     from common.data import DATASETS, list_available
 
     made = table("data sets", "name", "found", "what it is")
@@ -152,17 +156,17 @@ def show_datasets(console: Console, data_dir: str | None) -> None:
 
 
 def keys(params: type[Params]) -> str:
-    """The names of the keys."""
+    """Join the names of the parameters."""
     return ", ".join(params.model_fields)
 
 
 def first_sentence(params: type[Params]) -> str:
-    """The first sentence of a docstring."""
+    """Return the first sentence of a docstring."""
     first = next(iter(paragraphs(params)), "")
     return re.split(r"(?<=\.)\s+(?=[A-Z])", first)[0]
 
 
 def paragraphs(params: type[Params]) -> list[str]:
-    """A docstring's paragraphs, each without line breaks."""
+    """Return the paragraphs of a docstring, each without line breaks."""
     texts = inspect.cleandoc(params.__doc__ or "").split("\n\n")
     return [" ".join(text.split()) for text in texts]

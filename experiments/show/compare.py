@@ -1,4 +1,4 @@
-"""Runs beside each other: how they ended, and a picture of their accuracy by round."""
+"""Compares runs: how they ended, and a picture of their accuracy by round."""
 
 from pathlib import Path
 from typing import Any
@@ -11,30 +11,27 @@ from server.record.results import FILE, read, summarise
 
 SCORES = ("final_accuracy", "best_accuracy", "last5_accuracy")
 WHAT = ("methods", "dataset", "partition", "model", "clients", "rounds", "seed")
-STYLES = ("-", "--", ":", "-.")  # with ten colours: forty curves that can be told apart
+STYLES = ("-", "--", ":", "-.")  # with ten colours they make forty distinguishable curves
 Run = tuple[Path, dict[str, Any], list[dict[str, Any]]]
 
 
 def load(folders: list[Path]) -> list[Run]:
-    """The folder, the configuration and the other lines of every run; a folder without any is
-    refused."""
+    """Return folder, configuration and other lines of every run; refuse folders without results."""
     runs = [(folder, read(folder / FILE)) for folder in folders]
     empty = [str(folder) for folder, lines in runs if not lines or lines[0]["kind"] != "config"]
     if empty:
         raise FedmirageError(
-            f"there are no results in {', '.join(empty)}; give directories of runs, as --out named"
-            " them"
+            f"there are no results in {', '.join(empty)}; give the directories of runs (--out)"
         )
     return [(folder, lines[0], lines[1:]) for folder, lines in runs]
 
 
 def table(folders: list[Path]) -> Group:
-    """Two lines per run: name and figures, and what makes it different; then what has to be known
-    of single runs."""
+    """Make two lines per run, its figures and its own settings; remarks about runs come last."""
     runs = load(folders)
     differ = [key for key in WHAT if len({str(config.get(key)) for _, config, _ in runs}) > 1]
-    alike = [key for key in WHAT if key not in differ]
-    shown = [_line("all: " + _settings(runs[0][1], alike))] if alike else []
+    common = [key for key in WHAT if key not in differ]
+    shown = [_line("all: " + _settings(runs[0][1], common))] if common else []
     head = ("run", "rounds", "final %", "best %", "last5 %", "MB up", "ended")
     shown.append(_line(_row(*head), "bold"))
     remarks = []
@@ -51,7 +48,7 @@ def table(folders: list[Path]) -> Group:
 
 
 def ending(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """The summary of a run, or how far one without a summary has come."""
+    """Return the summary of a run; for a run that has none yet, summarise its rounds so far."""
     summaries = [line for line in lines if line["kind"] == "summary"]
     if summaries:
         return summaries[-1]
@@ -60,7 +57,7 @@ def ending(lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _settings(config: dict[str, Any], keys: list[str]) -> str:
-    """Some settings; numbers need their name to be understood."""
+    """List some settings; numbers are given with their names, texts explain themselves."""
     return ", ".join(
         str(value) if isinstance(value := config.get(key), str) else f"{key} {value}"
         for key in keys
@@ -68,7 +65,7 @@ def _settings(config: dict[str, Any], keys: list[str]) -> str:
 
 
 def _row(name: str, *cells: str) -> str:
-    """Within 80 columns."""
+    """Arrange cells within 80 columns."""
     short = name if len(name) <= 26 else f"{name[:25]}…"
     *numbers, status = cells
     return f"{short:26}" + "".join(f"{cell:>8}" for cell in numbers) + f"  {status}"
@@ -79,7 +76,7 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def picture(folders: list[Path], path: Path) -> Path:
-    """Accuracy on the test set by round, one curve per run."""
+    """Draw the accuracy on the test set by round, one curve per run."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""What this machine is for a run: device, threads, versions, ports, memory, data."""
+"""Shows what a run would find on this host: device, threads, versions, ports, memory, data."""
 
 import os
 import platform
@@ -36,7 +36,7 @@ PORTS = {
 
 
 def doctor(console: Console, data_dir: str | None) -> None:
-    """Print everything, with a word on what would not work."""
+    """Print everything, with a remark on what would not work."""
     table = Table(title="fedmirage doctor", title_justify="left", show_header=False)
     for name, value in [*machine(), *versions(), *ports(), *data(data_dir)]:
         table.add_row(name, value)
@@ -44,7 +44,7 @@ def doctor(console: Console, data_dir: str | None) -> None:
 
 
 def machine() -> Iterator[tuple[str, str]]:
-    """Cores, memory, device."""
+    """Yield device, cores, memory and disk."""
     import torch
 
     yield "device", f"{device.pick('auto')} ({torch.cuda.device_count()} CUDA devices)"
@@ -63,7 +63,7 @@ def machine() -> Iterator[tuple[str, str]]:
 
 
 def free_memory() -> str:
-    """What the kernel thinks that a new process could have."""
+    """Return the kernel's estimate of the memory that a new process could have."""
     try:
         fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
         return f"{int(fields['MemAvailable'].split()[0]) / 1e6:.1f} GB"
@@ -72,7 +72,7 @@ def free_memory() -> str:
 
 
 def versions() -> Iterator[tuple[str, str]]:
-    """Of Python and of the packages that decide the numbers."""
+    """Yield the versions of Python and of the packages on which the numbers depend."""
     yield "python", platform.python_version()
     for package in PACKAGES:
         try:
@@ -89,7 +89,7 @@ def versions() -> Iterator[tuple[str, str]]:
 
 
 def ports() -> Iterator[tuple[str, str]]:
-    """Flower's usual ports; `--runtime grpc` takes free ones and does not need them."""
+    """Yield the state of Flower's usual ports; `--runtime grpc` uses other, free ones."""
     for port, use in PORTS.items():
         with socket.socket() as probe:
             taken = probe.connect_ex(("127.0.0.1", port)) == 0
@@ -97,9 +97,9 @@ def ports() -> Iterator[tuple[str, str]]:
 
 
 def data(data_dir: str | None) -> Iterator[tuple[str, str]]:
-    """Which data sets could be loaded now."""
-    for name, place in list_available(data_dir).items():
+    """Yield where each data set was found, or what to do if it was not."""
+    for name, origin in list_available(data_dir).items():
         yield (
             name,
-            place or f"not found; say --download, or see fedmirage datasets {name}",
+            origin or f"not found; add --download, or see fedmirage datasets {name}",
         )

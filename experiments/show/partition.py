@@ -17,27 +17,21 @@ from common.data.heterogeneity import Heterogeneity, Spread, Table, class_table,
 from common.data.partitions import Indices
 from common.data.set import DataSet
 
-ROWS, COLUMNS, WIDTH = (
-    24,
-    10,
-    80,
-)  # of the table in the terminal; what is more is left out in the middle
+# Limits of the table in the terminal; further rows and columns are left out in the middle.
+ROWS, COLUMNS, WIDTH = 24, 10, 80
 PANELS = 20  # clients whose pixels are drawn
-IMAGES = 500  # of each of them
-SHADES = LinearSegmentedColormap.from_list(
-    "shades", colormaps["Blues"](np.linspace(0.2, 1, 64))
-)  # one sample is not white
-CHANNEL_COLOURS = {
-    1: ["#0072B2"],
-    3: ["#D55E00", "#009E73", "#0072B2"],
-}  # Okabe and Ito: told apart by colour-blind readers too
+IMAGES = 500  # images per client in such a panel
+# The palest shade is not white, so that a single sample is visible.
+SHADES = LinearSegmentedColormap.from_list("shades", colormaps["Blues"](np.linspace(0.2, 1, 64)))
+# The colours of Okabe and Ito, which colour-blind readers can distinguish too.
+CHANNEL_COLOURS = {1: ["#0072B2"], 3: ["#D55E00", "#009E73", "#0072B2"]}
 CHANNEL_NAMES = {1: ["this client"], 3: ["red", "green", "blue"]}
 LABELS = {
-    "sizes": "samples a client",
+    "sizes": "samples per client",
     "size_deviation": "standard deviation of the sizes",
     "size_gini": "Gini coefficient of the sizes",
-    "classes_held": "classes a client",
-    "effective_classes": "effective classes a client, exp(entropy)",
+    "classes_held": "classes per client",
+    "effective_classes": "effective classes per client, exp(entropy)",
     "kullback_leibler": "Kullback-Leibler divergence to all (nats)",
     "jensen_shannon": "Jensen-Shannon divergence to all (nats)",
     "total_variation": "total variation to all",
@@ -47,7 +41,7 @@ LABELS = {
 
 
 def report(dataset: DataSet, parts: Sequence[Indices], out_dir: Path) -> list[Path]:
-    """Draw both pictures into `out_dir` (made if it is not there) and say where they are."""
+    """Draw both pictures into `out_dir` (created if necessary) and return their paths."""
     out_dir.mkdir(parents=True, exist_ok=True)
     table = class_table(dataset.train, parts, len(dataset.classes))
     sizes = np.array([len(part) for part in parts])
@@ -58,15 +52,14 @@ def report(dataset: DataSet, parts: Sequence[Indices], out_dir: Path) -> list[Pa
 
 
 def figures(dataset: DataSet, parts: Sequence[Indices]) -> Heterogeneity:
-    """The heterogeneity figures of a partition of `dataset`."""
+    """Compute the heterogeneity figures of a partition of `dataset`."""
     return heterogeneity(
         class_table(dataset.train, parts, len(dataset.classes)), [len(part) for part in parts]
     )
 
 
 def show_classes(dataset: DataSet, parts: Sequence[Indices]) -> RichTable:
-    """The clients-by-classes table for a terminal; a long or wide one is abbreviated in the
-    middle."""
+    """Make the clients-by-classes table for a terminal; a large one is cut in the middle."""
     counts = class_table(dataset.train, parts, len(dataset.classes))
     rows, columns = _abbreviate(counts.shape[0], ROWS), _abbreviate(counts.shape[1], COLUMNS)
     headings, caption = _headings(dataset.classes, columns)
@@ -89,7 +82,7 @@ def show_classes(dataset: DataSet, parts: Sequence[Indices]) -> RichTable:
 
 
 def show_figures(figures: Heterogeneity) -> RichTable:
-    """The heterogeneity figures for a terminal."""
+    """Make a table of the heterogeneity figures for a terminal."""
     shown = RichTable(
         title=f"Heterogeneity of {figures.clients} clients, {figures.samples} samples",
         box=box.SIMPLE_HEAD,
@@ -110,15 +103,17 @@ def show_figures(figures: Heterogeneity) -> RichTable:
 
 
 def _figure(number: float) -> str:
-    """Four digits, and never an exponent: large numbers here count samples."""
+    """Write four digits and never an exponent, because large numbers here count samples."""
     return f"{number:.0f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
 def draw_classes(
     table: Table, sizes: npt.NDArray[np.int64], classes: Sequence[str], path: Path
 ) -> Path:
-    """A heat map with one column a client and one row a class, the clients' sizes above it; empty
-    cells stay white."""
+    """Draw a heat map with one column per client and one row per class; empty cells stay white.
+
+    The clients' sizes are drawn above it.
+    """
     clients, rows = table.shape
     width, height = (
         float(np.clip(2.5 + 0.45 * clients, 6, 15)),
@@ -153,8 +148,10 @@ def draw_classes(
 
 
 def draw_pixels(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
-    """How often each pixel intensity occurs, one panel a client, with that of all clients together
-    behind it in grey."""
+    """Draw how often each pixel intensity occurs, one panel per client.
+
+    The intensities of all clients together are drawn behind it in grey.
+    """
     chosen = _spread_out(len(parts), PANELS)
     channels = dataset.shape[0]
     colours, names = (
@@ -168,9 +165,8 @@ def draw_pixels(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
     figure = Figure(figsize=(2.6 + 2.3 * columns, 1.0 + 1.6 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     edges = np.linspace(0, 256, len(behind) + 1)
-    scale = (
-        "log" if behind.max() > 10 * np.median(behind) else "linear"
-    )  # handwriting is mostly background
+    # Handwriting, for one, is mostly background, which would dwarf all else on a linear scale.
+    scale = "log" if behind.max() > 10 * np.median(behind) else "linear"
     for panel, client in zip(axes.flat, chosen, strict=False):
         panel.stairs(behind, edges, fill=True, color="#CCCCCC", label="all clients")
         for curve, colour, name in zip(
@@ -201,8 +197,10 @@ def draw_pixels(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
 def _intensities(
     images: npt.NDArray[np.uint8], part: Indices, limit: int, channels: int, bins: int = 32
 ) -> npt.NDArray[np.float64]:
-    """Histograms of the pixels of at most `limit` images, one a channel (or one of all), each
-    summing to one."""
+    """Return pixel histograms of at most `limit` images: one per channel, or one for all.
+
+    Each sums to one.
+    """
     chosen = images[part[_spread_out(len(part), limit)]]
     groups = [chosen] if channels == 1 else [chosen[:, channel] for channel in range(channels)]
     counts = np.stack(
@@ -227,8 +225,7 @@ def _write_counts(axes: Axes, table: Table, shading: Normalize) -> None:
 
 
 def _headings(classes: Sequence[str], columns: Sequence[int | None]) -> tuple[list[str], str]:
-    """The classes' names where they fit, their numbers otherwise, with the names of the shown ones
-    as a caption."""
+    """Use class names as headings where they fit, else numbers and a caption with the names."""
     shown = {column: classes[column] for column in columns if column is not None}
     if sum(max(5, len(name) + 1) for name in shown.values()) + 25 <= WIDTH:
         return ["..." if column is None else shown[column] for column in columns], ""
@@ -237,14 +234,14 @@ def _headings(classes: Sequence[str], columns: Sequence[int | None]) -> tuple[li
 
 
 def _abbreviate(length: int, limit: int) -> list[int | None]:
-    """All positions, or the first and last ones with None for what lies between."""
+    """Return all positions, or the first and last ones with None for what lies between."""
     if length <= limit:
         return list(range(length))
     return [*range(limit // 2), None, *range(length - limit // 2, length)]
 
 
 def _spread_out(length: int, limit: int) -> list[int]:
-    """At most `limit` positions, evenly spread, the first and the last among them."""
+    """Return at most `limit` positions, evenly spread, including the first and the last."""
     return [
         int(position)
         for position in np.unique(np.linspace(0, length - 1, min(length, limit)).round())
@@ -252,7 +249,7 @@ def _spread_out(length: int, limit: int) -> list[int]:
 
 
 def _ticks(length: int, limit: int) -> list[int]:
-    """Every position, or every second, fifth, tenth, ... so that there are at most `limit`."""
+    """Return every, every second, fifth, tenth, ... position, so that there are at most `limit`."""
     step = next(
         step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, length) if length / step <= limit
     )

@@ -1,4 +1,4 @@
-"""Watching a run: results.jsonl is what every runtime writes, so one watcher serves them all."""
+"""Shows the progress of a run from results.jsonl, which every runtime writes."""
 
 import contextlib
 import threading
@@ -23,15 +23,15 @@ from server.record.shown import describe_scores, local_scores
 from server.strategy.budget import spent
 
 POLL = 0.2
-NOTES = 5  # how many of them a table shows
+NOTES = 5  # notes that the summary's table shows
 
 
 class Watch:
-    """Shows the rounds of a run while it goes on: a bar in a terminal, a line a round elsewhere."""
+    """Shows the rounds of a run: a bar in a terminal, one line per round elsewhere."""
 
     def __init__(self, console: Console, folder: Path, rounds: int) -> None:
         self.console, self.path, self.rounds = console, folder / FILE, rounds
-        self.seen = self.size = 0
+        self.shown = self.size = 0  # lines that were shown, and the size of the file at that time
         self.stopped = threading.Event()
         columns = (
             BarColumn(),
@@ -69,19 +69,18 @@ class Watch:
 
     def _look(self) -> None:
         size = self.path.stat().st_size if self.path.exists() else 0
-        if (
-            size == self.size
-        ):  # most looks find nothing new, and parsing hundreds of rounds takes the clients' time
+        # Most looks find nothing new, and parsing hundreds of rounds takes time from the clients.
+        if size == self.size:
             return
         self.size = size
         lines = read(self.path)
-        self.seen = min(self.seen, len(lines))  # a resumed run may take lines back
-        for line in lines[self.seen :]:
+        self.shown = min(self.shown, len(lines))  # a resumed run may take lines back
+        for line in lines[self.shown :]:
             self._show(line)
-        self.seen = len(lines)
+        self.shown = len(lines)
 
     def warn(self, text: str) -> None:
-        """Somebody else's words, so nothing in them is taken for markup."""
+        """Print a text in yellow; it comes from elsewhere, so nothing in it is read as markup."""
         self.console.print(text, style="yellow", highlight=False, markup=False)
 
     def _show(self, line: dict[str, Any]) -> None:
@@ -112,8 +111,10 @@ class Watch:
 
 
 def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
-    """What the accuracy of skewed data hides: macro-F1, the class that fares worst, the domains,
-    and how far the clients' own models lie apart."""
+    """Describe what an accuracy hides on skewed data.
+
+    That is macro-F1, the worst class, the accuracy per domain, and the spread of the local models.
+    """
     shown = {}
     if "macro_f1" in evaluation:
         shown["macro-F1"] = percent(evaluation["macro_f1"])
@@ -133,19 +134,21 @@ def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
 
 
 def percent(share: float) -> str:
-    """A share for a person."""
+    """Write a share as a percentage."""
     return f"{100 * share:.2f} %"
 
 
 def show_summary(console: Console, summary: dict[str, Any], folder: Path) -> None:
-    """How a run ended, and where its results are: on a line of its own, which no narrow terminal
-    cuts."""
+    """Show how a run ended, and where its results are.
+
+    The path is on a line of its own, so that a narrow terminal does not cut it.
+    """
     console.print(summary_table(summary))
     console.print(f"results: {folder}", highlight=False, markup=False, soft_wrap=True)
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
-    """How a run ended."""
+    """Make a table of how a run ended."""
     table = Table(
         show_header=False,
         title=f"{summary['status']} after round {summary['rounds']}",

@@ -1,4 +1,4 @@
-"""t-SNE of what finished runs make of the test set: VHL's figures 2 and 8 to 13.
+"""Draws t-SNE maps of the features that finished runs compute: VHL's figures 2 and 8 to 13.
 
 python -m experiments.studies.tsne runs/fedavg runs/naive runs/vhl --out tsne.png
 """
@@ -29,25 +29,24 @@ from common.wire.payload import Arrays
 from common.wire.weights import from_arrays
 from server.record.checkpoint import FILE, read
 
-MARKERS = "o^sDv*PX"  # a client each
+MARKERS = "o^sDv*PX"  # one per client
 
 
 @dataclass
 class Run:
-    """A finished run as its folder tells it."""
+    """A finished run, read from its folder."""
 
     folder: Path
     config: RunConfig
     data: DataSet
     model: Model
-    models: dict[
-        str, Arrays
-    ]  # "server", and the last local model of every client whose memory is in the folder
+    # "server", and the last local model of every client whose memory is in the folder
+    models: dict[str, Arrays]
     virtual: Arrays  # images and labels; empty without VHL
 
     @classmethod
     def open(cls, folder: Path) -> "Run":
-        """Everything but features."""
+        """Read a run's folder; features are computed later."""
         with (folder / "results.jsonl").open() as file:
             first = json.loads(next(file))
         config = configure({key: value for key, value in first.items() if key in defaults()})
@@ -66,7 +65,7 @@ class Run:
 
     @torch.inference_mode()
     def features(self, name: str, images: np.ndarray, virtual: bool) -> np.ndarray:
-        """Penultimate features of uint8 images under one of the models."""
+        """Return the penultimate features of uint8 images under one of the models."""
         from_arrays(self.model, self.models[name])
         mean, std = self.data.mean, self.data.std
         if virtual:
@@ -80,19 +79,16 @@ class Run:
 
 @dataclass
 class Cloud:
-    """Points of one panel: rows that belong together in all four."""
+    """The points of one panel; row i of each array describes point i."""
 
     features: np.ndarray  # (points, width)
     labels: np.ndarray  # (points,)
-    owner: (
-        np.ndarray
-    )  # (points,) whose model saw the sample: a position in the panel's list of models
+    owner: np.ndarray  # (points,) position of the point's model in the panel's list of models
     virtual: np.ndarray  # (points,) bool
 
 
 def cloud(run: Run, names: list[str], samples: int, seed: int) -> Cloud:
-    """The same test samples, and where there are any the same virtual ones, as each of these models
-    sees them."""
+    """Compute the features of the same test samples, and of any virtual ones, for each model."""
     sources = [(run.data.test.images, run.data.test.labels, False)]
     if run.virtual:
         sources.append((run.virtual[0], run.virtual[1], True))
@@ -115,8 +111,7 @@ def cloud(run: Run, names: list[str], samples: int, seed: int) -> Cloud:
 
 
 def draw(runs: list[Run], clients: int, samples: int, seed: int, path: Path) -> None:
-    """A row a run: the server's model at the left, several clients' models in one map at the
-    right."""
+    """Draw one row per run: the server's model on the left, clients' models in one map at right."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -142,7 +137,7 @@ def draw(runs: list[Run], clients: int, samples: int, seed: int, path: Path) -> 
 
 
 def scatter(axis: Any, cloud: Cloud, names: list[str], seed: int) -> None:
-    """Colour is the class, shape the model, a black ring marks virtual samples."""
+    """Draw points: colour is the class, shape the model, a black ring marks virtual samples."""
     from sklearn.manifold import TSNE
 
     many = 10 if cloud.labels.max() < 10 else 20  # colours
@@ -178,18 +173,15 @@ def main(
         typer.Argument(help="Folders of finished runs, e.g. without VHL, naive, with VHL."),
     ],
     out: Annotated[Path, typer.Option(help="The picture.")] = Path("tsne.png"),
-    clients: Annotated[
-        int, typer.Option(help="How many clients share a map.", min=1, max=len(MARKERS))
-    ] = 3,
+    clients: Annotated[int, typer.Option(help="Clients per map.", min=1, max=len(MARKERS))] = 3,
     samples: Annotated[
-        int, typer.Option(help="Test samples a model; half as many virtual ones.", min=4)
+        int, typer.Option(help="Test samples per model; half as many virtual ones.", min=4)
     ] = 300,
     seed: Annotated[int, typer.Option(help="Chooses the samples and starts t-SNE.", min=0)] = 0,
 ) -> None:
-    """t-SNE of the features of test samples: the global model of each run, and the last models of
-    several of its clients.
+    """Draw t-SNE maps of features of test samples, for global models and some clients' last models.
 
-    Clients' models are read from RUN/memory, which a simulation leaves there. The virtual set is
+    Clients' models are read from RUN/memory, where a simulation leaves them. The virtual set is
     read from the run's checkpoint; its samples are ringed. Colours are classes (a virtual class has
     the colour of its partner), shapes are clients.
     """

@@ -130,7 +130,7 @@ class SecureFit(Fit):
             if not done:
                 raise RoundFailed(
                     f"round {round_number}: secure aggregation was left with {left} while {what},"
-                    " and too few of somebody's neighbours are among them."
+                    " and some client has too few neighbours among them."
                     f" {explain(courier.list_refused())}"
                 )
 

@@ -95,7 +95,7 @@ def _classes(params: Classes, clients: int, classes: int, samples: int) -> list[
     if params.samples < params.per_client:
         problems.append(
             f"partition: classes(samples={params.samples}): fewer samples than the"
-            f" {params.per_client} classes a client holds; set samples to {params.per_client} or"
+            f" {params.per_client} classes per client; set samples to {params.per_client} or"
             " more"
         )
     if params.samples * clients > samples:

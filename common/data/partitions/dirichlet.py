@@ -19,7 +19,7 @@ Labels = npt.NDArray[np.int64]
 def dirichlet(
     params: Dirichlet, labels: Labels, classes: int, clients: int, generator: np.random.Generator
 ) -> list[Indices]:
-    """Deal like FedCOG's NIID-1 and VHL: class by class, drawn anew until every client has enough.
+    """Deal like FedCOG's NIID-1 and VHL: class by class, redrawn until every client has enough.
 
     flwr-datasets' DirichletPartitioner(self_balancing=True) cuts the same shares in the same way,
     but is not used: there a client with exactly N/K samples is not full yet, a full client can get

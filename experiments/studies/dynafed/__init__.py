@@ -1,1 +1,1 @@
-"""What DynaFed's set is worth."""
+"""Shows what DynaFed's synthetic set is worth."""

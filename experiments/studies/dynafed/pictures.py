@@ -1,5 +1,4 @@
-"""Pictures of DynaFed's synthetic set; the figures come from
-experiments/studies/dynafed/study.py."""
+"""Draws pictures of DynaFed's synthetic set; the figures come from study.py in this folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,11 +18,11 @@ COLOURS = {
 }  # Okabe and Ito
 CLIENT_COLOURS = ["#D55E00", "#009E73", "#0072B2", "#CC79A7", "#E69F00"]
 STAGES = ("sent out", "own", "average", "repaired")
-COLUMNS = 10  # images of a row
+COLUMNS = 10  # images per row
 
 
 def draw(made: "Made", figures: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Everything about one run."""
+    """Draw everything about one run."""
     paths = [
         draw_images(made, folder / "images.png"),
         draw_labels(made, folder / "labels.png"),
@@ -39,15 +38,15 @@ def draw(made: "Made", figures: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def softmax(labels: np.ndarray) -> np.ndarray:
-    """(samples, classes) probabilities."""
+    """Return the (samples, classes) probabilities of soft labels."""
     raised = np.exp(labels - labels.max(axis=1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
 
 def draw_images(made: "Made", path: Path) -> Path:
-    """A row an iteration; a column for each class is the image whose label is surest of it.
+    """Draw one row per iteration; in each class's column is the image with the surest label.
 
-    Pixels go far beyond black and white, so that every row is shown from its own 1st to its 99th
+    Pixels go far beyond black and white, so every row is shown from its own 1st to its 99th
     percentile.
     """
     probabilities = softmax(made.content["labels"])
@@ -62,14 +61,14 @@ def draw_images(made: "Made", path: Path) -> Path:
     for row, name in enumerate(rows):
         colours = made.content[name][chosen] * scale + shift
         low, high = np.percentile(colours, [1, 99])
-        for column, place in enumerate(chosen):
+        for column, sample in enumerate(chosen):
             axis, image = axes[row, column], np.clip((colours[column] - low) / (high - low), 0, 1)
             axis.imshow(image.transpose(1, 2, 0), cmap="gray", vmin=0, vmax=1)
             axis.set(xticks=[], yticks=[])
             if row == 0:
                 number = classes[column]
                 title = (
-                    f"{made.dataset.classes[number]}\n{100 * probabilities[place, number]:.0f} %"
+                    f"{made.dataset.classes[number]}\n{100 * probabilities[sample, number]:.0f} %"
                 )
                 axis.set_title(title, fontsize=7)
             if column == 0:
@@ -80,7 +79,7 @@ def draw_images(made: "Made", path: Path) -> Path:
 
 
 def draw_labels(made: "Made", path: Path) -> Path:
-    """Every sample's soft label, samples in the order of their surest class."""
+    """Draw every sample's soft label, samples in the order of their surest class."""
     probabilities = softmax(made.content["labels"])
     order = np.lexsort((-probabilities.max(axis=1), probabilities.argmax(axis=1)))
     figure = Figure(figsize=(5, 6), layout="constrained")
@@ -100,7 +99,7 @@ def draw_labels(made: "Made", path: Path) -> Path:
 
 
 def draw_loss(made: "Made", path: Path) -> Path:
-    """Every iteration's loss, and the running mean that decides whether the set is used."""
+    """Draw every iteration's loss, and the running mean that decides whether the set is used."""
     losses = made.content["losses"]
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     axis = figure.subplots()
@@ -130,7 +129,7 @@ def draw_loss(made: "Made", path: Path) -> Path:
 
 
 def draw_following(distances: Mapping[str, list[float]], path: Path) -> Path:
-    """Figure 6 left."""
+    """Draw figure 6 left."""
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     axis = figure.subplots()
     for name, values in distances.items():
@@ -152,7 +151,7 @@ def draw_following(distances: Mapping[str, list[float]], path: Path) -> Path:
 
 
 def draw_gradient(found: Mapping[str, list[dict[str, float]]], path: Path) -> Path:
-    """Theorem 1's delta and the cosine along the path."""
+    """Draw theorem 1's delta and the cosine along the path."""
     figure = Figure(figsize=(9, 3.5), layout="constrained")
     left, right = figure.subplots(1, 2)
     for name, values in found.items():
@@ -179,29 +178,29 @@ def draw_gradient(found: Mapping[str, list[dict[str, float]]], path: Path) -> Pa
 
 
 def draw_clients(found: list[dict[str, Any]], path: Path) -> Path:
-    """Figure 3: four points a round for each client."""
+    """Draw figure 3: four points per round and client."""
     rounds = sorted({one["round"] for one in found})
     figure = Figure(figsize=(8, 3.8), layout="constrained")
     axis = figure.subplots()
     for colour, client in zip(
         CLIENT_COLOURS, sorted({one["client"] for one in found}), strict=False
     ):
-        places = [
+        points = [
             (4 * rounds.index(one["round"]) + STAGES.index(one["stage"]), one["loss"], one["stage"])
             for one in found
             if one["client"] == client
         ]
         axis.plot(
-            [place for place, _, _ in places],
-            [loss for _, loss, _ in places],
+            [x for x, _, _ in points],
+            [loss for _, loss, _ in points],
             color=colour,
             label=f"client {client}",
         )
         for stage, marker in zip(STAGES, ".v^*", strict=True):
-            shown = [(place, loss) for place, loss, name in places if name == stage]
+            shown = [(x, loss) for x, loss, name in points if name == stage]
             size = 9 if stage == "repaired" else 5
             axis.plot(*np.array(shown).T.reshape(2, -1), marker, color=colour, markersize=size)
-    ticks = [4 * number + place for number in range(len(rounds)) for place in range(len(STAGES))]
+    ticks = list(range(4 * len(rounds)))
     axis.set_xticks(ticks, [stage for _ in rounds for stage in STAGES], rotation=90, fontsize=7)
     for number in range(1, len(rounds)):
         axis.axvline(4 * number - 0.5, color="#CCCCCC", linewidth=0.8)
@@ -216,14 +215,14 @@ def draw_clients(found: list[dict[str, Any]], path: Path) -> Path:
 
 
 def draw_scratch(found: Mapping[str, Mapping[str, Any]], path: Path) -> Path:
-    """Figure 6 right: a group of bars a run."""
+    """Draw figure 6 right: one group of bars per run."""
     figure = Figure(figsize=(max(4.5, 2.5 * len(found)), 3.8), layout="constrained")
     axis = figure.subplots()
-    for place, figures in enumerate(found.values()):
+    for group, figures in enumerate(found.values()):
         for number, (name, score) in enumerate(figures["from_scratch"].items()):
-            label = name if place == 0 else None
+            label = name if group == 0 else None
             bar = axis.bar(
-                place + 0.27 * (number - 1), 100 * score, 0.25, color=COLOURS[name], label=label
+                group + 0.27 * (number - 1), 100 * score, 0.25, color=COLOURS[name], label=label
             )
             axis.bar_label(bar, fmt="%.1f", fontsize=7)
     axis.set_xticks(range(len(found)), [name.replace(": ", "\n") for name in found], fontsize=7)

@@ -1,14 +1,15 @@
-"""What DynaFed's synthetic set is worth: figures and pictures of runs that were made with
-save-images.
+"""Shows what DynaFed's synthetic set is worth: figures and pictures of runs with save-images.
 
-    python -m experiments.studies.dynafed.study RUN [RUN ...]
+    python -m experiments.studies.dynafed RUN [RUN ...]
 
-writes RUN/dynafed/diagnostics.json and PNGs beside it: the images over the iterations, the learned
-labels, the matching loss, how well training on the set, on noise and on real images follows the
-path (figure 6 left), the accuracy of a network that saw nothing but the set (figure 6 right; of all
-runs given, in the first one's folder), how far the gradient on the set is from the gradient on all
-data (theorem 1's delta), and, for runs with keep-models=all in a simulation, the loss on single
-clients' data through local training, averaging and repair (figure 3).
+writes RUN/dynafed/diagnostics.json and these pictures into the same folder:
+- the images over the iterations, the learned labels, the matching loss;
+- how well training on the set, on noise and on real images follows the path (figure 6 left);
+- the accuracy of a network trained on nothing but the set (figure 6 right; for all given runs, in
+  the folder of the first one);
+- the distance from the gradient on the set to the gradient on all data (theorem 1's delta);
+- for runs with keep-models=all in a simulation, the loss on single clients' data through local
+  training, averaging and repair (figure 3).
 """
 
 import argparse
@@ -43,15 +44,13 @@ from server.record.results import FILE, read
 from server.strategy.average import shares_of, weighted_mean
 
 ONE_HOT = 20.0  # a logit that makes a soft label a hard one
-SCRATCH_EPOCHS, SCRATCH_DROP = (
-    501,
-    251,
-)  # of the code's recipe; at the second the rate falls to a tenth
+# Epochs of the recipe in the paper's code, and the epoch at which the rate falls to a tenth.
+SCRATCH_EPOCHS, SCRATCH_DROP = 501, 251
 
 
 @dataclass
 class Made:
-    """A synthesis that a run wrote down, and what is needed to judge it."""
+    """A synthesis that a run recorded, and what is needed to judge it."""
 
     folder: Path
     config: RunConfig
@@ -63,7 +62,7 @@ class Made:
 
     @classmethod
     def of(cls, folder: Path) -> "Made":
-        """The last synthesis of a run."""
+        """Read the last synthesis of a run."""
         files = sorted((folder / "dynafed").glob("round-*.safetensors"))
         if not files:
             raise FedmirageError(
@@ -81,11 +80,11 @@ class Made:
 
     @property
     def classes(self) -> int:
-        """Real classes only."""
+        """The number of real classes."""
         return len(self.dataset.classes)
 
     def model(self, seed: int = 0) -> Model:
-        """A new network for the real classes."""
+        """Build a new network for the real classes."""
         return build(
             self.config.model_params,
             self.dataset.shape,
@@ -108,7 +107,7 @@ class Made:
         )
 
     def sets(self) -> dict[str, Learned]:
-        """The synthetic set, noise with its labels, and as many real images with theirs."""
+        """Return the synthetic set, noise with its labels, and as many labelled real images."""
         images, labels, rate = (
             torch.tensor(self.content[name]) for name in ("images", "labels", "rate")
         )
@@ -124,14 +123,16 @@ class Made:
         }
 
     def real(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Training images as a model sees them, and their classes."""
+        """Return normalised training images and their classes."""
         resident = Resident.load(self.dataset.train, indices)
         return normalise(resident.images, self.dataset.mean, self.dataset.std), resident.labels
 
 
 def following(made: Made) -> dict[str, list[float]]:
-    """Figure 6 left: for each start w^t the cosine distance to w^{t+s} after s' steps on each set,
-    and that of w^t itself."""
+    """Compute figure 6 left: the cosine distance to w^{t+s} after s' steps from w^t on each set.
+
+    For comparison, it also has the distance of w^t itself.
+    """
     student, path = made.student, made.path
     starts = range(len(path) - made.segment)
     distances = {
@@ -154,8 +155,10 @@ def following(made: Made) -> dict[str, list[float]]:
 
 
 def from_scratch(made: Made, epochs: int = SCRATCH_EPOCHS) -> dict[str, float]:
-    """Figure 6 right: test accuracy of a new network trained on each set alone, by the recipe of
-    the code."""
+    """Compute figure 6 right: the test accuracy of a new network trained on each set alone.
+
+    The recipe is that of the paper's code.
+    """
     task = task_of(made.config, made.dataset)
     test = Resident.load(made.dataset.test, np.arange(len(made.dataset.test)))
     scores = {}
@@ -172,8 +175,10 @@ def from_scratch(made: Made, epochs: int = SCRATCH_EPOCHS) -> dict[str, float]:
 def train_from_scratch(
     model: nn.Module, learned: Learned, epochs: int, generator: torch.Generator
 ) -> None:
-    """SGD with the learned rate, a tenth of it in the second half; momentum 0.9, weight decay 5e-4,
-    batch 256, DiffAugment."""
+    """Train by SGD with the learned rate, and a tenth of it in the second half.
+
+    Momentum is 0.9, weight decay 5e-4, the batch size 256; images are augmented by DiffAugment.
+    """
     rate = float(learned.rate)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=5e-4)
     for epoch in range(epochs):
@@ -190,11 +195,11 @@ def train_from_scratch(
 
 
 def gradient_distance(made: Made, samples: int = 10_000) -> dict[str, list[dict[str, float]]]:
-    """Theorem 1: delta = ||grad L(w, S) - grad L(w, D)|| / ||grad L(w, D)|| with epsilon = 0 at
-    each checkpoint, for each set S.
+    """Compute theorem 1's delta at each checkpoint for each set S, with epsilon = 0.
 
-    And the cosine of the two gradients, which no scale can change. D is all training data, or a
-    random part of so many samples.
+    delta = ||grad L(w, S) - grad L(w, D)|| / ||grad L(w, D)||. There is also the cosine of the two
+    gradients, which does not depend on their scale. D is the training data, or a random part of
+    `samples` of them.
     """
     order = torch.randperm(
         len(made.dataset.train), generator=torch_generator(made.config.seed, "dynafed-gradient")
@@ -217,11 +222,10 @@ def gradient_distance(made: Made, samples: int = 10_000) -> dict[str, list[dict[
 
 
 def client_losses(made: Made, clients: int = 3, rounds: int = 5) -> list[dict[str, Any]]:
-    """Figure 3: the loss on some clients' own data of the model sent out, their own, the average
-    and the repaired one.
+    """Compute figure 3: losses on some clients' own data in the last rounds of a simulation.
 
-    Of the last rounds of a simulation with keep-models=all; nothing without its files. Who was not
-    drawn has no own model.
+    The models are the one sent out, the client's own, the average and the repaired one; a client
+    that was not drawn has no own model. Without the files of keep-models=all, there is nothing.
     """
     (settings,) = [line for line in read(made.folder / FILE) if line["kind"] == "config"]
     memory = made.folder / "memory" / settings["resolved"]["token"]
@@ -267,7 +271,7 @@ def client_losses(made: Made, clients: int = 3, rounds: int = 5) -> list[dict[st
 def stages(
     made: Made, model: Model, memory: Path, line: dict[str, Any], chosen: Sequence[int]
 ) -> list[tuple[str, int, Any]]:
-    """(stage, client, weights) of one round."""
+    """Return (stage, client, weights) for one round."""
     number = line["round"]
     before, after = (
         load(made.folder / "models" / f"round-{one:05d}.safetensors")[0]
@@ -298,7 +302,7 @@ def stages(
 
 
 def diagnose(made: Made, epochs: int = SCRATCH_EPOCHS) -> dict[str, Any]:
-    """All figures of one run."""
+    """Compute all figures of one run."""
     return {
         "round": made.round,
         "matching_loss": float(np.mean(made.content["losses"][-100:])),
@@ -311,7 +315,7 @@ def diagnose(made: Made, epochs: int = SCRATCH_EPOCHS) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Figures and pictures of the runs on the command line."""
+    """Write figures and pictures of the runs on the command line."""
     from experiments.studies.dynafed import pictures
 
     parser = argparse.ArgumentParser(
@@ -325,10 +329,10 @@ def main() -> None:
         help="the directory of a run with --save-images",
     )
     parser.add_argument(
-        "--epochs", type=int, default=SCRATCH_EPOCHS, help="of the training from scratch"
+        "--epochs", type=int, default=SCRATCH_EPOCHS, help="epochs of the training from scratch"
     )
     given = parser.parse_args()
-    torch.set_num_threads(1)  # small products: threads would mostly wait for each other
+    torch.set_num_threads(1)  # for small products, threads would mostly wait for each other
     found: dict[str, dict[str, Any]] = {}
     try:
         for folder in given.runs:

@@ -8,7 +8,7 @@ import pytest
 from common.errors import FedmirageError
 from common.settings.config import configure
 from server.record import folder as folders
-from server.record.folder import claim, finished, require_vacant
+from server.record.folder import claim, find_finished, require_vacant
 from server.record.results import Results, read
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
@@ -53,7 +53,7 @@ def test_a_finished_run_is_not_touched_when_it_is_resumed(tmp_path: Path) -> Non
     run_in_process(tmp_path, **SMALL, resume=str(tmp_path))
     assert (tmp_path / "results.jsonl").read_text() == before
     longer = configure({**SMALL, "rounds": 4, "resume": str(tmp_path)})
-    assert finished(longer, tmp_path) is None
+    assert find_finished(longer, tmp_path) is None
 
 
 @pytest.mark.parametrize("torn", ["", '{"kind": "round", "rou'])

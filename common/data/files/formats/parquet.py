@@ -78,7 +78,7 @@ def _values(files: Files, names: Sequence[str], key: str) -> pa.ChunkedArray:
                 " fill or drop them"
             )
         columns.append(column)
-    with reading(files[0], "of the same column type as the files beside it"):
+    with reading(files[0], "of the same column type as the other files"):
         return pa.chunked_array(
             [chunk for column in columns for chunk in column.chunks], columns[0].type
         )
