@@ -17,6 +17,7 @@ from common.run import Run
 from common.seeds import torch_generator
 from common.settings.config import RunConfig
 from common.wire.payload import Arrays, Sections
+from common.wire.weights import tensors_like
 
 if TYPE_CHECKING:
     from client.data import LocalData
@@ -86,9 +87,14 @@ class LocalRound:
         return list(self.trained_parameters().values())
 
     def shared_reference(self) -> dict[str, Tensor]:
-        """The weights of `reference` that cross the wire: all, unless a method shares a part."""
-        sent = set(self.run.shared.names)
-        return {name: value for name, value in self.reference.items() if name in sent}
+        """Return the trainable weights that cross the wire, as the server sent them.
+
+        They may differ from `reference`: a part can be sent and not loaded, or not trained here.
+        """
+        weights = self.run.shared.weights
+        like = [self.model.get_parameter(name) for name in weights.names]
+        sent = tensors_like(weights.pick(self.broadcast, self.run.shared), like)
+        return dict(zip(weights.names, sent, strict=True))
 
 
 class Step:

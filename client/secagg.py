@@ -20,6 +20,7 @@ from common.errors import FedmirageError, WireError
 from common.secagg.masks import GENERATOR, MASKS, install, mask, quantize
 from common.secagg.settings import LEAST, MODULUS_BITS, REFUSAL, SecAggOn
 from common.settings.config import RunConfig, validate
+from common.wire.figures import ERROR as WHY_NOT
 
 install(import_module(secaggplus_mod.__module__), mask, quantize)
 
@@ -44,7 +45,7 @@ def secure(config: RunConfig | None = None) -> Mod:
                 log(ERROR, "training failed: %s", error, exc_info=True)
                 raise FedmirageError("its training failed; its own log says why") from None
             if (
-                reason := compat.recorddict_to_fitres(reply.content, True).metrics.get("error")
+                reason := compat.recorddict_to_fitres(reply.content, True).metrics.get(WHY_NOT)
             ) is not None:
                 raise FedmirageError(str(reason))
             return reply

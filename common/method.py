@@ -65,6 +65,14 @@ class Parts:
     adds: tuple[str, ...] = ()  # parts that the method's `build_parts` adds to the model
     requires: tuple[str, ...] = ()  # parts that must be averaged for the method to make sense
 
+    def __post_init__(self) -> None:
+        known = {*NETWORK, *self.adds}
+        named = {*self.sends, *self.trains, *self.requires, *(self.loads or ())}
+        if not named <= known:
+            raise ValueError(f"parts {sorted(named - known)} do not exist; `adds` names new ones")
+        if not set(self.loads or ()) <= set(self.sends):
+            raise ValueError("a client can only load what is sent: `loads` must lie in `sends`")
+
     @property
     def chooses(self) -> bool:
         """Whether anything but the whole network is trained or averaged."""
@@ -92,7 +100,8 @@ class Method(Params):
     # Why it is not defined for multi-label tasks, as half a sentence; "" means that it is defined.
     single_label_because: ClassVar[str] = ""
     up: ClassVar[tuple[Section, ...]] = ()  # what clients send beside `shared`
-    down: ClassVar[tuple[Section, ...]] = ()  # what the server sends beside `shared`
+    down: ClassVar[tuple[Section, ...]] = ()
+    # What the server sends beside `shared`; only the names of these sections matter.
     # What its client half may report: "term.NAME" for its terms, and names of its own. In a secure
     # sum, a figure that a client does not report counts as 0.
     figures: ClassVar[tuple[str, ...]] = ()
@@ -135,8 +144,8 @@ class Method(Params):
     def cautions(self, config: RunConfig) -> list[str]:
         """Say in sentences what is odd about these settings, although the method can run."""
         acts_from = self.acts_from(config)
-        if acts_from <= config.rounds:
-            return []
+        if acts_from <= config.rounds or first_round(config) > config.rounds:
+            return []  # a run without any round is refused before it starts
         return [
             f"methods: {self.name} acts from round {acts_from} on, but rounds={config.rounds}: all"
             f" of this run is without it; write rounds={acts_from} or more"

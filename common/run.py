@@ -110,7 +110,12 @@ def blueprint(config: RunConfig, shape: Shape, classes: int) -> Model:
     model = build(config.model_params, shape, classes, extra, derive(config.seed, "model"))
     for method in config.method_list:
         with seed_torch(derive(config.seed, "parts", method.name)):
-            for name, part in method.build_parts(shape, classes, model.feature_dim).items():
+            added = method.build_parts(shape, classes, model.feature_dim)
+            if set(added) != set(method.parts.adds):
+                raise TypeError(
+                    f"{method.name} builds {set(added)}, but `adds` {method.parts.adds}"
+                )
+            for name, part in added.items():
                 model.add_module(name, part)
     return model
 

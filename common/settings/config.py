@@ -230,7 +230,7 @@ class RunConfig(BaseModel):
     @property
     def shares_all(self) -> bool:
         """Whether the clients share the whole model; if not, there is no global one to score."""
-        return parts_of(self.method_list).sends == NETWORK
+        return set(NETWORK) <= set(parts_of(self.method_list).sends)
 
     @property
     def scores_local_models(self) -> bool:

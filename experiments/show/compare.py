@@ -31,7 +31,7 @@ def table(folders: list[Path]) -> Group:
     runs = load(folders)
     differ = [key for key in WHAT if len({str(config.get(key)) for _, config, _ in runs}) > 1]
     common = [key for key in WHAT if key not in differ]
-    shown = [_line("all: " + _settings(runs[0][1], common))] if common else []
+    shown = [Text("all: " + _settings(runs[0][1], common))] if common else []
     head = ("run", "rounds", "final %", "best %", "last5 %", "MB up", "ended")
     shown.append(_line(_row(*head), "bold"))
     remarks = []

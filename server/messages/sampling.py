@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 
 from common.errors import FedmirageError
 from common.seeds import numpy_generator
+from common.wire.figures import ERROR
 from server.messages.exchange import Replies
 
 Send = Callable[[list[Message], float], Replies]
@@ -132,8 +133,8 @@ class Roster(ClientManager):
         )
 
     def _enter(self, node: int, properties: dict[str, Scalar]) -> None:
-        if "error" in properties:
-            return self._refuse(node, str(properties["error"]))
+        if ERROR in properties:
+            return self._refuse(node, str(properties[ERROR]))
         partition = int(properties.get("partition", -1))
         if not 0 <= partition < self.clients:
             return self._refuse(

@@ -29,10 +29,25 @@ from typing import Any
 
 from flwr.common import Scalar
 
+from common.errors import WireError
 from common.settings.config import RunConfig
-from common.wire.figures import DIAGNOSTICS, DRIFT, LOCAL_MODEL, TERM, TEST_SHARD
+from common.wire.figures import (
+    DIAGNOSTICS,
+    DRIFT,
+    LOCAL_MODEL,
+    PARTICIPANTS,
+    SAMPLES,
+    SECONDS,
+    STEPS,
+    TERM,
+    TEST_SHARD,
+)
 from server.messages.plain import FitOutcome
 from server.strategy.budget import figures as budget_figures
+
+# What a round's metrics hold beside the figures of its methods.
+PREFIXES = (TERM, DIAGNOSTICS, "local_model.", "dp.", "seconds.")
+COUNTED = (STEPS, SAMPLES, SECONDS, PARTICIPANTS)
 
 
 def make_round_line(
@@ -91,18 +106,22 @@ def with_prefix(metrics: dict[str, Scalar], prefix: str) -> dict[str, Scalar]:
 
 
 def method_figures(metrics: dict[str, Scalar], config: RunConfig) -> dict[str, Scalar]:
-    """Return what the methods of this run report about a round."""
-    known = {method.name for method in config.method_list}
-    return {
-        name: value
-        for name, value in metrics.items()
-        if "." in name and name.split(".")[0] in known
-    }
+    """Return what the methods of this run report about a round, each under its method's name.
+
+    A figure that belongs to nothing would vanish from the record, so that it is refused.
+    """
+    known = tuple(f"{method.name}." for method in config.method_list)
+    for name in metrics:
+        if not name.startswith((*known, *PREFIXES)) and name not in COUNTED:
+            raise WireError(
+                f"the figure {name!r} belongs to no method of this run; write METHOD.{name}"
+            )
+    return {name: value for name, value in metrics.items() if name.startswith(known)}
 
 
 def diagnose(outcome: FitOutcome, progress: dict[str, Any]) -> dict[str, float]:
     """Compute the diagnostics of one round."""
-    processed = sum(int(client.get("samples", 0)) for client in outcome.clients)
+    processed = sum(int(client.get(SAMPLES, 0)) for client in outcome.clients)
     progress["samples"] = progress.get("samples", 0) + processed
     found = {"drift": float(outcome.metrics[DRIFT])} if DRIFT in outcome.metrics else {}
     trained = [client for client in outcome.clients if client["examples"]]

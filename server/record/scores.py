@@ -55,11 +55,12 @@ class Evaluator:
 
         A model that is only shared in part has no score.
         """
-        if self.run.shared != self.run.manifest:
+        if not self.run.config.shares_all:
             return None
         data = self.run.dataset
         detail = Detail(data.classes, data.task, self.domains, data.domains)
-        scores = self.score(shared, detail)
+        whole = self.run.shared.place(shared, self.run.initial, self.run.manifest)
+        scores = self.score(whole, detail)
         return scores.pop("loss"), {**scores, **detail.result()}
 
     def score(self, arrays: Arrays, detail: Detail | None = None) -> dict[str, float]:

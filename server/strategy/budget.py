@@ -75,7 +75,7 @@ def divergences(
 
 
 def figures(metrics: "Mapping[str, Scalar]") -> "dict[str, Scalar]":
-    """What a round's line says under "privacy"; an infinite epsilon is written as null."""
+    """Return what a round's line says under "dp"; an infinite epsilon is written as null."""
     return {
         name.removeprefix("dp."): metrics[name]
         for name in (EPSILON, DELTA, CLIPPED)
@@ -83,8 +83,8 @@ def figures(metrics: "Mapping[str, Scalar]") -> "dict[str, Scalar]":
     }
 
 
-def spent(privacy: Mapping[str, Any]) -> str:
-    """Say in words how much is spent, given "privacy" as in results.jsonl."""
-    value = privacy.get("epsilon")
+def spent(budget: Mapping[str, Any]) -> str:
+    """Say in words how much is spent, given "dp" as in results.jsonl."""
+    value = budget.get("epsilon")
     shown = "infinite" if value is None or math.isinf(value) else f"{value:.4g}"
-    return f"epsilon {shown} at delta {privacy['delta']:g}"
+    return f"epsilon {shown} at delta {budget['delta']:g}"

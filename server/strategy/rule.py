@@ -38,14 +38,13 @@ class ServerRule(StrategyWrapper[M]):
             return None, metrics
         arrays = parameters_to_ndarrays(aggregated)
         manifest = self.context.describe(arrays)
-        moved = [position for position, entry in enumerate(manifest) if entry.trainable]
-        stepped = self.step(
-            [self.broadcast[position] for position in moved],
-            [arrays[position] for position in moved],
-        )
-        for position, array in zip(moved, stepped, strict=True):
-            arrays[position] = array.astype(arrays[position].dtype, copy=False)
-        return ndarrays_to_parameters(arrays), metrics
+        weights = manifest.weights
+        before, average = (weights.pick(model, manifest) for model in (self.broadcast, arrays))
+        stepped = self.step(before, average)
+        typed = [
+            new.astype(old.dtype, copy=False) for new, old in zip(stepped, average, strict=True)
+        ]
+        return ndarrays_to_parameters(weights.place(typed, arrays, manifest)), metrics
 
     def step(self, broadcast: Arrays, average: Arrays) -> Arrays:
         """Compute the next weights from the broadcast ones and the average; trainable ones only."""

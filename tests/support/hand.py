@@ -86,6 +86,7 @@ def open_round(
         received=received or {},
         memory=memory,
         lr=config.learning_rate(memory.round),
+        broadcast=to_arrays(model),
     )
 
 
