@@ -57,7 +57,7 @@ def test_numbers_of_samples_are_written_out() -> None:
     console = Console(width=100)
     with console.capture() as shown:
         console.print(show_figures(heterogeneity(np.array([[10220, 0], [0, 20440]]))))
-    row = next(line for line in shown.get().splitlines() if "samples a client" in line)
+    row = next(line for line in shown.get().splitlines() if "samples per client" in line)
     assert row.split()[-3:] == ["10220", "15330", "20440"]
 
 
