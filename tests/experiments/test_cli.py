@@ -16,6 +16,7 @@ from common.models import MODELS
 from common.secagg.settings import SECAGG
 from common.settings.config import RunConfig, key_of
 from common.settings.project import project
+from experiments import cli
 from experiments.cli import app
 from experiments.settings import PRESETS, read_toml, settle
 from experiments.show.compare import picture
@@ -56,7 +57,8 @@ def test_everything_there_is_is_listed_and_explained(command: str, names: dict[s
         assert all(key in detail for key in params.model_fields)  # type: ignore[attr-defined]
 
 
-def test_allowed_values_stand_in_every_help() -> None:
+def test_allowed_values_stand_in_every_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli.out, "_width", 200)  # so that no sentence is folded
     settings = shown("run", "-h")
     assert "[sgd, adam or adamw; default: sgd]" in settings
     assert "[a number above 0 and of at most 1; default: 1.0]" in settings

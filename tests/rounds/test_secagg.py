@@ -410,8 +410,11 @@ def array_bytes(array: np.ndarray) -> bytes:
     [
         (lambda parts: parts[:1], "holds no masked vector"),
         (lambda parts: [parts[0], b"noise"], "cannot be read"),
-        (lambda parts: [parts[0], parts[1] + bytes(10**6)], "bytes, and"),
-        (lambda parts: [parts[0], array_bytes(np.zeros(3, np.int64))], r"int64\(3,\), and int64"),
+        (lambda parts: [parts[0], parts[1] + bytes(10**6)], "bytes instead of"),
+        (
+            lambda parts: [parts[0], array_bytes(np.zeros(3, np.int64))],
+            r"int64\(3,\) instead of int64",
+        ),
         (
             lambda parts: [parts[0], array_bytes(decode([parts[1]])[0].astype(np.float64))],
             "float64",
