@@ -130,7 +130,7 @@ def test_partition_draws_its_pictures(tmp_path: Path) -> None:
             ["run", "--partition", "natural(by='user')", "--actors", "-1", "--runtime", "grpc"],
             ["needs the column 'user'", "actors=-1"],
         ),
-        (["run", "--warm-start", "/nonexistent"], ["there is no checkpoint /nonexistent"]),
+        (["run", "--warm-start", "/nonexistent"], ["there is no run in /nonexistent"]),
         (["run", "--config", "/nonexistent.toml"], ["there is no file"]),
         (["run", "--preset", "fedcog-fmnist"], ["did you mean 'fedcog-fmnist-niid"]),
         (["run", "--resume", "/nonexistent"], ["resume='/nonexistent'"]),
@@ -209,7 +209,9 @@ def test_compare_is_compact_and_shows_what_there_is(tmp_path: Path) -> None:
     assert "fedprox(mu=1.0)" in text
     (said,) = [at for at, row in enumerate(rows) if "dynafed never acted" in row]
     assert "no set was accepted" in " ".join(rows[said : said + 2])
-    assert said == 2 + 2 * 3
+    head = next(at for at, row in enumerate(rows) if row.startswith("run "))
+    assert said == head + 1 + 2 * 3  # two lines per run
+    assert "seed 0" in " ".join(rows[:head])  # what all runs have in common is not cut
 
 
 def test_a_picture_tells_twenty_runs_apart(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_warm_starts_that_cannot_be(tmp_path: Path) -> None:
             {**SMALL, "rounds": 9, "model": "mlp", "warm_start": str(tmp_path / "start")},
             "another model",
         ),
-        ({**SMALL, "warm_start": str(tmp_path / "nowhere")}, "there is no checkpoint"),
+        ({**SMALL, "warm_start": str(tmp_path / "nowhere")}, "there is no run in"),
         ({**SMALL, "warm_start": f"{tmp_path / 'start'}@x"}, "whole number"),
     ):
         with pytest.raises(FedmirageError, match=words):
