@@ -93,7 +93,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         results.begin(config, resolved)
     send = partial(exchange, grid)
     facts = (appearance(dataset), announce_names(dataset))
-    roster = Roster(grid, config.clients, config.seed, send, *facts)
+    roster = Roster(grid, config.clients, config.seed, send, *facts, config.dp_params.secret_draw)
     if state.round == 0 and (first := strategy.initialize_parameters(roster)) is not None:
         # As in Flower, the strategy decides with which parameters a new run begins.
         state.shared = parameters_to_ndarrays(first)

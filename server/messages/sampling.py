@@ -5,8 +5,9 @@ client *is* its partition. Every node is asked once, when it appears, which part
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from logging import WARNING
+from random import SystemRandom
 
 from flwr.app import Message
 from flwr.common import GetPropertiesIns, MessageTypeLegacy, Scalar, log
@@ -48,11 +49,14 @@ class Roster(ClientManager):
         exchange: Send,
         expected: Mapping[str, str | int],
         told: Mapping[str, str] | None = None,
+        secret: bool = False,
     ) -> None:
         self.grid, self.clients, self.seed, self.exchange = grid, clients, seed, exchange
         # facts that the nodes' data must have: shape, classes, and for a common set its fingerprint
         self.expected = expected
         self.told = dict(told or {})  # facts that nodes compare with their data themselves
+        # Draws come from the system's generator, so that nobody who knows the seed can repeat them.
+        self.secret = secret
         # Only nodes with data of their own may enter: others would train on the server's test set.
         self.only_own = False
         self.round = 0  # set by the rounds' loop before each draw
@@ -178,9 +182,14 @@ class Roster(ClientManager):
         """Draw the clients of the current round; they are returned in partition order.
 
         They are the first connected ones in a seeded order of all partitions. That order does not
-        depend on which are connected, so that a lost node changes nothing for the others.
+        depend on which are connected, so that a lost node changes nothing for the others. A secret
+        draw has an order that nobody can repeat.
         """
-        order = numpy_generator(self.seed, "sampling", self.round).permutation(self.clients)
+        order: Iterable[int] = (
+            SystemRandom().sample(range(self.clients), self.clients)
+            if self.secret
+            else numpy_generator(self.seed, "sampling", self.round).permutation(self.clients)
+        )
         ready = self.proxies.keys() - self.resting
         present = [self.proxies[partition] for partition in map(int, order) if partition in ready]
         chosen = [proxy for proxy in present if criterion is None or criterion.select(proxy)][
@@ -198,8 +207,9 @@ class Roster(ClientManager):
         return self.clients
 
     def all(self) -> dict[str, ClientProxy]:
-        """Return all connected clients by partition."""
-        return {proxy.cid: proxy for _, proxy in sorted(self.proxies.items())}
+        """Return all clients that can be drawn, by partition."""
+        ready = {*self.proxies} - self.resting
+        return {str(partition): self.proxies[partition] for partition in sorted(ready)}
 
     def register(self, client: ClientProxy) -> bool:
         """Nodes enter through `refresh`."""
