@@ -68,7 +68,7 @@ def load_own_view(config: RunConfig, partition: int, path: str) -> ClientView:
     """
     if len(config.dataset_list) > 1:
         raise FedmirageError(
-            f"this node has data of its own (data={path!r}), but dataset={config.dataset!r} has"
+            f"this node has data of its own, but dataset={config.dataset!r} has"
             f" {len(config.dataset_list)} sets and does not say which of them it is; name one"
         )
     (params,) = config.dataset_list

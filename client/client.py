@@ -4,6 +4,7 @@ It opens the round, lets every method begin, runs the training loop, lets every 
 packs the reply.
 """
 
+import re
 import time
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
@@ -17,6 +18,7 @@ from flwr.common import NDArrays, Scalar, log
 from client.data import LocalData
 from client.demands import Demands
 from client.diagnostics import local_model_scores
+from client.discretion import tell
 from client.dp import Reply, find_reply, keep_reply, protect, write_down
 from client.objective import Objective
 from client.round import LocalRound
@@ -27,7 +29,7 @@ from common.data.view import ClientView, use_of_own_data
 from common.dp.ledger import FILE as RELEASES
 from common.dp.ledger import Ledger
 from common.dp.settings import DpOn, LocalDp
-from common.errors import FedmirageError
+from common.errors import FedmirageError, WireError
 from common.learning.task import evaluate
 from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
 from common.methods import Method, half
@@ -47,6 +49,8 @@ from common.wire.figures import (
 )
 from common.wire.payload import LAYOUT, SHARED, Sections, pack, unpack
 from common.wire.weights import from_arrays, to_arrays
+
+TOKEN = re.compile("[0-9a-f]{16}")  # how the server names a run
 
 
 @dataclass
@@ -86,7 +90,7 @@ class FederatedClient(NumPyClient):
         try:
             return self._fit(parameters, config)
         except FedmirageError as error:
-            return [], 0, {LAYOUT: "", ERROR: str(error)}
+            return [], 0, {LAYOUT: "", ERROR: tell(error)}
 
     def _fit(
         self, parameters: NDArrays, config: dict[str, Scalar]
@@ -219,7 +223,7 @@ class FederatedClient(NumPyClient):
     def memory(self, config: dict[str, Scalar], number: int) -> Memory:
         """Open this client's memory of the run, or of the run that this one was started from."""
         token, _, after = str(config.get("parent", "")).partition("@")
-        parent = self.memory_folder / token / self.name if token else None
+        parent = self.folder_of(token) if token else None
         own = self.own_folder(config)
         since = int(config["since"]) if "since" in config else None
         return Memory(
@@ -233,7 +237,13 @@ class FederatedClient(NumPyClient):
 
     def own_folder(self, config: dict[str, Scalar]) -> Path:
         """Where this client keeps what belongs to the run."""
-        return self.memory_folder / str(config["token"]) / self.name
+        return self.folder_of(str(config["token"]))
+
+    def folder_of(self, token: str) -> Path:
+        """Where this client keeps what belongs to a run; the server may not name other places."""
+        if not TOKEN.fullmatch(token):
+            raise WireError(f"the server names the run {token!r}, and not by 16 digits 0-9a-f")
+        return self.memory_folder / token / self.name
 
     def ledger(self) -> Ledger:
         """Open the list of all releases of this client, over all runs."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from logging import WARNING
 from random import SystemRandom
+from typing import Any
 
 from flwr.app import Message
 from flwr.common import GetPropertiesIns, MessageTypeLegacy, Scalar, log
@@ -18,9 +19,10 @@ from flwr.server.compat.grid_client_proxy import GridClientProxy
 from flwr.server.criterion import Criterion
 from flwr.serverapp import Grid
 
-from common.errors import FedmirageError
+from common.errors import FedmirageError, WireError
 from common.seeds import numpy_generator
 from common.wire.figures import ERROR
+from server.messages.checks import clean, read_reply
 from server.messages.exchange import Replies
 
 Send = Callable[[list[Message], float], Replies]
@@ -88,10 +90,10 @@ class Roster(ClientManager):
             for node in new
         ]
         for node, reply in self.exchange(asked, timeout) if asked else []:
-            if reply.has_error():
-                self._refuse(node, f"it answered with an error: {reply.error.reason}")
-            else:
-                self._enter(node, compat.recorddict_to_getpropertiesres(reply.content).properties)
+            try:
+                self._enter(node, read_reply(reply, read_properties))
+            except WireError as error:
+                self._refuse(node, str(error))
 
     def await_all(self, timeout: float) -> None:
         """Wait until every partition has its node."""
@@ -137,37 +139,31 @@ class Roster(ClientManager):
         )
 
     def _enter(self, node: int, properties: dict[str, Scalar]) -> None:
-        if ERROR in properties:
-            return self._refuse(node, str(properties[ERROR]))
-        partition = int(properties.get("partition", -1))
+        """Let a node serve its partition, or raise a sentence that says why it may not."""
+        partition = int(properties["partition"])
         if not 0 <= partition < self.clients:
-            return self._refuse(
-                node,
+            raise WireError(
                 f"its partition-id is {partition}, but there are {self.clients} clients (0 to"
-                f" {self.clients - 1})",
+                f" {self.clients - 1})"
             )
         if partition in self.proxies:
-            return self._refuse(
-                node,
-                f"another node already has partition-id={partition}; give every SuperNode its own",
+            raise WireError(
+                f"another node already has partition-id={partition}; give every SuperNode its own"
             )
         if self.only_own and not properties.get("own"):
-            return self._refuse(
-                node,
+            raise WireError(
                 "the other nodes have data of their own, and the server tests on all of its set, of"
-                " which this node would get a share; start it with --node-config 'data=\"...\"'",
+                " which this node would get a share; start it with --node-config 'data=\"...\"'"
             )
         for key, value in self.expected.items():
             if properties.get(key) != value and not (
                 key == "fingerprint" and properties.get("own")
             ):
-                return self._refuse(
-                    node,
-                    f"the {key} of its data is {properties.get(key)!r}, the server's {value!r};"
-                    " give both the same data set",
+                raise WireError(
+                    f"the {key} of its data is {clean(repr(properties.get(key)))}, the server's"
+                    f" {value!r}; give both the same data set"
                 )
         self.proxies[partition] = PartitionProxy(partition, node, self.grid, properties)
-        return None
 
     def _refuse(self, node: int, reason: str) -> None:
         self.refused[node] = reason
@@ -221,6 +217,16 @@ class Roster(ClientManager):
     def wait_for(self, num_clients: int, timeout: int = 86400) -> bool:
         """Belong to Flower's interface only; `await_all` does the waiting."""
         return len(self.proxies) >= num_clients
+
+
+def read_properties(content: Any) -> dict[str, Scalar]:
+    """Read what a node says about itself."""
+    properties = compat.recorddict_to_getpropertiesres(content).properties
+    if ERROR in properties:
+        raise WireError(str(properties[ERROR]))
+    if not isinstance(properties.get("partition"), int):
+        raise WireError("it does not name its partition by a number")
+    return properties
 
 
 def _some(partitions: list[int]) -> str:
