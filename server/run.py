@@ -75,7 +75,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     load_state(strategy, state.strategy)
 
     if config.resume:
-        results.forget_after(state.round)
+        results.resume(config, state.round)
     else:
         resolved = {
             "device": str(run.device),
