@@ -114,9 +114,11 @@ def test_doctor() -> None:
     assert "embedded" in text
 
 
-def test_partition_draws_its_pictures(tmp_path: Path) -> None:
+def test_partition_draws_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli.out, "_width", 60)
     text = shown("partition", "--clients", "5", "--out", str(tmp_path))
     assert "Heterogeneity of 5 clients" in text
+    assert f"picture: {tmp_path}/clients-by-classes.png\n" in text  # whole, so it can be copied
     assert sorted(path.name for path in tmp_path.glob("*.png")) == [
         "clients-by-classes.png",
         "pixels-by-client.png",
@@ -184,9 +186,13 @@ def test_an_old_run_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_resume_refuses_other_settings(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text('{"kind": "config", "lr": 0.5, "rounds": 3}\n')
-    with pytest.raises(ConfigurationError, match="lr cannot change"):
+    with pytest.raises(ConfigurationError, match=r"excludes lr=0\.1 \(it was 0\.5\)"):
         settle([], {"resume": str(tmp_path), "lr": "0.1"})
-    config = settle([], {"resume": str(tmp_path), "rounds": "9"})
+    with pytest.raises(ConfigurationError, match="drop preset, config and out"):
+        settle([], {"resume": str(tmp_path), "out": str(tmp_path / "elsewhere")})
+    with pytest.raises(ConfigurationError, match="drop preset, config and out"):
+        settle([{"clients": 3}], {"resume": str(tmp_path)})
+    config = settle([], {"resume": str(tmp_path), "rounds": "9", "lr": "0.50"})
     assert (config.lr, config.rounds) == (0.5, 9)
 
 
