@@ -18,7 +18,13 @@ from common.settings.config import RunConfig
 from experiments.runtimes.processes import Processes, environment, undisturbed
 from experiments.show.progress import Watch, show_summary
 from server.record import checkpoint
-from server.record.folder import claim, find_finished, require_vacant, say_finished
+from server.record.folder import (
+    claim,
+    find_finished,
+    require_same_settings,
+    require_vacant,
+    say_finished,
+)
 from server.record.results import FILE, Results, read
 
 RUNTIMES = ("auto", "inprocess", "simulation", "grpc")
@@ -46,6 +52,7 @@ def launch(
     if folder.exists():
         with claim(folder):  # whoever else writes there is named now, before anything is started
             require_vacant(config, folder)
+            require_same_settings(config, folder)
     if (summary := find_finished(config, folder)) is not None:
         console.print(say_finished(summary), highlight=False)
     else:

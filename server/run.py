@@ -24,7 +24,13 @@ from server.messages.exchange import exchange
 from server.messages.plain import Fit, PlainFit
 from server.messages.sampling import Roster, Send
 from server.record.checkpoint import Checkpoint
-from server.record.folder import claim, find_finished, require_vacant, say_finished
+from server.record.folder import (
+    claim,
+    find_finished,
+    require_same_settings,
+    require_vacant,
+    say_finished,
+)
 from server.record.results import Results
 from server.record.scores import Evaluator
 from server.rounds import Rounds
@@ -42,6 +48,7 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
         config.resume or config.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     ).absolute()
     with claim(folder):
+        require_same_settings(config, folder)
         if (summary := find_finished(config, folder)) is not None:
             log(INFO, "%s", say_finished(summary))
             return summary
@@ -75,7 +82,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     load_state(strategy, state.strategy)
 
     if config.resume:
-        results.forget_after(state.round)
+        results.resume(config, state.round)
     else:
         resolved = {
             "device": str(run.device),

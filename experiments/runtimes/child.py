@@ -93,12 +93,11 @@ def choose(config: RunConfig) -> tuple[str, str]:
 
     trainings, place = config.drawn * config.rounds, device.pick(config.device).type
     if place != "cpu":
-        why = f"since the run computes on {place}"
-        return "simulation", f" ({why}; --runtime chooses another)"
-    count = f"{trainings} client trainings, {SMALL} are the limit"
+        return "simulation", f" (the run computes on {place}; --runtime chooses another runtime)"
+    count = f"{trainings} client trainings, where up to {SMALL} go without Ray"
     if trainings <= SMALL:
-        return "inprocess", f" (without Ray, since the run is small: {count}; --runtime simulation)"
-    return "simulation", f" (with Ray, since the run is large: {count}; --runtime inprocess)"
+        return "inprocess", f" (a small run: {count}; --runtime simulation would use it)"
+    return "simulation", f" (a large run: {count}; --runtime inprocess would do without it)"
 
 
 def space(config: RunConfig, weights: int) -> str:

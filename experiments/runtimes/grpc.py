@@ -54,6 +54,8 @@ def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
         console.print(
             f"grpc: SuperLink at {federation.fleet}, {config.clients} SuperNodes, logs in {logs}",
             highlight=False,
+            markup=False,
+            soft_wrap=True,
         )
         run_id = federation.submit(config)
         federation.wait(run_id, folder)

@@ -111,11 +111,14 @@ class Watch:
 
 
 def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
-    """Describe what an accuracy hides on skewed data.
+    """Describe what an accuracy hides.
 
-    That is macro-F1, the worst class, the accuracy per domain, and the spread of the local models.
+    That is the accuracy over all outputs of a widened head (the headline is over the real classes),
+    macro-F1, the worst class, the accuracy per domain, and the spread of the local models.
     """
     shown = {}
+    if "accuracy_all_outputs" in evaluation:
+        shown["accuracy over all outputs"] = percent(evaluation["accuracy_all_outputs"])
     if "macro_f1" in evaluation:
         shown["macro-F1"] = percent(evaluation["macro_f1"])
     if "worst_recall" in evaluation:
