@@ -61,8 +61,10 @@ class Rounds:
         return self.results.finish("finished", detail, **more, **self.checkpoint.progress)
 
     def idle_methods(self) -> dict[str, str]:
-        """Those that have changed nothing, each with its reason: the run was too short for them, or
-        their server half says so."""
+        """Find the methods that have changed nothing, each with its reason.
+
+        The run was too short for them, or their server half says so.
+        """
         first = {method.name: method.acts_from(self.config) for method in self.config.method_list}
         short = {
             name: f"it acts from round {number} on"
