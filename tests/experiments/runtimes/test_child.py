@@ -1,4 +1,4 @@
-"""Where a run takes place, and what it will take of the disk."""
+"""Where a run takes place, and how much disk space it will need."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a run's end looks like."""
+"""How the end of a run is shown."""
 
 import io
 from pathlib import Path
