@@ -126,6 +126,13 @@ def test_no_test_imports_from_another_test(test: Path) -> None:
             assert room[0] != "tests" or room == ["tests", "support"], f"line {node.lineno}: {name}"
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem)
+def test_paths_that_the_docs_name_exist(page: Path) -> None:
+    """A page that names a file or a folder of the source in backticks must follow when it moves."""
+    named = re.findall(rf"`((?:{'|'.join(MAY_IMPORT)}|tests)/[\w./-]*)`", page.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def list_folders(root: Path) -> list[str]:
     """List a folder and those below it, by their path from the checkout."""
     folders = [root, *(path for path in sorted(root.rglob("*")) if path.is_dir())]
