@@ -12,10 +12,10 @@ from server.record.results import FILE, read, summarise
 SCORES = ("final_accuracy", "best_accuracy", "last5_accuracy")
 WHAT = ("methods", "dataset", "partition", "model", "clients", "rounds", "seed")
 STYLES = ("-", "--", ":", "-.")  # with ten colours they make forty distinguishable curves
-Run = tuple[Path, dict[str, Any], list[dict[str, Any]]]
+RecordedRun = tuple[Path, dict[str, Any], list[dict[str, Any]]]
 
 
-def load(folders: list[Path]) -> list[Run]:
+def load(folders: list[Path]) -> list[RecordedRun]:
     """Return folder, configuration and all lines of every run; refuse folders without results."""
     runs = [(folder, read(folder / FILE)) for folder in folders]
     empty = [str(folder) for folder, lines in runs if not lines or lines[0]["kind"] != "config"]

@@ -18,6 +18,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from common.wire.figures import SHARD_SCORES
 from server.record.results import FILE, read
 from server.record.shown import describe_scores, local_scores
 from server.strategy.budget import spent
@@ -127,9 +128,9 @@ def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
         )
     for name, value in evaluation.get("domains", {}).items():
         shown[f"accuracy on {name}"] = percent(value)
-    if "local_model.on_test_shard.worst.accuracy" in evaluation:
+    if f"{SHARD_SCORES}worst.accuracy" in evaluation:
         worst, best, std = (
-            percent(evaluation[f"local_model.on_test_shard.{name}.accuracy"])
+            percent(evaluation[f"{SHARD_SCORES}{name}.accuracy"])
             for name in ("worst", "best", "std")
         )
         shown["clients' models"] = f"{worst} to {best}, standard deviation {std}"
