@@ -56,7 +56,8 @@ def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
         raise DataError(_missing(params, folder, download))
     found = source
     key = [params.model_dump(mode="json", exclude={"mean", "std"}), stamp_files(found.files)]
-    dataset = load_or_build(params.name, key, lambda: _decode(params, found))
+    own = isinstance(params, OwnParams)
+    dataset = load_or_build(params.name, key, lambda: _decode(params, found), private=own)
     mean, std = (_normalisation(params, name, dataset.shape[0]) for name in ("mean", "std"))
     named_by, domains = _named_by(params, dataset), _domains(dataset)
     facts = {"mean": mean, "std": std, "named_by": named_by, "domains": domains}
