@@ -28,7 +28,8 @@ def load(line: str, data_dir: str | Path | None = None, download: bool = False) 
     chosen = resolve_line(line, DATASETS, "dataset")
     folder = data_folder(data_dir)
     parts = [load_one(params, folder, download) for params in chosen]
-    return parts[0] if len(parts) == 1 else combine(parts)
+    own = any(isinstance(params, OwnParams) for params in chosen)
+    return parts[0] if len(parts) == 1 else combine(parts, private=own)
 
 
 def list_available(data_dir: str | Path | None = None) -> dict[str, str | None]:
