@@ -144,7 +144,7 @@ class Preparer:
         line = {"kind": "preparation", "round": round_number, "clients": clients}
         self.results.append({**line, "seconds": seconds})
         reused = sum(not work.seconds for work in ready)
-        text = f"{len(ready)} clients are prepared" + (
-            f", {reused} of them by earlier work" if reused else f" after {seconds:.0f} s"
+        text = f"preparing: {len(ready)} of {len(ready)} clients done"
+        self.results.note(
+            round_number, text + f", {reused} by earlier work" * (reused > 0), progress=True
         )
-        self.results.note(round_number, text, progress=True)

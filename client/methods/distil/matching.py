@@ -7,7 +7,7 @@ the network that the server sent.
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,14 +26,16 @@ class Matching:
 
     images: Tensor  # (samples, channels, height, width) float32, normalised, of any value
     labels: Tensor  # (samples,) int64, class after class
+    velocity: Tensor  # what SGD with momentum adds up; like images
     lr: float  # of the pixels; halved by a step that fails
-    velocity: Tensor = field(init=False)  # what SGD with momentum adds up; like images
     step: int = 0  # steps made so far
     loss: float = math.nan  # L_DM before the last step
     setbacks: int = 0  # steps that were undone because pixels were not finite
 
-    def __post_init__(self) -> None:
-        self.velocity = torch.zeros_like(self.images)
+    @classmethod
+    def begin(cls, images: Tensor, labels: Tensor, lr: float) -> "Matching":
+        """Begin with these images, as a new optimiser would."""
+        return cls(images, labels, torch.zeros_like(images), lr)
 
 
 @dataclass(frozen=True)

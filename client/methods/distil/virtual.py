@@ -75,7 +75,7 @@ def begin_matching(params: Distilling, local: LocalClient, real: RealImages) -> 
             " images on this client; give it more data, or lower min_real_per_class"
         )
     images, labels = draw_start(params, real, counts, local.config.seed, local.partition)
-    return Matching(images, labels, lr=params.pixel_lr)
+    return Matching.begin(images, labels, params.pixel_lr)
 
 
 def build_extractor(local: LocalClient, step: int) -> nn.Module:
