@@ -90,13 +90,13 @@ class Preparer:
         self.prepared |= {work.proxy.node_id for work in ready}
         if ready:
             self.record(round_number, ready, time.perf_counter() - started)
-        lost = [
+        lost: list[dict[str, Any]] = [
             {"partition": work.proxy.partition, "reason": work.reason}
             for work in all_work
             if work.reason
         ]
         warn(lost)
-        self.roster.unprepared = {int(entry["partition"]) for entry in lost}
+        self.roster.unprepared = {entry["partition"] for entry in lost}
         return lost
 
     def forget(self, partitions: set[int]) -> None:
@@ -135,16 +135,23 @@ class Preparer:
 
     def record(self, round_number: int, ready: list[Work], seconds: float) -> None:
         """Write who is ready, how long each worked, and what they want to be known."""
-        known = {line["text"] for line in self.results.lines("note")}
-        for work in ready:
-            for note in work.last.notes:
-                if (text := f"client {work.proxy.partition}: {note}") not in known:
-                    self.results.note(round_number, text)
+        self.pass_on_notes(round_number, ready)
         clients = [{"partition": work.proxy.partition, "seconds": work.seconds} for work in ready]
         line = {"kind": "preparation", "round": round_number, "clients": clients}
         self.results.append({**line, "seconds": seconds})
         reused = sum(not work.seconds for work in ready)
-        text = f"preparing: {len(ready)} of {len(ready)} clients done"
-        self.results.note(
-            round_number, text + f", {reused} by earlier work" * (reused > 0), progress=True
-        )
+        earlier = f", {reused} by earlier work" if reused else ""
+        text = f"preparing: {len(ready)} of {len(ready)} clients done{earlier}"
+        self.results.note(round_number, text, progress=True)
+
+    def pass_on_notes(self, round_number: int, ready: list[Work]) -> None:
+        """Write every sentence once, with the clients that say it; a resumed run repeats none."""
+        known = {line["text"] for line in self.results.lines("note")}
+        clients: dict[str, list[str]] = {}  # sentence -> those that say it
+        for work in ready:
+            for note in work.last.notes:
+                clients.setdefault(note, []).append(work.proxy.cid)
+        for note, some in clients.items():
+            text = f"client {', '.join(some)}: {note}"
+            if text not in known:
+                self.results.note(round_number, text)

@@ -24,7 +24,6 @@ from client.round import LocalClient
 from common.data.cache import cache_folder
 from common.errors import DataError, FedmirageError
 from common.methods.distil.declaration import Distilling
-from common.settings.language import write
 from common.wire.payload import Array
 from common.wire.weights import arrays_of, load
 
@@ -47,7 +46,7 @@ def fingerprint(params: Distilling, local: LocalClient) -> str:
         "version": VERSION,
         "torch": torch.__version__,
         "params": {name: getattr(params, name) for name in sorted(Distilling.model_fields)},
-        "model": write(config.model_params),
+        "model": [config.model_params.name, config.model_params.model_dump()],
         "normalisation": [data.mean, data.std],
         "classes": local.classes,
         "partition": local.partition,

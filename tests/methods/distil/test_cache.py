@@ -20,6 +20,7 @@ from common.methods.distil.declaration import Distilling
 from tests.support.distil import local_client
 
 LABELS = [0] * 9 + [1] * 7 + [3] * 5
+CONVNET = "convnet(width=8, depth=2)"
 PARAMS = Distil(per_class=3, steps=6, real_per_class=4)
 
 
@@ -42,17 +43,25 @@ def finish(local: LocalClient, params: Distil = PARAMS) -> None:
     assert prepare_virtual_set(params, local, until=time.monotonic() + 600).finished
 
 
-def test_turns_give_the_same_bits_as_one_go(folder: Path) -> None:
+@pytest.mark.parametrize("memory_format", ["channels_last", "contiguous"])
+@pytest.mark.parametrize(
+    ("shape", "model"),
+    [((1, 6, 6), "mlp(hidden=8)"), ((1, 8, 8), CONVNET), ((3, 7, 9), CONVNET)],
+)
+def test_turns_give_the_same_bits_as_one_go(
+    folder: Path, shape: tuple[int, int, int], model: str, memory_format: str
+) -> None:
     """Each turn reads what the last one wrote, as a new process would."""
-    finish(local_client(LABELS))
-    whole = virtual_set(PARAMS, local_client(LABELS))
+    local = local_client(LABELS, shape, model=model, memory_format=memory_format)
+    finish(local)
+    whole = virtual_set(PARAMS, local)
     (path,) = folder.iterdir()
     path.unlink()
-    assert work(local_client(LABELS), turns=2) == pytest.approx(2 / 6)
+    assert work(local, turns=2) == pytest.approx(2 / 6)
     with pytest.raises(FedmirageError, match="not finished or were deleted"):
-        virtual_set(PARAMS, local_client(LABELS))
-    assert work(local_client(LABELS), turns=4) == 1
-    turns = virtual_set(PARAMS, local_client(LABELS))
+        virtual_set(PARAMS, local)
+    assert work(local, turns=4) == 1
+    turns = virtual_set(PARAMS, local)
     assert torch.equal(whole.images, turns.images)
     assert torch.equal(whole.labels, turns.labels)
     assert whole.loss == turns.loss
