@@ -22,7 +22,8 @@ from server.messages.sampling import PartitionProxy, Roster, Send
 from server.record.results import Results
 
 TURN = 10.0  # seconds of work per message
-# With this share of the deadline, one core could serve all clients one after the other.
+START = 300.0  # seconds in which all clients can have begun a turn, each in a new process
+# The share of the time to answer in which one core could serve all clients one after the other.
 SHARE = 1 / 4
 STALLS = 3  # turns in a row without progress, after which a client is given up for this round
 
@@ -68,7 +69,7 @@ class Preparer:
 
     roster: Roster
     send: Send
-    timeout: float  # of the answer to one message, round-timeout
+    timeout: float  # the round's deadline, which no turn exceeds
     results: Results
     prepared: set[int] = field(default_factory=set)  # ids of the nodes that are ready to train
 
@@ -108,8 +109,9 @@ class Preparer:
         }
 
     def give_turn(self, waiting: list[Work]) -> None:
-        """Let all of these clients work for a while."""
+        """Let all of these clients work for a while; who says nothing is lost to this round."""
         seconds = min(TURN, SHARE * self.timeout / len(waiting))
+        patience = min(self.timeout, START + seconds * len(waiting) / SHARE)
         messages = [
             Message(
                 compat.getpropertiesins_to_recorddict(GetPropertiesIns({PREPARE: seconds})),
@@ -119,10 +121,10 @@ class Preparer:
             for work in waiting
         ]
         silent = {work.proxy.node_id: work for work in waiting}
-        for node, reply in self.send(messages, self.timeout):
+        for node, reply in self.send(messages, patience):
             silent.pop(node).take(reply)
         for work in silent.values():
-            work.reason = f"no answer within {self.timeout:.0f} s (round-timeout)"
+            work.reason = f"no answer within {patience:.0f} s while it was prepared"
 
     def show(self, round_number: int, all_work: list[Work]) -> None:
         """Say how far all are, while some are not done."""

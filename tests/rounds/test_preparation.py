@@ -59,7 +59,7 @@ def in_turns(change: Callable[[Properties], Properties | None], times: int = 100
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda said: None, r"no answer within .* s \(round-timeout\)"),
+        (lambda said: None, r"no answer within .* s while it was prepared"),
         (lambda said: {"error": "no disk"}, "no disk"),
         (lambda said: {"partition": 2}, "does not say how far its preparation is"),
     ],
