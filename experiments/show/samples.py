@@ -10,7 +10,7 @@ from common.data.set import DataSet
 from common.errors import FedmirageError
 
 COLUMNS = 20  # classes that are shown; there is no room for more
-CELL = 0.6  # inches per sample
+CELL, LETTER = 0.6, 0.09  # inches per sample, and per letter of a domain's name
 
 
 def draw_samples(dataset: DataSet, path: Path) -> Path:
@@ -25,11 +25,13 @@ def draw_samples(dataset: DataSet, path: Path) -> Path:
     classes = dataset.classes[:COLUMNS]
     sheet = _arrange(dataset, len(classes))
     side, rows = dataset.shape[1], sheet.shape[0] // dataset.shape[1]
-    figure = Figure(figsize=(1.2 + CELL * len(classes), 0.5 + CELL * rows), layout="constrained")
+    names = dataset.domains or ("",)
+    margin = 0.3 + LETTER * max(map(len, names))
+    figure = Figure(figsize=(margin + CELL * len(classes), 0.5 + CELL * rows), layout="constrained")
     axes = figure.subplots()
     axes.imshow(sheet, interpolation="nearest")
     axes.set_xticks((np.arange(len(classes)) + 0.5) * side - 0.5, classes)
-    axes.set_yticks((np.arange(rows) + 0.5) * side - 0.5, dataset.domains or [""])
+    axes.set_yticks((np.arange(rows) + 0.5) * side - 0.5, names)
     axes.tick_params(length=0, labelsize=8, labelrotation=0)
     axes.tick_params(axis="x", top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
     axes.spines[:].set_visible(False)
