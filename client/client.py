@@ -17,6 +17,7 @@ from flwr.common import NDArrays, Scalar, log
 from client.data import LocalData
 from client.diagnostics import local_model_scores
 from client.dp import protect
+from client.folders import client_folder
 from client.objective import Objective
 from client.round import LocalRound
 from client.train import train
@@ -193,10 +194,10 @@ class FederatedClient(NumPyClient):
 
     def memory(self, config: dict[str, Scalar], number: int) -> Memory:
         """Open this client's memory of the run, or of the run that this one was started from."""
-        folder = f"client-{self.view.partition:05d}"
+        whose = self.view.partition
         token, _, after = str(config.get("parent", "")).partition("@")
-        parent = self.memory_folder / token / folder if token else None
-        own = self.memory_folder / str(config["token"]) / folder
+        parent = client_folder(self.memory_folder, token, whose) if token else None
+        own = client_folder(self.memory_folder, str(config["token"]), whose)
         since = int(config["since"]) if "since" in config else None
         return Memory(
             own, number, self.run.config.keep_models == "all", parent, int(after or 0), since

@@ -52,7 +52,7 @@ def test_all_refusals_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("clients", "shares", "threshold"), [(3, 3, 2), (4, 4, 3), (5, 5, 3), (10, 10, 6), (50, 50, 30)]
+    ("clients", "shares", "threshold"), [(3, 3, 2), (4, 4, 3), (5, 5, 4), (10, 10, 7), (50, 50, 34)]
 )
 def test_the_plan_of_a_round(clients: int, shares: int, threshold: int) -> None:
     """More than half of the shares, and never all: one client may always be lost."""

@@ -1,0 +1,58 @@
+"""Clients of secure rounds that are lost, or that send something else than they should."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from flwr.app import Message
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+
+from common.secagg.agreement import AGREE, TAGS
+from tests.support.inprocess import Intercept, node_id
+
+
+def stage_of(reply: Message) -> str:
+    """Which of the four exchanges a client's reply belongs to."""
+    if reply.has_error() or RECORD_KEY_CONFIGS not in reply.content.config_records:
+        return ""
+    keys = reply.content.config_records[RECORD_KEY_CONFIGS].keys()
+    marks = {
+        Key.PUBLIC_KEY_1: Stage.SETUP,
+        Key.DESTINATION_LIST: Stage.SHARE_KEYS,
+        Key.MASKED_PARAMETERS: Stage.COLLECT_MASKED_VECTORS,
+        TAGS: AGREE,
+        Key.SHARE_LIST: Stage.UNMASK,
+    }
+    return next(stage for mark, stage in marks.items() if mark in keys)
+
+
+def lose(partition: int, stage: str, times: int = 1) -> Intercept:
+    """A client whose answers in one stage never arrive, so many times."""
+    left = [times]
+
+    def intercept(node: int, reply: Message) -> Message | None:
+        if node == node_id(partition) and stage_of(reply) == stage and left[0]:
+            left[0] -= 1
+            return None
+        return reply
+
+    return intercept
+
+
+def broken(change: Callable[[list[Any]], list[Any]]) -> Intercept:
+    """Partition 1 sends another masked vector than its own."""
+
+    def intercept(node: int, reply: Message) -> Message:
+        if node == node_id(1) and stage_of(reply) == Stage.COLLECT_MASKED_VECTORS:
+            record = reply.content.config_records[RECORD_KEY_CONFIGS]
+            record[Key.MASKED_PARAMETERS] = change(record[Key.MASKED_PARAMETERS])  # type: ignore[arg-type]
+        return reply
+
+    return intercept
+
+
+def array_bytes(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
