@@ -18,11 +18,13 @@ from client.secagg.mod import secure
 from common.errors import ConfigurationError, FedmirageError
 from common.memory import local_models
 from common.methods import METHODS
+from common.secagg.agreement import AGREE
 from common.secagg.masks import GENERATOR, MASKS, mask
 from common.secagg.settings import MODULUS_BITS, REFUSAL, why_not
 from common.settings.config import configure
 from common.wire.payload import decode
 from server.record.checkpoint import read
+from server.rounds import Rounds
 from server.run import run
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 from tests.support.pairs import BASE, BATCH_NORM, finite, line
@@ -326,6 +328,83 @@ def test_a_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
     run_in_process(tmp_path / "cut", **settings, resume=str(tmp_path / "cut"))
     assert [array.tobytes() for array in shared(tmp_path / "whole")] == [
         array.tobytes() for array in shared(tmp_path / "cut")
+    ]
+
+
+def kill_before_checkpoint(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """The server dies when it has opened the sum of a round, and before it has saved it."""
+    save = Rounds.save
+
+    def die(self: Rounds, done: int, model: list[np.ndarray]) -> None:
+        if done == number:
+            monkeypatch.setattr(Rounds, "save", save)
+            raise KilledError
+        save(self, done, model)
+
+    monkeypatch.setattr(Rounds, "save", die)
+
+
+def test_a_round_that_was_opened_is_repeated_with_the_same_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum is the one that the server has seen before."""
+    settings = {**SMALL, "rounds": 3, "methods": "scaffold", "secagg": "on"}
+    run_in_process(tmp_path / "whole", **settings)
+    kill_before_checkpoint(monkeypatch, 2)
+    with pytest.raises(KilledError):
+        run_in_process(tmp_path / "cut", **settings)
+    run_in_process(tmp_path / "cut", **settings, resume=str(tmp_path / "cut"))
+    assert close(shared(tmp_path / "whole"), shared(tmp_path / "cut"), 0)
+
+
+@pytest.mark.parametrize("stage", [Stage.SETUP, Stage.COLLECT_MASKED_VECTORS])
+def test_a_round_that_was_opened_is_not_repeated_without_a_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """The sentence says what to do; nothing was changed, so the same clients can still go on."""
+    settings = {**SMALL, "secagg": "on", "retries": 1, "round_timeout": 0.3}
+    kill_before_checkpoint(monkeypatch, 2)
+    with pytest.raises(KilledError):
+        run_in_process(tmp_path, **settings)
+    resumed = {**settings, "resume": str(tmp_path)}
+    with pytest.raises(FedmirageError, match="client 0: this client has opened round 2"):
+        run_in_process(tmp_path, lose(3, stage, times=9), **resumed)
+    run_in_process(tmp_path, **resumed)
+    assert lines(tmp_path)[-1]["round"] == 2
+
+
+def test_a_try_that_could_not_be_opened_is_repeated(tmp_path: Path) -> None:
+    """Two of four answers to the last request are lost: some shares were sent, of the same sum."""
+    settings = {**SMALL, "rounds": 1, "round_timeout": 0.3, "secagg": "on"}
+    both = [lose(who, Stage.UNMASK) for who in (1, 2)]
+
+    def two(node: int, reply: Message) -> Message | None:
+        return None if any(drop(node, reply) is None for drop in both) else reply
+
+    run_in_process(tmp_path / "lost", two, **settings)
+    run_in_process(tmp_path / "whole", **settings)
+    assert len(lines(tmp_path / "lost", "retry")) == 1
+    assert close(shared(tmp_path / "lost"), shared(tmp_path / "whole"), 0)
+
+
+def test_a_client_lost_while_the_others_agree_changes_nothing(tmp_path: Path) -> None:
+    """Client 4 of six is lost in training; client 2 says nothing when asked who is left."""
+    settings = {**SMALL, "rounds": 1, "clients": 6, "round_timeout": 0.3}
+    settings["secagg"] = "on(threshold=0.6)"  # four of six
+    both = [lose(4, Stage.COLLECT_MASKED_VECTORS), lose(2, AGREE, times=9)]
+
+    def two(node: int, reply: Message) -> Message | None:
+        return None if any(drop(node, reply) is None for drop in both) else reply
+
+    run_in_process(tmp_path / "one", lose(4, Stage.COLLECT_MASKED_VECTORS), **settings)
+    run_in_process(tmp_path / "two", two, **settings)
+    assert close(shared(tmp_path / "one"), shared(tmp_path / "two"), 0)
+    assert [client["partition"] for client in lines(tmp_path / "two")[0]["clients"]] == [
+        0,
+        1,
+        2,
+        3,
+        5,
     ]
 
 
