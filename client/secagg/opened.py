@@ -34,7 +34,7 @@ class Opened:
                 f"this client has opened round {circle.round} of this run with the clients"
                 f" {_list(clients)}{left} and opens it for no others, because the difference of the"
                 " two sums would show single updates; bring the same clients back, or start a new"
-                " run (warm-start)"
+                " run with another seed (warm-start)"
             )
 
     def record(self, circle: Circle, survivors: set[int]) -> None:
@@ -70,7 +70,7 @@ class Opened:
         except (ValueError, KeyError, TypeError):
             raise FedmirageError(
                 f"this client's record of round {number} ({self._path(number).name}) is damaged, so"
-                " it opens the round for nobody; start a new run (warm-start)"
+                " it opens the round for nobody; start a new run with another seed (warm-start)"
             ) from None
 
 

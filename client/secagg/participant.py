@@ -19,10 +19,11 @@ from flwr.common.secure_aggregation.secaggplus_constants import (
     Stage,
 )
 
+from client.secagg.pins import Pins
 from client.secagg.settings import check_setup
 from client.secagg.view import View
 from common.errors import WireError
-from common.secagg.agreement import AGREE, AGREEMENT, SURVIVORS, TAGS, TARGETS
+from common.secagg.agreement import AGREE, AGREEMENT, NODES, SIGNATURES, SURVIVORS, TAGS
 from common.secagg.circle import CIRCLE, Circle, are_distinct
 from common.secagg.keys import TAG, is_tag, read_public_key
 from common.secagg.masks import GENERATOR, MASKS
@@ -65,7 +66,12 @@ class Participant(View):
         self.check_circle(circle)
         self.opened(circle).check(circle)
         reply = self.ask_flower()
-        reply.content.config_records[RECORD_KEY_CONFIGS][MASKS] = GENERATOR
+        answer = reply.content.config_records[RECORD_KEY_CONFIGS]
+        answer[MASKS] = GENERATOR
+        keys = [cast(bytes, answer[key]) for key in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2)]
+        if (signature := Pins.of(self.context).sign(circle, self.node, keys)) is not None:
+            signed = ConfigRecord({NODES: [self.node], TAGS: [signature]})
+            reply.content.config_records[SIGNATURES] = signed
         self.context.state.config_records[CIRCLE] = circle.write()
         self.context.state.config_records.pop(AGREEMENT, None)
         return reply
@@ -81,6 +87,10 @@ class Participant(View):
         keys = [read_public_key(key) for name in names for key in cast(Any, self.request[name])]
         if len(set(keys)) != 2 * len(names):
             raise WireError("some of the public keys that the server sent are the same")
+        signatures = self.read_tags(SIGNATURES)
+        for node in self.neighbours - {self.node}:
+            theirs = cast(list[bytes], self.request[str(node)])
+            Pins.of(self.context).check(self.circle, node, theirs, signatures.get(node))
         reply = self.ask_flower()
         answer = reply.content.config_records[RECORD_KEY_CONFIGS]
         targets = cast(list[int], answer[Key.DESTINATION_LIST])
@@ -130,7 +140,7 @@ class Participant(View):
         tags = [self.tag_survivors(self.node, target, survivors) for target in targets]
         record = ConfigRecord({SURVIVORS: sorted(survivors)})
         self.context.state.config_records[AGREEMENT] = record
-        answer = ConfigRecord({TARGETS: targets, TAGS: tags})
+        answer = ConfigRecord({NODES: targets, TAGS: tags})
         return Message(RecordDict({RECORD_KEY_CONFIGS: answer}), reply_to=self.message)
 
     def open_sum(self) -> Message:
@@ -198,9 +208,7 @@ class Participant(View):
         everybody = set(self.circle.partitions)
         if survivors == everybody == self.neighbours:
             return
-        record = self.message.content.config_records.get(AGREEMENT, ConfigRecord())
-        sources = cast(list[int], record.get(TARGETS, []))
-        tags = dict(zip(sources, cast(list[bytes], record.get(TAGS, [])), strict=True))
+        tags = self.read_tags(AGREEMENT)
         agreeing = {
             source
             for source in self.neighbours & survivors - {self.node}

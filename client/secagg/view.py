@@ -6,7 +6,7 @@ Between messages it is kept in Flower's state of the node, beside what Flower's 
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from flwr.app import ConfigRecord, Context, Message
 from flwr.client.mod.secure_aggregation.secaggplus_mod import SecAggPlusState
@@ -14,7 +14,7 @@ from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFI
 
 from client.folders import client_folder
 from client.secagg.opened import Opened
-from common.secagg.agreement import AGREEMENT, SURVIVORS
+from common.secagg.agreement import AGREEMENT, NODES, SURVIVORS, TAGS
 from common.secagg.circle import CIRCLE, Circle
 from common.secagg.keys import make_tag
 from common.secagg.settings import KeyPlan, SecAggOn
@@ -67,6 +67,12 @@ class View:
         """What Flower's mod keeps between the messages of a try."""
         record = self.context.state.config_records.get(RECORD_KEY_STATE, ConfigRecord())
         return SecAggPlusState(**record)
+
+    def read_tags(self, name: str) -> dict[int, bytes]:
+        """Read what the server passes on from other clients, by node."""
+        record = self.message.content.config_records.get(name, ConfigRecord())
+        nodes, tags = (cast(list[Any], record.get(key, [])) for key in (NODES, TAGS))
+        return dict(zip(nodes, tags, strict=True))
 
     def opened(self, circle: Circle) -> Opened:
         """What this client has opened in this run."""

@@ -1,7 +1,8 @@
-"""The names in the messages with which clients agree on who is left; keys.py makes the tags."""
+"""The names in the messages with which clients vouch for their keys, and agree on who is left."""
 
+SIGNATURES = "signatures"  # the record with signed public keys; client/secagg/pins.py signs them
 AGREE = "agree"  # the stage between Flower's third and fourth
 AGREEMENT = "agreement"  # the record that brings a client its neighbours' tags
 SURVIVORS = "survivors"
-TARGETS = "nodes"  # whom tags are for; in what the server passes on, from whom they are
+NODES = "nodes"  # whom tags are for; in what the server passes on, from whom they are
 TAGS = "tags"

@@ -37,9 +37,12 @@ def make_tag(shared_key: bytes, purpose: str, source: int, target: int, *parts: 
     """Make the tag with which the source shows the target that it said these things."""
     key = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"fedmirage tag").derive(shared_key)
     words = [purpose.encode(), str(source).encode(), str(target).encode(), *parts]
-    return hmac.digest(
-        key, b"".join(len(word).to_bytes(8, "big") + word for word in words), "sha256"
-    )
+    return hmac.digest(key, join(*words), "sha256")
+
+
+def join(*parts: bytes) -> bytes:
+    """Put parts together so that no other parts give the same."""
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
 def is_tag(tag: Any, expected: bytes) -> bool:

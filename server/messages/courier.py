@@ -10,7 +10,7 @@ from typing import Any, cast
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 
-from common.secagg.agreement import AGREE, AGREEMENT, SURVIVORS, TAGS, TARGETS
+from common.secagg.agreement import AGREE, AGREEMENT, NODES, SIGNATURES, SURVIVORS, TAGS
 from common.secagg.circle import CIRCLE, Circle
 from common.secagg.masks import GENERATOR, MASKS
 from common.secagg.settings import REFUSAL
@@ -25,7 +25,7 @@ from server.messages.secure_checks import (
 # by stage, the fields that name the clients that a reply's parts belong to, and the parts
 PARTS = {
     Stage.SHARE_KEYS: (Key.DESTINATION_LIST, Key.CIPHERTEXT_LIST),
-    AGREE: (TARGETS, TAGS),
+    AGREE: (NODES, TAGS),
     Stage.UNMASK: (Key.NODE_ID_LIST, Key.SHARE_LIST),
 }
 
@@ -45,6 +45,7 @@ class Courier:
     reasons: dict[int, str] = field(default_factory=dict)  # node -> why it was lost
     # node -> who told it which clients are left, and the tags that prove it
     tags: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    signatures: dict[int, bytes] = field(default_factory=dict)  # of the nodes' public keys
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -76,6 +77,7 @@ class Courier:
             for node in find_senders_of_equal_keys(usable):
                 self.reasons[node] = "its public keys are also those of another client"
                 del usable[node]
+            self.signatures = find_signatures(usable)
         self.up += sum(map(count_bytes, usable.values()))
         return list(usable.values())
 
@@ -86,11 +88,12 @@ class Courier:
         if stage == Stage.SETUP:
             request[MASKS] = GENERATOR
             message.content.config_records[CIRCLE] = self.circle.write()
+        elif stage == Stage.SHARE_KEYS and self.signatures:
+            known = {node: tag for node, tag in self.signatures.items() if str(node) in request}
+            message.content.config_records[SIGNATURES] = write_tags(known)
         elif stage == Stage.UNMASK and self.tags:
             tags = self.tags.get(message.metadata.dst_node_id, {})
-            message.content.config_records[AGREEMENT] = ConfigRecord(
-                {TARGETS: list(tags), TAGS: list(tags.values())}
-            )
+            message.content.config_records[AGREEMENT] = write_tags(tags)
         return stage
 
     def collect_agreement(self, survivors: set[int]) -> int:
@@ -107,7 +110,7 @@ class Courier:
         replies = self.send_and_receive(messages)
         for reply in replies:
             answer = reply.content.config_records[RECORD_KEY_CONFIGS]
-            targets, tags = cast(list[int], answer[TARGETS]), cast(list[bytes], answer[TAGS])
+            targets, tags = cast(list[int], answer[NODES]), cast(list[bytes], answer[TAGS])
             for target, tag in zip(targets, tags, strict=True):
                 self.tags.setdefault(target, {})[reply.metadata.src_node_id] = tag
         return len(replies)
@@ -155,6 +158,24 @@ class Courier:
             if proxy.node_id in self.reasons
         ]
         return [{"partition": partition, "reason": reason} for partition, reason in sorted(lost)]
+
+
+def write_tags(tags: dict[int, bytes]) -> ConfigRecord:
+    """Write what clients have vouched for, by node."""
+    return ConfigRecord({NODES: list(tags), TAGS: list(tags.values())})
+
+
+def find_signatures(replies: dict[int, Message]) -> dict[int, bytes]:
+    """Find with what clients have signed their keys, if they did; the server only passes it on."""
+    found = {
+        node: reply.content.config_records.get(SIGNATURES, ConfigRecord()).get(TAGS)
+        for node, reply in replies.items()
+    }
+    return {
+        node: tags[0]
+        for node, tags in found.items()
+        if isinstance(tags, list) and len(tags) == 1 and isinstance(tags[0], bytes)
+    }
 
 
 def count_bytes(message: Message) -> int:

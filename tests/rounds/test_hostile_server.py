@@ -9,12 +9,27 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord
+from flwr.common.secure_aggregation.crypto.symmetric_encryption import (
+    decrypt,
+    encrypt,
+    generate_shared_key,
+)
 from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
-from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
+from flwr.common.secure_aggregation.secaggplus_utils import (
+    share_keys_plaintext_concat,
+    share_keys_plaintext_separate,
+)
+from flwr.supercore.primitives.asymmetric import (
+    bytes_to_public_key,
+    generate_key_pairs,
+    public_key_to_bytes,
+)
 
 from common.secagg.circle import CIRCLE, Circle
+from common.secagg.keys import TAG, make_tag
 from tests.support.hostile import TOKEN, HostileServer, RefusedError
 from tests.support.inprocess import node_id
+from tests.support.secure_rounds import exchange_long_term_keys
 
 
 def test_an_honest_server_opens_the_sum(tmp_path: Path) -> None:
@@ -101,6 +116,63 @@ def test_masking_keys_of_the_servers_own(tmp_path: Path) -> None:
 
     with pytest.raises(RefusedError, match="made for another round, other clients or other keys"):
         assert np.allclose(attack(), server.vectors[0], atol=1e-9)
+
+
+# A server that answers in the clients' names
+
+
+def impersonate(server: HostileServer) -> np.ndarray:
+    """Give the victim 0 keys of the server's own in place of all others', and read what it sends.
+
+    The shares of its keys are then encrypted for the server, and its masks are the server's too.
+    """
+    server.exchange_keys(range(4))
+    masking, sealing = ({other: generate_key_pairs() for other in (1, 2, 3)} for _ in "12")
+    false = {
+        other: [public_key_to_bytes(masking[other][1]), public_key_to_bytes(sealing[other][1])]
+        for other in (1, 2, 3)
+    }
+    own, victim = server.keys[0], node_id(0)
+    server.share_keys(forged={0: false})
+    for other, (private, _) in sealing.items():
+        pair = generate_shared_key(private, bytes_to_public_key(own[1]))
+        received = decrypt(pair, server.sealed[0, other][:-TAG])
+        server.seeds[0].append(share_keys_plaintext_separate(received)[2])
+        sealed = encrypt(pair, share_keys_plaintext_concat(node_id(other), victim, b"", b""))
+        parts = (server.circle.digest, false[other][0], own[0], sealed)
+        server.sealed[other, 0] = sealed + make_tag(pair, "shares", node_id(other), victim, *parts)
+    server.collect(0)
+    return server.open({0}, {other: private for other, (private, _) in masking.items()})
+
+
+def test_clients_that_do_not_know_each_other_can_be_impersonated(tmp_path: Path) -> None:
+    """What secure aggregation cannot promise without keys that were exchanged beforehand."""
+    server = HostileServer(tmp_path, 4)
+    assert np.allclose(impersonate(server), server.vectors[0], atol=1e-9)
+
+
+def test_clients_that_know_each_other_cannot_be_impersonated(tmp_path: Path) -> None:
+    server = HostileServer(tmp_path, 4, node_configs=exchange_long_term_keys(tmp_path, 4))
+    with pytest.raises(RefusedError, match=r"client \d are not signed with the key in \d\.pub"):
+        impersonate(server)
+    everybody = opened(server, [0, 1, 2, 3], [0, 1, 2, 3])
+    assert np.allclose(everybody, server.sum_of(range(4)), atol=1e-9)
+
+
+def test_a_client_that_signs_nothing_is_refused_by_those_who_insist(tmp_path: Path) -> None:
+    configs = exchange_long_term_keys(tmp_path, 4)
+    server = HostileServer(tmp_path, 4, node_configs={**configs, 2: {}})
+    with pytest.raises(RefusedError, match=r"client 2 are not signed with the key in 2\.pub"):
+        server.begin(range(4))
+
+
+def test_a_key_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "0").write_text("junk")
+    for name in ("0", "nowhere"):
+        config = {"secagg-key": str(tmp_path / name)}
+        server = HostileServer(tmp_path, 4, node_configs={0: config})
+        with pytest.raises(RefusedError, match=r"cannot be read .* take OpenSSH files without"):
+            server.begin(range(4))
 
 
 # Sums of fewer than agreed

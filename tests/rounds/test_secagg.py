@@ -29,7 +29,13 @@ from server.run import run
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 from tests.support.pairs import BASE, BATCH_NORM, finite, line
 from tests.support.runs import KilledError, kill_in_round
-from tests.support.secure_rounds import array_bytes, broken, lose, stage_of
+from tests.support.secure_rounds import (
+    array_bytes,
+    broken,
+    exchange_long_term_keys,
+    lose,
+    stage_of,
+)
 
 SMALL = {**BASE, "eval_every": 1}
 
@@ -555,6 +561,27 @@ def test_a_client_holds_the_server_to_the_configuration(
     reply = secure(configure({"secagg": "on", "clients": 6}))(message, context, never)
     assert list(reply.content) == [REFUSAL]
     assert re.search(reason, str(reply.content.config_records[REFUSAL]["reason"]))
+
+
+def test_clients_that_know_each_other_give_the_same_bits(tmp_path: Path) -> None:
+    """The server passes their signatures on, and the others' keys are checked; a client without a
+    key of its own is named."""
+    settings = {**SMALL, "rounds": 1, "retries": 0, "secagg": "on"}
+    run_in_process(tmp_path / "strangers", **settings)
+    (tmp_path / "keys").mkdir()
+    keys = exchange_long_term_keys(tmp_path / "keys", 4)
+    for name in ("known", "refused"):
+        config = configure({**settings, "out": str(tmp_path / name)})
+        grid = InProcessGrid(make_app(config, tmp_path / name / "memory"), 4)
+        for who in range(4):
+            grid.contexts[node_id(who)].node_config.update(keys[who])  # type: ignore[arg-type]
+        if name == "known":
+            run(grid, config)
+            continue
+        del grid.contexts[node_id(2)].node_config["secagg-key"]
+        with pytest.raises(FedmirageError, match=r"client 2 are not signed with the key in 2\.pub"):
+            run(grid, config)
+    assert close(shared(tmp_path / "known"), shared(tmp_path / "strangers"), 0)
 
 
 def test_a_plain_server_gets_nothing(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from flwr.compat.common import recorddict_compat as compat
 from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
 
 from client.secagg.mod import secure
-from common.secagg.agreement import AGREE, AGREEMENT, SURVIVORS, TAGS, TARGETS
+from common.secagg.agreement import AGREE, AGREEMENT, NODES, SIGNATURES, SURVIVORS, TAGS
 from common.secagg.circle import CIRCLE, Circle
 from common.secagg.masks import GENERATOR, MASKS, mask
 from common.secagg.settings import MODULUS_BITS, REFUSAL, SecAggOn
@@ -38,20 +38,27 @@ class RefusedError(Exception):
 class HostileServer:
     """Asks clients whatever the test likes; clients are named by their partitions."""
 
-    def __init__(self, memory: Path, clients: int, secagg: str = "on", **settings: Any) -> None:
-        self.config = configure({"secagg": secagg, "clients": clients, **settings})
+    def __init__(
+        self,
+        memory: Path,
+        clients: int,
+        secagg: str = "on",
+        node_configs: dict[int, dict[str, str]] | None = None,
+    ) -> None:
+        self.config = configure({"secagg": secagg, "clients": clients})
         assert isinstance(self.config.secagg_params, SecAggOn)
         self.secagg, self.memory = self.config.secagg_params, memory
         rng = np.random.default_rng(0)
         self.vectors = {who: rng.uniform(-4, 4, SIZE) for who in range(clients)}
+        self.node_configs = node_configs or {}
         self.contexts: dict[int, Context] = {}
         self.restart_nodes()
 
     def restart_nodes(self) -> None:
         """Start all nodes again: what they keep in their own main memory is gone."""
         for who in self.vectors:
-            node = {"partition-id": who, "num-partitions": len(self.vectors)}
-            self.contexts[who] = Context(1, node_id(who), node, RecordDict(), {})
+            own: dict[str, Any] = {"partition-id": who, **self.node_configs.get(who, {})}
+            self.contexts[who] = Context(1, node_id(who), own, RecordDict(), {})
 
     # The exchanges
 
@@ -73,9 +80,12 @@ class HostileServer:
             return Message(compat.fitres_to_recorddict(result, True), reply_to=asked)
 
         reply = secure(self.config, self.memory)(message, self.contexts[who], train)
-        if REFUSAL in reply.content.config_records:
-            raise RefusedError(reply.content.config_records[REFUSAL]["reason"])
-        return reply.content.config_records[RECORD_KEY_CONFIGS]
+        records = reply.content.config_records
+        if REFUSAL in records:
+            raise RefusedError(records[REFUSAL]["reason"])
+        if SIGNATURES in records:
+            (self.signatures[who],) = records[SIGNATURES][TAGS]  # type: ignore[misc]
+        return records[RECORD_KEY_CONFIGS]
 
     def exchange_keys(self, clients: Iterable[int], number: int = 1, token: str = TOKEN) -> None:
         """Begin a try with these clients, and let them send their public keys."""
@@ -84,6 +94,7 @@ class HostileServer:
         nodes = {node_id(who): who for who in self.clients}
         self.circle = Circle.seat(token, number, nodes, self.config.seed)
         self.keys: dict[int, list[bytes]] = {}
+        self.signatures: dict[int, bytes] = {}
         for who in self.clients:
             answer = self.ask(who, Stage.SETUP, self.settings(), **{CIRCLE: self.circle.write()})
             self.keys[who] = [answer[Key.PUBLIC_KEY_1], answer[Key.PUBLIC_KEY_2]]  # type: ignore[list-item]
@@ -118,7 +129,9 @@ class HostileServer:
             told = {other: self.keys[other] for other in self.graph[who]}
             told |= (forged or {}).get(who, {})
             request = {str(node_id(other)): keys for other, keys in told.items()}
-            answer = self.ask(who, Stage.SHARE_KEYS, request)
+            nodes, signatures = map(node_id, self.signatures), list(self.signatures.values())
+            passed = ConfigRecord({NODES: list(nodes), TAGS: signatures})
+            answer = self.ask(who, Stage.SHARE_KEYS, request, **{SIGNATURES: passed})
             parts = zip(answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], strict=True)  # type: ignore[arg-type]
             self.sealed |= {(who, partition_of(node)): part for node, part in parts}
         self.masked: dict[int, np.ndarray] = {}
@@ -150,14 +163,14 @@ class HostileServer:
         """Let a client say that it would open the sum of these."""
         told = {SURVIVORS: sorted(map(node_id, survivors))}
         answer = self.ask(who, AGREE, told)
-        for node, tag in zip(answer[TARGETS], answer[TAGS], strict=True):  # type: ignore[arg-type]
+        for node, tag in zip(answer[NODES], answer[TAGS], strict=True):  # type: ignore[arg-type]
             self.tags[partition_of(node)][who] = tag
 
     def unmask(self, who: int, active: Iterable[int], dead: Iterable[int]) -> None:
         """Get a client's shares: of private masks of the active, of keys of the dead."""
         active, dead = list(active), list(dead)
         tags = self.tags[who]
-        passed = ConfigRecord({TARGETS: list(map(node_id, tags)), TAGS: list(tags.values())})
+        passed = ConfigRecord({NODES: list(map(node_id, tags)), TAGS: list(tags.values())})
         answer = self.ask(
             who,
             Stage.UNMASK,

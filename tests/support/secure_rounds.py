@@ -2,11 +2,19 @@
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 from flwr.app import Message
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
+from flwr.supercore.primitives.asymmetric import generate_key_pairs
 
 from common.secagg.agreement import AGREE, TAGS
 from tests.support.inprocess import Intercept, node_id
@@ -56,3 +64,19 @@ def array_bytes(array: np.ndarray) -> bytes:
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)
     return file.getvalue()
+
+
+def exchange_long_term_keys(folder: Path, clients: int) -> dict[int, dict[str, str]]:
+    """Give every node a key of its own and everybody's public keys; return their configurations."""
+    for who in range(clients):
+        private, public = generate_key_pairs()
+        (folder / f"{who}").write_bytes(
+            private.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+        )
+        (folder / f"{who}.pub").write_bytes(
+            public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+        )
+    return {
+        who: {"secagg-key": str(folder / f"{who}"), "secagg-peers": str(folder)}
+        for who in range(clients)
+    }
