@@ -213,6 +213,29 @@ def test_tags_of_another_story_do_not_count(tmp_path: Path) -> None:
             server.unmask(who, set(range(6)) - set(STORIES[who]), STORIES[who])
 
 
+def test_a_client_that_says_nonsense_does_not_stop_the_others(tmp_path: Path) -> None:
+    """Of six clients one is lost and one sends a false tag; four that agree are enough."""
+    server = HostileServer(tmp_path, 6, "on(threshold=0.6)")
+    server.begin(range(6))
+    for who in range(5):
+        server.collect(who)
+    for who in range(5):
+        server.agree(who, range(5))
+    for who in range(4):
+        server.tags[who][4] = b"nonsense"
+        server.unmask(who, range(5), [5])
+    assert np.allclose(server.open(set(range(5))), server.sum_of(range(5)), atol=1e-9)
+
+
+def test_few_neighbours_always_have_to_agree(tmp_path: Path) -> None:
+    """A client sees only a part of the circle: that none of its neighbours is lost says little."""
+    server = HostileServer(tmp_path, 14, "on(neighbour_share=0.1)")
+    server.begin(range(14))
+    server.collect(0)
+    with pytest.raises(RefusedError, match="1 neighbours agree on which clients are left, and 7"):
+        server.unmask(0, server.neighbours(0), [])
+
+
 def test_a_client_says_once_who_is_left(tmp_path: Path) -> None:
     """Otherwise its word for one story could be passed on with another."""
     server = HostileServer(tmp_path, 5)
