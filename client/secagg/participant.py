@@ -66,14 +66,14 @@ class Participant(View):
         self.check_circle(circle)
         self.opened(circle).check(circle)
         reply = self.ask_flower()
+        self.context.state.config_records[CIRCLE] = circle.write()
+        self.context.state.config_records.pop(AGREEMENT, None)
         answer = reply.content.config_records[RECORD_KEY_CONFIGS]
         answer[MASKS] = GENERATOR
         keys = [cast(bytes, answer[key]) for key in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2)]
         if (signature := Pins.of(self.context).sign(circle, self.node, keys)) is not None:
             signed = ConfigRecord({NODES: [self.node], TAGS: [signature]})
             reply.content.config_records[SIGNATURES] = signed
-        self.context.state.config_records[CIRCLE] = circle.write()
-        self.context.state.config_records.pop(AGREEMENT, None)
         return reply
 
     def share_keys(self) -> Message:
@@ -176,8 +176,8 @@ class Participant(View):
         """Require that this client is in the round's circle under its own partition."""
         if len(circle.partitions) != self.request[Key.SAMPLE_NUMBER]:
             raise WireError("the server names another number of clients than it says")
-        own = self.context.node_config.get("partition-id")
-        if self.node not in circle.partitions or circle.partitions[self.node] != own:
+        own = int(self.context.node_config.get("partition-id", -1))
+        if circle.partitions.get(self.node) != own:
             raise WireError("the server names this client under another partition than its own")
         earlier = self.context.state.config_records.get(CIRCLE)
         if earlier is not None and earlier["token"] != circle.token:
@@ -202,8 +202,8 @@ class Participant(View):
     def check_agreement(self, survivors: set[int]) -> None:
         """Require that enough neighbours say the same.
 
-        If all clients are neighbours and nobody is lost, no share of a key is sent that could open
-        anything but the sum of all; docs/security.md has the proof.
+        If all clients are neighbours and nobody is lost, this client sends no share of a key, and
+        what it sends opens only the sum of all; docs/security.md has the proof.
         """
         everybody = set(self.circle.partitions)
         if survivors == everybody == self.neighbours:

@@ -4,7 +4,8 @@ A try that fails is repeated, without the clients that have to be done without.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from flwr.common import (
     Code,
@@ -23,7 +24,7 @@ from common.secagg.vector import SecureMeans, SecureVector, Steps
 from common.wire.figures import ANSWERED, PARTICIPANTS
 from common.wire.payload import LAYOUT, pack
 from server.messages.courier import Courier
-from server.messages.plain import Asked, Fit, FitOutcome, RoundFailed, warn
+from server.messages.plain import Asked, Fit, FitOutcome, RoundFailed, explain, warn
 from server.messages.protocol import Protocol
 from server.messages.sampling import PartitionProxy
 from server.strategy.average import Results
@@ -36,6 +37,8 @@ class SecureFit(Fit):
     secagg: SecAggOn
     vector: SecureVector
     drawn: int  # clients per round
+    # the clients that ended the last try before they trained, and why
+    lost: list[dict[str, Any]] = field(default_factory=list)
 
     def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
         """Ask, wait, add up, aggregate."""
@@ -43,9 +46,10 @@ class SecureFit(Fit):
         asked = self.ask(round_number, parameters)
         least = self.secagg.least(self.drawn)
         if len(asked) < least:
+            resting = [entry for entry in self.lost if entry["partition"] in self.roster.resting]
             raise RoundFailed(
                 f"round {round_number}: {len(asked)} clients are connected, and a secure sum of"
-                f" {self.drawn} needs at least {least}."
+                f" {self.drawn} needs at least {least}. {explain(resting)}".rstrip()
             )
         nodes = {proxy.node_id: proxy.partition for proxy, _ in asked}
         circle = Circle.seat(self.state.token, round_number, nodes, self.roster.seed)
@@ -78,7 +82,8 @@ class SecureFit(Fit):
         try:
             protocol.exchange_keys()
         except RoundFailed:
-            self.roster.resting |= {entry["partition"] for entry in courier.list_refused()}
+            self.lost = courier.list_refused()
+            self.roster.resting |= {entry["partition"] for entry in self.lost}
             raise
         left = protocol.train(max(self.secagg.least(self.drawn), self.min_replies))
         active = sorted(
