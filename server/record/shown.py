@@ -4,6 +4,9 @@ from typing import Any
 
 from server.strategy.budget import spent
 
+SHARD = "local_model.on_test_shard.by_examples.accuracy"  # FedMD-CG's L.acc
+AVERAGE = "average_of_local_models.on_test.by_examples.accuracy"  # its G.acc
+
 
 def describe_scores(line: dict[str, Any]) -> str:
     """Describe the figures of a round in one line."""
@@ -19,13 +22,13 @@ def describe_scores(line: dict[str, Any]) -> str:
 
 
 def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """Return what replaces `accuracy` where there is no global model, under explicit names."""
+    """Return the scores of the local models, which replace `accuracy` where there is no global one.
+
+    Their names say what was scored, on what, and how clients are weighted.
+    """
     return {
         name.replace("_", " ").replace(".", " "): evaluation[name]
-        for name in (
-            "local_model.on_test_shard.by_examples.accuracy",
-            "average_of_local_models.on_test.by_examples.accuracy",
-        )
+        for name in (SHARD, AVERAGE)
         if name in evaluation
     }
 
