@@ -91,7 +91,6 @@ class Method(Params):
     authors: ClassVar[str]
     link: ClassVar[str]
 
-    parts: ClassVar[Parts] = Parts()
     replaces_data: ClassVar[bool] = False  # clients train on other data than their own
     prepares: ClassVar[bool] = False  # its client half has long work to do before a first round
     server_rule: ClassVar[bool] = False  # changes how the average becomes the next model
@@ -109,6 +108,14 @@ class Method(Params):
     diagnostics: ClassVar[tuple[str, ...]] = ()  # what it reports under --diagnostics only
     # What to write instead if the method must see clients one by one but only sums are visible.
     summable_instead: ClassVar[str] = ""
+
+    @property
+    def parts(self) -> Parts:
+        """What happens to each part of the model; it may depend on the parameters.
+
+        Where it does not, a class variable says it: `parts: ClassVar[Parts] = Parts(...)`.
+        """
+        return Parts()
 
     @property
     def needs_each_client(self) -> str:

@@ -146,7 +146,7 @@ class Rounds:
             line = {"accuracy": accuracy, "loss": loss, "evaluation": kept}
         if self.config.validation:
             line["validation"] = self.validate(number, parameters)
-        if self.config.scores_local_models:
+        if self.config.averages_local_models:
             line.setdefault("evaluation", {}).update(
                 self.evaluator.average_of_local_models(
                     self.folder / "memory" / self.checkpoint.token, number

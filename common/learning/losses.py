@@ -127,6 +127,29 @@ def distillation(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> 
     return F.kl_div(learned, taught, reduction="batchmean", log_target=True) * temperature**2
 
 
+def divergences(
+    student: Tensor, teacher: Tensor, temperature: float = 1.0, reverse: bool = False
+) -> Tensor:
+    """KL(softmax(teacher / T) || softmax(student / T)) of every sample, without the factor T^2.
+
+    `reverse` exchanges the two, as FedMD-CG's equations are written. The teacher is not detached
+    here.
+    """
+    # Logarithms of the probabilities, each (batch, classes).
+    learned, taught = (F.log_softmax(logits / temperature, dim=1) for logits in (student, teacher))
+    first, second = (learned, taught) if reverse else (taught, learned)
+    return (first.exp() * (first - second)).sum(dim=1)  # (batch,)
+
+
+def feature_distance(features: Tensor, others: Tensor, by_norm: bool = False) -> Tensor:
+    """The squared distance of paired rows, mean over the batch.
+
+    It is the mean over the dimensions or, as FedMD-CG's equations are written, their sum.
+    """
+    squares = (features - others).square()  # (batch, feature_dim)
+    return squares.sum(dim=1).mean() if by_norm else squares.mean()
+
+
 def statistics_distance(values: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """||mean - E[x]|| + ||variance - Var[x]|| over the channels of a BatchNorm layer's input x.
 

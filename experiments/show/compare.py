@@ -8,6 +8,7 @@ from rich.text import Text
 
 from common.errors import FedmirageError
 from server.record.results import FILE, read, summarise
+from server.record.shown import AVERAGE, SHARD
 
 SCORES = ("final_accuracy", "best_accuracy", "last5_accuracy")
 WHAT = ("methods", "dataset", "partition", "model", "clients", "rounds", "seed")
@@ -29,7 +30,7 @@ def load(folders: list[Path]) -> list[RecordedRun]:
 def table(folders: list[Path]) -> Group:
     """Make two lines per run, its figures and its own settings; remarks about runs come last.
 
-    A run on several domains has a third one.
+    A run on several domains, or one that scored its local models, has a further line.
     """
     runs = load(folders)
     differ = [key for key in WHAT if len({str(config.get(key)) for _, config, _ in runs}) > 1]
@@ -43,6 +44,7 @@ def table(folders: list[Path]) -> Group:
         scores = [f"{100 * end[key]:.2f}" if end[key] is not None else "-" for key in SCORES]
         figures = (str(end["rounds"]), *scores, f"{end['bytes_up'] / 1e6:.1f}", end["status"])
         shown.append(_line(_row(folder.name, *figures)))
+        shown += [_line(f"  {text}") for text in _local(end["final_evaluation"])]
         shown += [_line("  " + _settings(config, differ), "dim")] if differ else []
         shown += _domains(end["final_evaluation"])
         idle = [f"{name} never acted: {why}" for name, why in end.get("idle", {}).items()]
@@ -64,6 +66,16 @@ def _domains(evaluation: dict[str, Any]) -> list[Text]:
     each = [f"{name} {100 * value:.2f}" for name, value in evaluation["domains"].items()]
     mean = 100 * evaluation["accuracy_domain_mean"]
     return [Text(f"  mean over domains {mean:.2f}: {', '.join(each)}")]
+
+
+def _local(evaluation: dict[str, Any]) -> list[str]:
+    """Describe the scores of the local models in one line, if there are any."""
+    texts = []
+    if SHARD in evaluation:
+        texts.append(f"local models {100 * evaluation[SHARD]:.2f} % on test shards")
+    if AVERAGE in evaluation:
+        texts.append(f"their average {100 * evaluation[AVERAGE]:.2f} % on the test set")
+    return [", ".join(texts)] if texts else []
 
 
 def _settings(config: dict[str, Any], keys: list[str]) -> str:

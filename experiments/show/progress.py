@@ -166,9 +166,8 @@ def summary_table(summary: dict[str, Any]) -> Table:
                 name.replace("_", " ").replace("last5 accuracy", "mean of the last five"),
                 percent(summary[name]),
             )
-    if summary.get("final_accuracy") is None:
-        for name, value in local_scores(summary.get("final_evaluation", {})).items():
-            table.add_row(name, percent(value))
+    for name, value in local_scores(summary.get("final_evaluation", {})).items():
+        table.add_row(name, percent(value))
     for name, text in class_scores(summary.get("final_evaluation", {})).items():
         table.add_row(name, Text(text))
     if "target_accuracy" in summary:

@@ -10,7 +10,11 @@
         recall, macro_f1, worst_class, ...        common/learning/detail.py
         domains                                   accuracy on each domain of the data by its name
         accuracy_domain_mean                      their mean, in which every domain counts once
-        local_model.on_test_shard.NAME.accuracy   the worst, the best, and the std over clients
+        local_model.on_test_shard.NAME.accuracy   the mean, the worst, the best, and the std over
+                                                  clients (by_examples is FedMD-CG's L.acc)
+        average_of_local_models.on_test.NAME...   the average of all clients' last models, read from
+                                                  their memories on the server's own host, without
+                                                  secagg and dp (FedMD-CG's G.acc)
     diagnostics       with --diagnostics:
         drift                                     mean distance of the local models to their
                                                   average, weighted as the average is

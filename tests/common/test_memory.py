@@ -99,6 +99,15 @@ def test_local_models_come_in_partition_order(tmp_path: Path) -> None:
     assert local_models(tmp_path, 1) == []
 
 
+def test_a_memory_is_lost_if_a_counted_round_left_nothing(tmp_path: Path) -> None:
+    """A client that never took part has nothing to lose; `since` is its last round that counted."""
+    assert not Memory(tmp_path / "new", 5, since=0).lost
+    assert Memory(tmp_path / "gone", 5, since=3).lost
+    kept = Memory(tmp_path / "kept", 3)
+    kept.close()
+    assert not Memory(tmp_path / "kept", 5, since=3).lost
+
+
 def test_a_damaged_memory_gives_way_to_the_version_before_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

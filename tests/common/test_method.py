@@ -58,6 +58,21 @@ def test_parts_decide_what_goes_together() -> None:
     ]
 
 
+def test_parts_may_depend_on_the_parameters() -> None:
+    class Chooser(Method):
+        name: ClassVar[str] = "chooser"
+        classifier_only: bool = False
+
+        @property
+        def parts(self) -> Parts:
+            return Parts(sends=(CLASSIFIER,)) if self.classifier_only else Parts()
+
+    assert clashes([FedPer(), Chooser()]) == []
+    assert clashes([FedPer(), Chooser(classifier_only=True)]) == [
+        "methods: fedper (features) and chooser (classifier) each decide what is shared; keep one"
+    ]
+
+
 def test_what_is_seen_client_by_client() -> None:
     class Alone(Method):
         name: ClassVar[str] = "alone"

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from common.data import load
+from common.data.batches import normalise
+from common.run import blueprint
+from common.wire.weights import from_arrays
 from experiments.show import compare
 from experiments.show.progress import summary_table
 from tests.support.inprocess import run_in_process
+from tests.support.rules import last_local_models
 from tests.support.runs import SMALL, lines
 from tests.support.vhl import BASE
 
@@ -113,6 +118,42 @@ def test_a_secure_run_tells_nothing_of_single_clients(tmp_path: Path) -> None:
     evaluation = lines(tmp_path)[-1]["evaluation"]
     assert "local_model.on_test_shard.by_examples.accuracy" in evaluation
     assert not any(".worst." in name or ".std." in name for name in evaluation)
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [{"secagg": "on"}, {"dp": "central(clip=1, noise=1)"}, {"dp": "local(clip=1, noise=1)"}],
+)
+def test_what_hides_local_models_also_hides_their_average(
+    tmp_path: Path, hidden: dict[str, str]
+) -> None:
+    """All memories lie on this host, but secagg and dp promise that the server sees no model of a
+    single client, so it does not read them."""
+    run_in_process(tmp_path, **{**SMALL, "rounds": 1}, **hidden, methods="lg-fedavg")
+    assert not any(name.startswith("average") for name in lines(tmp_path)[-1]["evaluation"])
+
+
+def test_the_average_of_local_models_is_weighted_by_examples(tmp_path: Path) -> None:
+    """G.acc by hand: sum_i n_i w_i / sum_i n_i of the whole local models, BatchNorm's running
+    statistics included, scored on the whole test set."""
+    config = run_in_process(
+        tmp_path, **SMALL, methods="lg-fedavg", model="lenet-bn", partition="dirichlet(alpha=0.3)"
+    )
+    models, shares = last_local_models(tmp_path)
+    mean = [
+        sum(p * array for p, array in zip(shares, arrays, strict=True))
+        for arrays in zip(*models, strict=True)
+    ]
+    dataset = load(config.dataset)
+    model = blueprint(config, dataset.shape, len(dataset.classes)).eval()
+    from_arrays(model, [array.astype(np.float32) for array in mean])
+    pixels = torch.tensor(dataset.test.images)
+    answers = model(normalise(pixels, dataset.mean, dataset.std)).argmax(1).numpy()
+    found = lines(tmp_path)[-1]["evaluation"]
+    assert len(set(shares)) > 1
+    assert found["average_of_local_models.on_test.by_examples.accuracy"] == pytest.approx(
+        (answers == dataset.test.labels).mean()
+    )
 
 
 @pytest.mark.parametrize("secagg", ["off", "on"])

@@ -5,7 +5,13 @@ import math
 import pytest
 import torch
 
-from common.learning.losses import contrast, decorrelation, inner_product, squared_distance
+from common.learning.losses import (
+    contrast,
+    decorrelation,
+    divergences,
+    inner_product,
+    squared_distance,
+)
 from common.learning.steps import effective_steps
 
 
@@ -124,3 +130,21 @@ def test_effective_steps_is_the_weight_of_all_gradients(steps: int, momentum: fl
         weight.grad = torch.ones_like(weight)
         optimizer.step()
     assert -float(weight.detach()) == pytest.approx(effective_steps(steps, momentum))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("temperature", [1.0, 10.0])
+def test_divergences_in_both_directions_by_brute_force(temperature: float, reverse: bool) -> None:
+    """sum_c p_c log(p_c / q_c) per sample, p the teacher (in reverse the student), without T^2."""
+    student = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]], dtype=torch.float64)
+    teacher = torch.tensor([[0.2, 0.1, -1.0], [4.0, -1.0, 0.0]], dtype=torch.float64)
+    expected = []
+    for row, other in zip(student.tolist(), teacher.tolist(), strict=True):
+        powers = [[math.exp(x / temperature) for x in logits] for logits in (other, row)]
+        p, q = ([power / sum(group) for power in group] for group in powers)
+        if reverse:
+            p, q = q, p
+        expected.append(sum(a * math.log(a / b) for a, b in zip(p, q, strict=True)))
+    found = divergences(student, teacher, temperature, reverse)
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+    assert not torch.allclose(found, divergences(student, teacher, temperature, not reverse))
