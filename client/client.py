@@ -18,7 +18,8 @@ from client.data import LocalData
 from client.diagnostics import local_model_scores
 from client.dp import protect
 from client.objective import Objective
-from client.round import LocalRound
+from client.preparation import prepare
+from client.round import LocalClient, LocalRound
 from client.train import train
 from common.data.batches import Resident
 from common.data.names import name_problem
@@ -43,6 +44,7 @@ from common.wire.figures import (
     declared_figures,
 )
 from common.wire.payload import LAYOUT, SHARED, Sections, pack, unpack
+from common.wire.preparation import PREPARE
 from common.wire.weights import from_arrays, to_arrays
 
 
@@ -60,7 +62,13 @@ class FederatedClient(NumPyClient):
     own_data: bool = False  # the client has all of the node's own set, not a part of a common one
 
     def get_properties(self, config: dict[str, Scalar]) -> dict[str, Scalar]:
-        """Tell who this is and what form its data have, but nothing about their content."""
+        """Tell who this is and what form its data have, but nothing about their content.
+
+        Or work for a while on what must be ready before this client's first round.
+        """
+        if PREPARE in config:
+            local = LocalClient(**self.surroundings())
+            return prepare(local, self.objectives(), float(config[PREPARE]))
         if (problem := name_problem(self.view.dataset, config)) is not None:
             log(WARNING, "this node is not used: %s", problem[1])
             return {"partition": self.view.partition, ERROR: problem[0]}
@@ -101,20 +109,26 @@ class FederatedClient(NumPyClient):
         memory = self.memory(config, number)
         broadcast = received.pop(SHARED)
         self.load(broadcast, memory)
-        data, run = self.view.dataset, self.run
-        resident = Resident.load(data.train, self.view.train, run.device, run.memory_format)
         return LocalRound(
+            **self.surroundings(),
             number=number,
-            partition=self.view.partition,
-            run=run,
             model=self.model,
-            data=LocalData(resident, data.mean, data.std, self.view.class_counts),
             received=received,
             memory=memory,
-            lr=run.config.learning_rate(number),
+            lr=self.run.config.learning_rate(number),
             broadcast=broadcast,
-            images=self.memory_folder.parent / "images" if run.config.save_images else None,
         )
+
+    def surroundings(self) -> dict[str, Any]:
+        """Gather what methods may know before any round: a `LocalClient`'s fields."""
+        data, run = self.view.dataset, self.run
+        resident = Resident.load(data.train, self.view.train, run.device, run.memory_format)
+        return {
+            "partition": self.view.partition,
+            "run": run,
+            "data": LocalData(resident, data.mean, data.std, self.view.class_counts),
+            "images": self.memory_folder.parent / "images" if run.config.save_images else None,
+        }
 
     def close(
         self,

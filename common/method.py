@@ -93,6 +93,7 @@ class Method(Params):
 
     parts: ClassVar[Parts] = Parts()
     replaces_data: ClassVar[bool] = False  # clients train on other data than their own
+    prepares: ClassVar[bool] = False  # its client half has long work to do before a first round
     server_rule: ClassVar[bool] = False  # changes how the average becomes the next model
     reads_average: ClassVar[bool] = False  # learns from the plain average of a round
     repairs: ClassVar[bool] = False  # changes the global model once more after the server's update

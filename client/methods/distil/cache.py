@@ -1,0 +1,138 @@
+"""Virtual images on the client's disk, finished or half finished.
+
+They outlive a run: whatever run has the same fingerprint goes on where another one stopped, and
+trains on the same images. One file per fingerprint is replaced in one step, so that a process that
+is killed loses only what it did since the last one. The images derive from private data, so that
+only their owner can read them. Everything here can be deleted at any time.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from client.methods.distil.matching import Matching
+from client.round import LocalClient
+from common.data.cache import cache_folder
+from common.errors import FedmirageError
+from common.methods.distil.declaration import Distilling
+from common.settings.language import write
+
+# Raise it when the same fingerprint would give other images.
+VERSION = 1
+FOLDER = "distilled"
+log = logging.getLogger("fedmirage")
+
+
+def fingerprint(params: Distilling, local: LocalClient) -> str:
+    """Return a digest of everything that the virtual images depend on.
+
+    That is the client's images and labels, its place, the seed, the parameters, the network that
+    gives the features, and what makes torch compute other bits. Of the parameters only those of
+    `Distilling` count, so that FedLGD and Distil find the same images.
+    """
+    config, data = local.config, local.data
+    facts: dict[str, Any] = {
+        "version": VERSION,
+        "torch": torch.__version__,
+        "params": {name: getattr(params, name) for name in sorted(Distilling.model_fields)},
+        "model": write(config.model_params),
+        "normalisation": [data.mean, data.std],
+        "classes": local.classes,
+        "partition": local.partition,
+        "seed": config.seed,
+        "device": local.device.type,
+        "threads": config.threads,
+        "memory_format": config.memory_format,
+    }
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for tensor in (data.real.images, data.real.labels):
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.cpu().contiguous().numpy().data)
+    return digest.hexdigest()
+
+
+@dataclass
+class Entry:
+    """The file of one fingerprint."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, params: Distilling, local: LocalClient) -> "Entry":
+        """Find the place of a client's virtual images."""
+        return cls(cache_folder() / FOLDER / f"{fingerprint(params, local)}.safetensors")
+
+    def load(self, device: torch.device, memory_format: torch.memory_format) -> Matching | None:
+        """Return what is there; None if there is nothing, or if the file is damaged."""
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
+                facts = json.loads(file.metadata()["matching"])
+            if facts.pop("digest") != digest_of(tensors):
+                raise ValueError("its digest is not that of its content")
+            matching = Matching(
+                tensors["images"].to(device).contiguous(memory_format=memory_format),
+                tensors["labels"].to(device),
+                lr=facts.pop("lr"),
+            )
+            matching.velocity.copy_(tensors["velocity"])
+            matching.step, matching.setbacks = facts["step"], facts["setbacks"]
+            matching.loss = facts["loss"]
+            return matching
+        except FileNotFoundError:
+            return None
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+            log.warning("%s is damaged (%s) and is made anew", self.path, error)
+            return None
+
+    def steps(self) -> int:
+        """How many steps the images on the disk have behind them; -1 if there are none."""
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                return int(json.loads(file.metadata()["matching"])["step"])
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError):
+            return -1
+
+    def save(self, matching: Matching) -> None:
+        """Replace the file in one step, readable by its owner only.
+
+        A process that works on the same images may have come further; its file stays.
+        """
+        if self.steps() > matching.step:
+            return
+        named = {name: getattr(matching, name) for name in ("images", "labels", "velocity")}
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in named.items()}
+        facts = {name: getattr(matching, name) for name in ("lr", "step", "loss", "setbacks")}
+        content = save(tensors, {"matching": json.dumps({**facts, "digest": digest_of(tensors)})})
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle, draft = tempfile.mkstemp(  # only its owner can read what this makes
+                prefix=f".{self.path.stem[:16]}.", dir=self.path.parent
+            )
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.replace(draft, self.path)
+        except OSError as error:
+            raise FedmirageError(
+                f"the virtual images cannot be stored in {self.path.parent} ({error}); set"
+                " FEDMIRAGE_CACHE to a folder that can be written"
+            ) from None
+
+
+def digest_of(tensors: dict[str, Tensor]) -> str:
+    """The SHA-256 of all tensors and their names."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.numpy().data)
+    return digest.hexdigest()
