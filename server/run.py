@@ -22,6 +22,7 @@ from common.settings.config import RunConfig
 from server.messages.checks import ReplyCheck
 from server.messages.exchange import exchange
 from server.messages.plain import Fit, PlainFit
+from server.messages.preparation import Preparer
 from server.messages.sampling import Roster, Send
 from server.record.checkpoint import Checkpoint
 from server.record.folder import claim, find_finished, require_vacant, say_finished
@@ -98,7 +99,9 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         # As in Flower, the strategy decides with which parameters a new run begins.
         state.shared = parameters_to_ndarrays(first)
     fit = make_fit(run, strategy, roster, send, state)
-    return Rounds(config, folder, strategy, roster, fit, evaluator, results, state)
+    prepares = any(method.prepares for method in config.method_list)
+    preparer = Preparer(roster, send, config.round_timeout, results) if prepares else None
+    return Rounds(config, folder, strategy, roster, fit, evaluator, results, state, preparer)
 
 
 def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Checkpoint) -> Fit:

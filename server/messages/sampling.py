@@ -57,6 +57,7 @@ class Roster(ClientManager):
         self.only_own = False
         self.round = 0  # set by the rounds' loop before each draw
         self.resting: set[int] = set()  # partitions that further tries of this round leave out
+        self.unprepared: set[int] = set()  # partitions that cannot train yet
         self.proxies: dict[int, PartitionProxy] = {}
         self.refused: dict[int, str] = {}  # node id -> why
 
@@ -181,7 +182,7 @@ class Roster(ClientManager):
         depend on which are connected, so that a lost node changes nothing for the others.
         """
         order = numpy_generator(self.seed, "sampling", self.round).permutation(self.clients)
-        ready = self.proxies.keys() - self.resting
+        ready = self.proxies.keys() - self.resting - self.unprepared
         present = [self.proxies[partition] for partition in map(int, order) if partition in ready]
         chosen = [proxy for proxy in present if criterion is None or criterion.select(proxy)][
             :num_clients
