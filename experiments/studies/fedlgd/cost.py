@@ -51,7 +51,8 @@ def measure(model: Model, shape: tuple[int, int, int], classes: int) -> PerImage
 
     def match() -> None:
         matching = GradientMatching(model, target, labels, task, classes, "rows")
-        matching(images.clone().requires_grad_())
+        # Torch's counter refuses derivatives by what enters the network directly.
+        matching(images.clone().requires_grad_() * 1)
 
     steps = (train, contrast, lambda: still.features(images), virtual, match)
     return PerImage(*(count(step) / IMAGES for step in steps))

@@ -205,6 +205,16 @@ def test_a_warm_start_begins_with_its_own_images(tmp_path: Path) -> None:
 
 # Controls and options
 
+UNLIKE = {**BASE, "rounds": 4, "partition": "dirichlet(alpha=0.3, min_size=4)"}
+
+
+@pytest.fixture(scope="module")
+def default(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run to which others are compared."""
+    folder = tmp_path_factory.mktemp("default")
+    run_in_process(folder, **UNLIKE, methods=fedlgd())
+    return folder
+
 
 @pytest.mark.parametrize(
     "other",
@@ -224,12 +234,10 @@ def test_a_warm_start_begins_with_its_own_images(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_every_option_counts(tmp_path: Path, other: dict[str, Any]) -> None:
-    settings = {**BASE, "rounds": 4, "partition": "dirichlet(alpha=0.3, min_size=4)"}
-    run_in_process(tmp_path / "default", **settings, methods=fedlgd())
-    run_in_process(tmp_path / "other", **settings, methods=fedlgd(**other))
+def test_every_option_counts(tmp_path: Path, default: Path, other: dict[str, Any]) -> None:
+    run_in_process(tmp_path, **UNLIKE, methods=fedlgd(**other))
     with pytest.raises(AssertionError):
-        assert_same_bits(tmp_path / "default", tmp_path / "other")
+        assert_same_bits(default, tmp_path)
 
 
 def test_frozen_noise_is_the_noise_that_learning_starts_from(tmp_path: Path) -> None:
