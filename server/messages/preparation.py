@@ -22,7 +22,8 @@ from server.messages.sampling import PartitionProxy, Roster, Send
 from server.record.results import Results
 
 TURN = 10.0  # seconds of work per message
-# With this share of the deadline, one core could serve all clients one after the other.
+START = 300.0  # seconds in which all clients can have begun a turn, each in a new process
+# The share of the time to answer in which one core could serve all clients one after the other.
 SHARE = 1 / 4
 STALLS = 3  # turns in a row without progress, after which a client is given up for this round
 
@@ -68,7 +69,7 @@ class Preparer:
 
     roster: Roster
     send: Send
-    timeout: float  # of the answer to one message, round-timeout
+    timeout: float  # the round's deadline, which no turn exceeds
     results: Results
     prepared: set[int] = field(default_factory=set)  # ids of the nodes that are ready to train
 
@@ -90,13 +91,13 @@ class Preparer:
         self.prepared |= {work.proxy.node_id for work in ready}
         if ready:
             self.record(round_number, ready, time.perf_counter() - started)
-        lost = [
+        lost: list[dict[str, Any]] = [
             {"partition": work.proxy.partition, "reason": work.reason}
             for work in all_work
             if work.reason
         ]
         warn(lost)
-        self.roster.unprepared = {int(entry["partition"]) for entry in lost}
+        self.roster.unprepared = {entry["partition"] for entry in lost}
         return lost
 
     def forget(self, partitions: set[int]) -> None:
@@ -108,8 +109,9 @@ class Preparer:
         }
 
     def give_turn(self, waiting: list[Work]) -> None:
-        """Let all of these clients work for a while."""
+        """Let all of these clients work for a while; who says nothing is lost to this round."""
         seconds = min(TURN, SHARE * self.timeout / len(waiting))
+        patience = min(self.timeout, START + seconds * len(waiting) / SHARE)
         messages = [
             Message(
                 compat.getpropertiesins_to_recorddict(GetPropertiesIns({PREPARE: seconds})),
@@ -119,10 +121,10 @@ class Preparer:
             for work in waiting
         ]
         silent = {work.proxy.node_id: work for work in waiting}
-        for node, reply in self.send(messages, self.timeout):
+        for node, reply in self.send(messages, patience):
             silent.pop(node).take(reply)
         for work in silent.values():
-            work.reason = f"no answer within {self.timeout:.0f} s (round-timeout)"
+            work.reason = f"no answer within {patience:.0f} s while it was prepared"
 
     def show(self, round_number: int, all_work: list[Work]) -> None:
         """Say how far all are, while some are not done."""
@@ -135,16 +137,23 @@ class Preparer:
 
     def record(self, round_number: int, ready: list[Work], seconds: float) -> None:
         """Write who is ready, how long each worked, and what they want to be known."""
-        known = {line["text"] for line in self.results.lines("note")}
-        for work in ready:
-            for note in work.last.notes:
-                if (text := f"client {work.proxy.partition}: {note}") not in known:
-                    self.results.note(round_number, text)
+        self.pass_on_notes(round_number, ready)
         clients = [{"partition": work.proxy.partition, "seconds": work.seconds} for work in ready]
         line = {"kind": "preparation", "round": round_number, "clients": clients}
         self.results.append({**line, "seconds": seconds})
         reused = sum(not work.seconds for work in ready)
-        text = f"{len(ready)} clients are prepared" + (
-            f", {reused} of them by earlier work" if reused else f" after {seconds:.0f} s"
-        )
+        earlier = f", {reused} by earlier work" if reused else ""
+        text = f"preparing: {len(ready)} of {len(ready)} clients done{earlier}"
         self.results.note(round_number, text, progress=True)
+
+    def pass_on_notes(self, round_number: int, ready: list[Work]) -> None:
+        """Write every sentence once, with the clients that say it; a resumed run repeats none."""
+        known = {line["text"] for line in self.results.lines("note")}
+        clients: dict[str, list[str]] = {}  # sentence -> those that say it
+        for work in ready:
+            for note in work.last.notes:
+                clients.setdefault(note, []).append(work.proxy.cid)
+        for note, some in clients.items():
+            text = f"client {', '.join(some)}: {note}"
+            if text not in known:
+                self.results.note(round_number, text)

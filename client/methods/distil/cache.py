@@ -15,21 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
+from safetensors.numpy import save
 
 from client.methods.distil.matching import Matching
 from client.round import LocalClient
 from common.data.cache import cache_folder
-from common.errors import FedmirageError
+from common.errors import DataError, FedmirageError
 from common.methods.distil.declaration import Distilling
-from common.settings.language import write
+from common.wire.payload import Array
+from common.wire.weights import arrays_of, load
 
 # Raise it when the same fingerprint would give other images.
 VERSION = 1
 FOLDER = "distilled"
+FACTS = ("lr", "step", "loss", "setbacks")  # of a matching, beside its tensors
 log = logging.getLogger("fedmirage")
 
 
@@ -45,7 +46,7 @@ def fingerprint(params: Distilling, local: LocalClient) -> str:
         "version": VERSION,
         "torch": torch.__version__,
         "params": {name: getattr(params, name) for name in sorted(Distilling.model_fields)},
-        "model": write(config.model_params),
+        "model": [config.model_params.name, config.model_params.model_dump()],
         "normalisation": [data.mean, data.std],
         "classes": local.classes,
         "partition": local.partition,
@@ -74,34 +75,27 @@ class Entry:
 
     def load(self, device: torch.device, memory_format: torch.memory_format) -> Matching | None:
         """Return what is there; None if there is nothing, or if the file is damaged."""
-        try:
-            with safe_open(self.path, framework="pt") as file:
-                tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
-                facts = json.loads(file.metadata()["matching"])
-            if facts.pop("digest") != digest_of(tensors):
-                raise ValueError("its digest is not that of its content")
-            matching = Matching(
-                tensors["images"].to(device).contiguous(memory_format=memory_format),
-                tensors["labels"].to(device),
-                lr=facts.pop("lr"),
-            )
-            matching.velocity.copy_(tensors["velocity"])
-            matching.step, matching.setbacks = facts["step"], facts["setbacks"]
-            matching.loss = facts["loss"]
-            return matching
-        except FileNotFoundError:
+        if not self.path.exists():
             return None
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        try:
+            arrays, metadata = load(self.path)
+            facts = json.loads(metadata["matching"])
+            if facts["digest"] != digest_of(arrays):
+                raise DataError("its digest is not that of its content")
+        except (DataError, KeyError, TypeError, ValueError) as error:
             log.warning("%s is damaged (%s) and is made anew", self.path, error)
             return None
+        images, velocity = (
+            torch.tensor(arrays[name], device=device).contiguous(memory_format=memory_format)
+            for name in ("images", "velocity")
+        )
+        labels = torch.tensor(arrays["labels"], device=device)
+        return Matching(images, labels, velocity, **{name: facts[name] for name in FACTS})
 
     def steps(self) -> int:
         """How many steps the images on the disk have behind them; -1 if there are none."""
-        try:
-            with safe_open(self.path, framework="pt") as file:
-                return int(json.loads(file.metadata()["matching"])["step"])
-        except (OSError, SafetensorError, ValueError, KeyError, TypeError):
-            return -1
+        found = self.load(torch.device("cpu"), torch.contiguous_format)
+        return -1 if found is None else found.step
 
     def save(self, matching: Matching) -> None:
         """Replace the file in one step, readable by its owner only.
@@ -110,10 +104,10 @@ class Entry:
         """
         if self.steps() > matching.step:
             return
-        named = {name: getattr(matching, name) for name in ("images", "labels", "velocity")}
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in named.items()}
-        facts = {name: getattr(matching, name) for name in ("lr", "step", "loss", "setbacks")}
-        content = save(tensors, {"matching": json.dumps({**facts, "digest": digest_of(tensors)})})
+        tensors = (matching.images, matching.labels, matching.velocity)
+        arrays = dict(zip(("images", "labels", "velocity"), arrays_of(tensors), strict=True))
+        facts = {name: getattr(matching, name) for name in FACTS}
+        content = save(arrays, {"matching": json.dumps({**facts, "digest": digest_of(arrays)})})
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle, draft = tempfile.mkstemp(  # only its owner can read what this makes
@@ -129,10 +123,10 @@ class Entry:
             ) from None
 
 
-def digest_of(tensors: dict[str, Tensor]) -> str:
-    """The SHA-256 of all tensors and their names."""
+def digest_of(arrays: dict[str, Array]) -> str:
+    """The SHA-256 of all arrays and their names."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.numpy().data)
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

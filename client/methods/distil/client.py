@@ -3,6 +3,8 @@
 Declared in common/methods/distil.
 """
 
+import math
+
 from client.methods.distil.pictures import draw_picture
 from client.methods.distil.virtual import prepare_virtual_set, virtual_set
 from client.objective import Objective
@@ -22,8 +24,7 @@ class DistilClient(Objective[Distil]):
         """Replace the client's data by its virtual images."""
         virtual = virtual_set(self.params, local)
         local.data.replace(virtual.images, virtual.labels)
-        local.report["distil.images"] = len(virtual.labels)
-        if self.params.steps:
+        if math.isfinite(virtual.loss):
             local.report["distil.loss"] = virtual.loss
         if local.images is not None:
             draw_picture(local, virtual, local.images / f"client-{local.partition:05d}-distil.png")

@@ -7,7 +7,7 @@ the network that the server sent.
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,14 +26,16 @@ class Matching:
 
     images: Tensor  # (samples, channels, height, width) float32, normalised, of any value
     labels: Tensor  # (samples,) int64, class after class
+    velocity: Tensor  # what SGD with momentum adds up; like images
     lr: float  # of the pixels; halved by a step that fails
-    velocity: Tensor = field(init=False)  # what SGD with momentum adds up; like images
     step: int = 0  # steps made so far
-    loss: float = math.nan  # L_DM before the last step
+    loss: float = math.nan  # L_DM before the last step that succeeded
     setbacks: int = 0  # steps that were undone because pixels were not finite
 
-    def __post_init__(self) -> None:
-        self.velocity = torch.zeros_like(self.images)
+    @classmethod
+    def begin(cls, images: Tensor, labels: Tensor, lr: float) -> "Matching":
+        """Begin with these images, as a new optimiser would."""
+        return cls(images, labels, torch.zeros_like(images), lr)
 
 
 @dataclass(frozen=True)
@@ -112,15 +114,17 @@ def make_step(
     A step that gives pixels that are not finite is undone: the momentum starts afresh, with half
     the learning rate.
     """
-    images = matching.images.detach().requires_grad_()
+    # New strides in every step, since a turn that begins with a file must compute the same bits.
+    images = torch.empty_like(matching.images, memory_format=real.memory_format)
+    images.copy_(matching.images).requires_grad_()
     loss = matching_loss(images, matching.labels, real, params, extractor, generator)
     (gradient,) = torch.autograd.grad(loss, images)
     velocity = params.pixel_momentum * matching.velocity + gradient
     moved = images.detach() - matching.lr * velocity
     matching.step += 1
-    matching.loss = float(loss.detach())
     if bool(moved.isfinite().all()):
         matching.images, matching.velocity = moved, velocity
+        matching.loss = float(loss.detach())
     else:
         matching.lr /= 2
         matching.velocity = torch.zeros_like(matching.velocity)

@@ -1,7 +1,5 @@
 """What the virtual images start from, and how many of them each class gets."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -19,22 +17,24 @@ def plan_counts(params: Distilling, real: Counts) -> Counts:
     return np.where(real < params.min_real_per_class, 0, np.minimum(real, params.per_class))
 
 
-def explain_counts(params: Distilling, real: Counts, names: Sequence[str]) -> list[str]:
-    """Say which classes are left out or get fewer images; that a class is absent needs no word."""
-    counted = list(zip(names, real.tolist(), strict=True))
+def explain_counts(params: Distilling, real: Counts) -> list[str]:
+    """Say how many classes are left out or get fewer images; absent classes need no word.
+
+    The sentences go to the server, so they name no class.
+    """
     least, wanted = params.min_real_per_class, params.per_class
-    left_out = [name for name, count in counted if 0 < count < least]
-    fewer = [f"{name} ({count})" for name, count in counted if least <= count < wanted]
+    left_out = int(((real > 0) & (real < least)).sum())
+    fewer = int(((real >= least) & (real < wanted)).sum())
     sentences = []
     if left_out:
         sentences.append(
-            f"{params.name} leaves out {', '.join(left_out)}: fewer than min_real_per_class={least}"
-            " real images, which virtual ones could copy"
+            f"{params.name} leaves out {left_out} of the classes: fewer than"
+            f" min_real_per_class={least} real images, which virtual ones could copy"
         )
     if fewer:
         sentences.append(
-            f"{params.name} makes fewer than per_class={wanted} virtual images where there are"
-            f" fewer real ones: {', '.join(fewer)}"
+            f"{params.name} makes fewer than per_class={wanted} virtual images of {fewer} of the"
+            " classes, which have fewer real ones"
         )
     return sentences
 

@@ -25,7 +25,7 @@ class VirtualSet:
 
     images: Tensor  # (samples, channels, height, width) float32, normalised, on the device
     labels: Tensor  # (samples,) int64, class after class
-    loss: float  # L_DM of the last step; NaN without any step
+    loss: float  # L_DM before the last step that succeeded; NaN without any
 
 
 def virtual_set(params: Distilling, local: LocalClient) -> VirtualSet:
@@ -55,7 +55,7 @@ def prepare_virtual_set(params: Distilling, local: LocalClient, until: float) ->
         draws = partial(build_extractor, local), partial(step_generator, local)
         match_distributions(matching, real, params, *draws, params.steps, until)
         entry.save(matching)
-    notes = explain_counts(params, local.data.real_class_counts, local.run.dataset.classes)
+    notes = explain_counts(params, local.data.real_class_counts)
     if matching.setbacks:
         notes.append(
             f"{params.name} undid {matching.setbacks} steps whose pixels were not finite; the"
@@ -75,7 +75,7 @@ def begin_matching(params: Distilling, local: LocalClient, real: RealImages) -> 
             " images on this client; give it more data, or lower min_real_per_class"
         )
     images, labels = draw_start(params, real, counts, local.config.seed, local.partition)
-    return Matching(images, labels, lr=params.pixel_lr)
+    return Matching.begin(images, labels, params.pixel_lr)
 
 
 def build_extractor(local: LocalClient, step: int) -> nn.Module:

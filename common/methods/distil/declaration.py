@@ -77,12 +77,12 @@ class Distilling(Method):
     @classmethod
     def _known(cls, augment: str) -> str:
         names = augment.split("_") if augment else []
-        unknown = [name for name in names if name not in OPERATIONS]
-        if unknown or len(set(names)) < len(names):
-            raise ValueError(
-                f"{(unknown or names)[0]!r} is not known or stands twice; join some of"
-                f" {', '.join(OPERATIONS)} with _, for example 'color_crop'"
-            )
+        for name in names:
+            if name not in OPERATIONS or names.count(name) > 1:
+                raise ValueError(
+                    f"{name!r} is not known or stands twice; join some of"
+                    f" {', '.join(OPERATIONS)} with _, for example 'color_crop'"
+                )
         return augment
 
     @property
@@ -112,4 +112,4 @@ class Distil(Distilling):
     )
     authors: ClassVar[str] = "Huang et al., TMLR 2024"
     link: ClassVar[str] = "https://arxiv.org/abs/2303.02278"
-    figures: ClassVar[tuple[str, ...]] = ("distil.images", "distil.loss")
+    figures: ClassVar[tuple[str, ...]] = ("distil.loss",)
