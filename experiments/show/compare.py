@@ -27,7 +27,10 @@ def load(folders: list[Path]) -> list[Run]:
 
 
 def table(folders: list[Path]) -> Group:
-    """Make two lines per run, its figures and its own settings; remarks about runs come last."""
+    """Make two lines per run, its figures and its own settings; remarks about runs come last.
+
+    A run on several domains has a third one.
+    """
     runs = load(folders)
     differ = [key for key in WHAT if len({str(config.get(key)) for _, config, _ in runs}) > 1]
     common = [key for key in WHAT if key not in differ]
@@ -41,6 +44,7 @@ def table(folders: list[Path]) -> Group:
         figures = (str(end["rounds"]), *scores, f"{end['bytes_up'] / 1e6:.1f}", end["status"])
         shown.append(_line(_row(folder.name, *figures)))
         shown += [_line("  " + _settings(config, differ), "dim")] if differ else []
+        shown += _domains(end["final_evaluation"])
         idle = [f"{name} never acted: {why}" for name, why in end.get("idle", {}).items()]
         remarks += [(folder.name, text) for text in [*idle, *end.get("notes", [])]]
     said = [Text(f"{name}: {text}", style="yellow") for name, text in remarks]
@@ -54,6 +58,15 @@ def ending(lines: list[dict[str, Any]]) -> dict[str, Any]:
         return summaries[-1]
     rounds = [line for line in lines if line["kind"] == "round"]
     return {**summarise(rounds), "status": "unfinished"}
+
+
+def _domains(evaluation: dict[str, Any]) -> list[Text]:
+    """List the final accuracy on every domain, after their unweighted mean; nothing without any."""
+    if "domains" not in evaluation:
+        return []
+    each = [f"{name} {100 * value:.2f}" for name, value in evaluation["domains"].items()]
+    mean = 100 * evaluation["accuracy_domain_mean"]
+    return [Text(f"  mean over domains {mean:.2f}: {', '.join(each)}")]
 
 
 def _settings(config: dict[str, Any], keys: list[str]) -> str:

@@ -124,6 +124,8 @@ def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
         )
     for name, value in evaluation.get("domains", {}).items():
         shown[f"accuracy on {name}"] = percent(value)
+    if "accuracy_domain_mean" in evaluation:
+        shown["mean over domains"] = percent(evaluation["accuracy_domain_mean"])
     if "local_model.on_test_shard.worst.accuracy" in evaluation:
         worst, best, std = (
             percent(evaluation[f"local_model.on_test_shard.{name}.accuracy"])

@@ -39,6 +39,7 @@ class Card:
     label: tuple[str, ...] = ("label", "labels")
     # further columns: their name in partitions, and their name in the files
     columns: tuple[tuple[str, str], ...] = ()
+    domains: tuple[str, ...] = ()  # names of the numbers in the column "domain", where it is made
     test: tuple[str, ...] = ("test",)  # what the hub and the archives call the test split
     folders: tuple[str, ...] = ()  # other names of its folder inside the data folder
     files: str = ""  # the genuine files, for the sentence about a missing set
@@ -61,6 +62,17 @@ EMBEDDED_MULTI = Card(
     mean=(0.113,),
     std=(0.2457,),
 )
+# In the order of their numbers: as it is; dark on a bright texture; blended with colourful patches
+# as in MNIST-M; rendered from fonts; warped and blurred.
+DIGIT_STYLES = ("plain", "inverted", "blended", "rendered", "warped")
+EMBEDDED_DOMAINS = Card(
+    "embedded digits in five styles, colour",
+    (3, 16, 16),
+    DIGITS,
+    mean=(0.5,) * 3,
+    std=(0.5,) * 3,
+    domains=DIGIT_STYLES,
+)
 FASHION_MNIST = Card(
     "clothes, grey",
     (1, 28, 28),
@@ -80,6 +92,14 @@ MNIST = Card(
     folders=("MNIST",),
     files=IDX_FILES,
     origin="yann.lecun.com/exdb/mnist or a mirror",
+)
+MNIST_DOMAINS = Card(
+    "MNIST in five styles, colour",
+    (3, 28, 28),
+    DIGITS,
+    mean=(0.5,) * 3,
+    std=(0.5,) * 3,
+    domains=DIGIT_STYLES,
 )
 EMNIST = Card(
     "handwritten digits and letters, grey",
