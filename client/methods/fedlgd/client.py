@@ -101,7 +101,7 @@ class FedLgdClient(Objective[FedLgd]):
         started = time.perf_counter()
         features = frozen(local.model).features
         generator = local.generator("fedlgd.refresh")
-        matching = Matching(own.images, own.labels, lr=self.params.pixel_lr)
+        matching = Matching.begin(own.images, own.labels, self.params.pixel_lr)
         match_distributions(
             matching,
             RealImages.of(local),
