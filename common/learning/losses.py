@@ -175,7 +175,8 @@ def row_distances(target: Tensor, found: Tensor, eps: float = 1e-6) -> Tensor:
     moved = rows.any(dim=1)  # (out,)
     rows, others = rows[moved], others[moved]
     norms = torch.linalg.vector_norm(rows, dim=1) * torch.linalg.vector_norm(others, dim=1)
-    return 1 - (rows * others).sum(dim=1) / (norms + eps)
+    distances: Tensor = 1 - (rows * others).sum(dim=1) / (norms + eps)
+    return distances
 
 
 def kernel_discrepancy(one: Tensor, other: Tensor) -> Tensor:
