@@ -41,13 +41,15 @@ def measure(model: Model, shape: tuple[int, int, int], classes: int) -> PerImage
     target = {name: torch.randn_like(weight) for name, weight in model.named_parameters()}
 
     def train() -> None:
-        task.loss(model(images), labels).backward()  # type: ignore[no-untyped-call]
+        loss = task.loss(model(images), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
 
     def contrast() -> None:
-        supervised_contrast(model.features(images), labels, 0.07).backward()  # type: ignore[no-untyped-call]
+        term = supervised_contrast(model.features(images), labels, 0.07)
+        term.backward()  # type: ignore[no-untyped-call]
 
     def virtual() -> None:
-        still.features(images.clone().requires_grad_()).sum().backward()  # type: ignore[no-untyped-call]
+        still.features(images.clone().requires_grad_()).sum().backward()
 
     def match() -> None:
         matching = GradientMatching(model, target, labels, task, classes, "rows")

@@ -40,7 +40,7 @@ def draw_images(run: Run, images: Tensor, labels: Tensor, path: Path) -> None:
     """Write a picture of the first images of every class, one row per class."""
     rows = {
         run.dataset.classes[number]: list(images[labels == number][:ACROSS])
-        for number in labels.unique().tolist()[:ROWS]
+        for number in sorted(set(labels.tolist()))[:ROWS]
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     draw_sheet(rows, run.dataset.mean, run.dataset.std).save(path)
