@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,9 @@ from experiments.studies.fedlgd.distances import (
     sliced_wasserstein,
 )
 from experiments.studies.fedlgd.study import show, study
+from experiments.studies.tsne.clouds import domain_cloud
+from experiments.studies.tsne.pictures import draw_domains
+from experiments.studies.tsne.run import Run
 from tests.support.fedlgd import BASE, fedlgd
 from tests.support.inprocess import run_in_process
 
@@ -52,11 +56,20 @@ def test_what_an_image_costs() -> None:
     assert found.matching > found.training
 
 
-def test_a_study_of_a_run(tmp_path: Path) -> None:
-    run_in_process(tmp_path / "fedlgd", **{**BASE, "rounds": 4}, methods=fedlgd())
-    figures = study(tmp_path / "fedlgd")
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in which every client has one domain."""
+    folder = tmp_path_factory.mktemp("run")
+    data = {"dataset": "digits-domains(size=8, limit=200)", "partition": "domains", "clients": 5}
+    run_in_process(folder, **{**BASE, **data, "rounds": 4}, methods=fedlgd())
+    return folder
+
+
+def test_a_study_of_a_run(run: Path) -> None:
+    figures = study(run)
     pairs, growth = figures["distances"]["pairs"], figures["distances"]["growth"]
-    assert len(pairs) == 6
+    assert len(pairs) == 10
+    assert (pairs[0]["one"], pairs[0]["other"]) == ("0: plain", "1: inverted")
     assert pairs[0]["real"]["mmd"] > 0
     assert set(growth) == {"initial", "last"}
     assert "growth of the distance, last virtual images for real ones: mmd" in show(figures)
@@ -66,7 +79,19 @@ def test_a_study_of_a_run(tmp_path: Path) -> None:
     assert costs["server, whole run"] == 2 * 3 * costs["server, per step on its images"]
 
 
+def test_a_map_by_domain(run: Path, tmp_path: Path) -> None:
+    opened = Run.open(run)
+    assert opened.virtual is not None
+    assert opened.virtual[0].shape == (10, 3, 8, 8)
+    cloud = domain_cloud(opened, samples=25, seed=0)
+    assert np.bincount(cloud.owner).tolist() == [5] * 5
+    draw_domains([opened], samples=25, seed=0, path=tmp_path / "tsne.png")
+    assert (tmp_path / "tsne.png").stat().st_size > 0
+
+
 def test_a_run_of_another_method_is_refused(tmp_path: Path) -> None:
     run_in_process(tmp_path, **{**BASE, "rounds": 1})
     with pytest.raises(FedmirageError, match="give the folder of a run with fedlgd"):
         study(tmp_path)
+    with pytest.raises(FedmirageError, match="which has no domains"):
+        domain_cloud(Run.open(tmp_path), samples=10, seed=0)
