@@ -1,6 +1,6 @@
 """FedLGD: clients train on images distilled from their data, anchored by global virtual images.
 
-Huang, Jin, Zhao, Khan, Zhao, Li: Federated Virtual Learning on Heterogeneous Data with Local-Global
+Huang, Jin, Zhao, Xu, Li: Federated Learning on Virtual Heterogeneous Data with Local-Global Dataset
 Distillation, TMLR 2024.
 
 One round
@@ -63,7 +63,7 @@ class FedLgd(Distilling):
 
     name: ClassVar[str] = "fedlgd"
     title: ClassVar[str] = (
-        "Federated Virtual Learning on Heterogeneous Data with Local-Global Distillation"
+        "Federated Learning on Virtual Heterogeneous Data with Local-Global Dataset Distillation"
     )
     authors: ClassVar[str] = "Huang et al., TMLR 2024"
     link: ClassVar[str] = "https://arxiv.org/abs/2303.02278"
