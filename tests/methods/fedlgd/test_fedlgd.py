@@ -62,7 +62,7 @@ def test_the_initial_images_are_made_once_for_both(tmp_path: Path) -> None:
     run_in_process(tmp_path / "distil", **settings, methods=distil())
     run_in_process(tmp_path / "fedlgd", **settings, methods=fedlgd())
     assert "by earlier work" not in notes(tmp_path / "distil")
-    assert "4 clients are prepared, 4 of them by earlier work" in notes(tmp_path / "fedlgd")
+    assert "4 of 4 clients done, 4 by earlier work" in notes(tmp_path / "fedlgd")
 
 
 # What travels
