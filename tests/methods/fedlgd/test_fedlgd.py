@@ -359,3 +359,19 @@ def test_a_run_outside_the_schedule_is_cautioned() -> None:
     assert "from round 1 to round 51, but this run has rounds 61 to 70" in caution
     assert "write distil_from=61" in caution
     assert not configure({**late, "methods": "fedlgd(distil_from=61)"}).cautions
+
+
+def test_under_secure_aggregation_the_images_are_close_to_the_plain_ones(tmp_path: Path) -> None:
+    """g is a small difference, and sums are rounded: pixels of size 1 agree to three digits."""
+    settings = {**BASE, "rounds": 3, "methods": fedlgd(precision="single", gap=1)}
+    run_in_process(tmp_path / "plain", **settings)
+    run_in_process(tmp_path / "secure", **settings, secagg="on")
+    plain, secure = (
+        decode(read(tmp_path / name / "checkpoint.safetensors").strategy["fedlgd.images"])
+        for name in ("plain", "secure")
+    )
+    assert np.abs(plain).max() > 1
+    np.testing.assert_allclose(secure, plain, atol=1e-3)
+    assert lines(tmp_path / "secure")[-1]["methods"]["fedlgd.distance"] == pytest.approx(
+        lines(tmp_path / "plain")[-1]["methods"]["fedlgd.distance"], abs=1e-3
+    )
