@@ -101,8 +101,8 @@ class Method(Params):
     # Why it is not defined for multi-label tasks, as half a sentence; "" means that it is defined.
     single_label_because: ClassVar[str] = ""
     up: ClassVar[tuple[Section, ...]] = ()  # what clients send beside `shared`
-    down: ClassVar[tuple[Section, ...]] = ()
     # What the server sends beside `shared`; only the names of these sections matter.
+    down: ClassVar[tuple[Section, ...]] = ()
     # What its client half may report: "term.NAME" for its terms, and names of its own. In a secure
     # sum, a figure that a client does not report counts as 0.
     figures: ClassVar[tuple[str, ...]] = ()

@@ -57,21 +57,9 @@ class Rounds:
         more = {
             "seconds": time.perf_counter() - started,
             **({"stopped_early": True} if stopped else {}),
-            **({"idle": reasons} if (reasons := self.idle_methods()) else {}),
         }
-        detail = select_for_summary(self.last_evaluation)
-        return self.results.finish("finished", detail, **more, **self.checkpoint.progress)
-
-    def idle_methods(self) -> dict[str, str]:
-        """Those that have changed nothing, each with its reason: the run was too short for them, or
-        their server half says so."""
-        first = {method.name: method.acts_from(self.config) for method in self.config.method_list}
-        short = {
-            name: f"it acts from round {number} on"
-            for name, number in first.items()
-            if number > self.checkpoint.round
-        }
-        return {**short, **idle(self.strategy)}
+        detail, unused = select_for_summary(self.last_evaluation), idle(self.strategy)
+        return self.results.finish("finished", detail, unused, **more, **self.checkpoint.progress)
 
     def choose_test_set(self) -> None:
         """Test on all of the server's set if every node trains on data of its own.

@@ -161,7 +161,7 @@ def resolve_line(text: str, known: Mapping[str, type[P]], key: str) -> list[P]:
         try:
             resolved.append(resolve(call, known, key))
         except ConfigurationError as error:
-            problems += error.problems
+            problems += [problem for problem in error.problems if problem not in problems]
     if problems:
         raise ConfigurationError(problems)
     return resolved
@@ -198,7 +198,7 @@ def sentence(detail: Any, subject: str, fields: Iterable[str]) -> str:
         return f"{subject} has no key {key!r}{nearest(key, fields)}"
     if detail["type"] == "missing":
         return f"{subject} needs the key {key!r}; write {key}=..."
-    message = str(detail["msg"]).removeprefix("Value error, ")
+    message = str(detail["msg"]).removeprefix("Value error, ").partition(", unable to ")[0]
     message = message[:1].lower() + message[1:]
     return f"{subject}({key}={detail['input']!r}): {message}" if key else f"{subject}: {message}"
 

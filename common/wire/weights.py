@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save as to_bytes
 from torch import Tensor, nn
 
 from common.errors import DataError
@@ -58,11 +58,9 @@ def save(
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        save_file(
-            {name: np.asarray(array, order="C") for name, array in named.items()},
-            partial,
-            dict(metadata or {}),
-        )
+        contiguous = {name: np.asarray(array, order="C") for name, array in named.items()}
+        # save_file would let nobody but the owner read the file, whatever the umask says.
+        partial.write_bytes(to_bytes(contiguous, dict(metadata or {})))
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)

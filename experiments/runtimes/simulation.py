@@ -1,5 +1,4 @@
-"""The simulation runtime: one process for the server, Ray actors for the clients, all on this
-host."""
+"""The simulation runtime: one process for the server, and Ray actors for the clients."""
 
 import logging
 import math
@@ -35,8 +34,10 @@ class ActorPlan:
         )
 
     def backend(self, verbose: bool) -> dict[str, Any]:
-        """As Flower's simulation wants it; one Ray "CPU" is one actor, so that Ray starts exactly
-        as many as planned."""
+        """Describe the plan for Flower's simulation.
+
+        One Ray "CPU" is one actor, so that Ray starts exactly as many as planned.
+        """
         quiet = {} if verbose else {"logging_level": "CRITICAL", "log_to_driver": False}
         return {
             "init_args": {"num_cpus": self.actors, "num_gpus": self.gpus, **quiet},
@@ -45,20 +46,21 @@ class ActorPlan:
 
 
 def plan_actors(config: RunConfig, actors: int = 0) -> ActorPlan:
-    """As many actors as there are cores for their threads, and never more than clients that train
-    at once."""
+    """Plan as many actors as there are cores for their threads.
+
+    There are never more of them than clients that train in a round.
+    """
     import torch
 
     count = min(config.drawn, actors or max(1, device.cores() // config.threads))
     gpus = torch.cuda.device_count() if device.pick(config.device).type == "cuda" else 0
-    share = (
-        0.0 if not gpus else 1.0 if count <= gpus else 1 / math.ceil(count / gpus)
-    )  # Ray takes whole GPUs, or a part of one
+    # Ray assigns whole GPUs, or a part of one.
+    share = 0.0 if not gpus else 1.0 if count <= gpus else 1 / math.ceil(count / gpus)
     return ActorPlan(count, config.threads, gpus, share)
 
 
 def simulate(config: RunConfig, verbose: bool = False, actors: int = 0) -> None:
-    """Run to the end, or raise what the server raised."""
+    """Run to the end; an error of the server is raised here."""
     os.environ.update({key: os.environ.get(key, value) for key, value in QUIET.items()})
     import ray
     from flwr.simulation import run_simulation

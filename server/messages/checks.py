@@ -1,5 +1,7 @@
-"""Checks every reply before anything uses it: readable, with the right names, shapes and types, and
-finite."""
+"""Checks every reply before anything uses it.
+
+It must be readable, have the right names, shapes and types, and hold finite numbers.
+"""
 
 from collections.abc import Sequence
 

@@ -20,7 +20,7 @@ from server.messages.checks import HEADER
 from server.messages.plain import Asked
 from server.messages.sampling import Send
 
-# by stage, the fields that name the clients whose key shares a reply holds, and the shares
+# For each stage, the field that names the owners of key shares, and the field with the shares.
 KEY_SHARES = {
     Stage.SHARE_KEYS: (Key.DESTINATION_LIST, Key.CIPHERTEXT_LIST),
     Stage.UNMASK: (Key.NODE_ID_LIST, Key.SHARE_LIST),

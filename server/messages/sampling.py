@@ -210,7 +210,7 @@ class Roster(ClientManager):
         """Nodes leave through `refresh`."""
 
     def wait_for(self, num_clients: int, timeout: int = 86400) -> bool:
-        """Belong to Flower's interface only; `await_all` does the waiting."""
+        """Say whether that many clients are connected; `await_all` does the waiting."""
         return len(self.proxies) >= num_clients
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from common.wire.figures import AVERAGE_SCORES, TEST_SHARD
 from server.strategy.budget import spent
 
 
@@ -22,10 +23,7 @@ def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
     """Return what replaces `accuracy` where there is no global model, under explicit names."""
     return {
         name.replace("_", " ").replace(".", " "): evaluation[name]
-        for name in (
-            "local_model.on_test_shard.by_examples.accuracy",
-            "average_of_local_models.on_test.by_examples.accuracy",
-        )
+        for name in (f"{TEST_SHARD}accuracy", f"{AVERAGE_SCORES}accuracy")
         if name in evaluation
     }
 

@@ -1,4 +1,4 @@
-"""What a client remembers: by round, so that a repeated round starts from where it started."""
+"""What a client remembers, round by round, so that a repeated round has the same start."""
 
 from pathlib import Path
 

@@ -14,7 +14,7 @@ METHODS = "scaffold, moon(mu=1.0), feddyn"
 
 @pytest.mark.parametrize("runtime", ["simulation", pytest.param("grpc", marks=pytest.mark.slow)])
 def test_client_state_survives_rounds_and_absence(tmp_path: Path, runtime: str) -> None:
-    """Half of the clients a round, four rounds: some come back after a round without them."""
+    """Half of the clients per round, four rounds: some return after a round without them."""
     run_in_process(tmp_path / "plain", **{**SETTINGS, "rounds": 4}, clients=4, methods=METHODS)
     more = ("--clients", "4", "--rounds", "4", "--methods", METHODS, "--runtime", runtime)
     done = fedmirage("run", *TINY, *more, "--out", str(tmp_path / runtime))

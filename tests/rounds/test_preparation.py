@@ -11,10 +11,11 @@ from flwr.common import Code, GetPropertiesRes, Scalar, Status
 from flwr.compat.common import recorddict_compat as compat
 
 from client.app import make_app
-from client.methods.distil import cache
+from client.methods.distil import DistilClient, cache
 from client.objective import Objective
 from client.preparation import join, prepare
 from common.errors import FedmirageError, WireError
+from common.methods.distil import Distil
 from common.methods.fedavg import FedAvg
 from common.settings.config import configure
 from common.wire.preparation import DONE, Preparation, read_preparation
@@ -153,6 +154,22 @@ def test_an_unexpected_error_stays_with_the_client() -> None:
 
     answer = prepare(local_client([0, 0]), [Broken(Preparing())], 1.0)  # type: ignore[list-item]
     assert answer == {"error": "its preparation failed; its own log says why"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, True),
+        ({"secagg": "on"}, False),
+        ({"dp": "central(clip=1, noise=1)"}, False),
+        ({"dp": "local(clip=1, noise=1)"}, False),
+    ],
+)
+def test_notes_leave_a_client_only_in_a_plain_run(settings: dict[str, str], said: bool) -> None:
+    half = DistilClient(Distil(steps=1))
+    answer = prepare(local_client([0] * 3, **settings), [half], 1.0)  # type: ignore[list-item]
+    assert read_preparation(answer).finished
+    assert bool(read_preparation(answer).notes) == said
 
 
 def test_several_methods_share_the_work() -> None:

@@ -1,5 +1,7 @@
-"""The seams that no published method needs yet, in whole runs of the methods in
-tests/support/methods."""
+"""The seams that no published method needs yet.
+
+Whole runs of the methods in tests/support/methods use them.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

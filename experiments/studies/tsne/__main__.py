@@ -9,7 +9,7 @@ import typer
 from common.errors import FedmirageError
 from experiments.studies.tsne.clouds import MARKERS
 from experiments.studies.tsne.pictures import draw, draw_domains
-from experiments.studies.tsne.run import Run
+from experiments.studies.tsne.run import FinishedRun
 
 
 def main(
@@ -36,7 +36,7 @@ def main(
     """
     torch.set_num_threads(1)
     try:
-        opened = [Run.open(folder) for folder in runs]
+        opened = [FinishedRun.open(folder) for folder in runs]
         if domains:
             draw_domains(opened, samples, seed, out)
         else:

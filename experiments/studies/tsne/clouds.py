@@ -6,7 +6,7 @@ import numpy as np
 
 from common.errors import FedmirageError
 from common.seeds import numpy_generator
-from experiments.studies.tsne.run import Run
+from experiments.studies.tsne.run import FinishedRun
 
 MARKERS = "o^sDv*PX"  # one per client, or per domain
 
@@ -21,7 +21,7 @@ class Cloud:
     virtual: np.ndarray  # (points,) bool
 
 
-def cloud(run: Run, names: list[str], samples: int, seed: int) -> Cloud:
+def cloud(run: FinishedRun, names: list[str], samples: int, seed: int) -> Cloud:
     """Compute the features of the same test samples, and of any virtual ones, for each model."""
     some = numpy_generator(seed, "tsne", 0).permutation(len(run.data.test))[:samples]
     images, labels = run.test_images(some), run.data.test.labels[some]
@@ -37,7 +37,7 @@ def cloud(run: Run, names: list[str], samples: int, seed: int) -> Cloud:
     return join(parts)
 
 
-def domain_cloud(run: Run, samples: int, seed: int) -> Cloud:
+def domain_cloud(run: FinishedRun, samples: int, seed: int) -> Cloud:
     """Compute the global model's features of test samples of every domain."""
     column = run.data.test.columns.get("domain")
     if column is None:
@@ -54,12 +54,12 @@ def domain_cloud(run: Run, samples: int, seed: int) -> Cloud:
     return join(parts)
 
 
-def domain_names(run: Run) -> list[str]:
+def domain_names(run: FinishedRun) -> list[str]:
     """The domains that a map shows: as many as there are shapes."""
     return list(run.data.domains[: len(MARKERS)])
 
 
-def virtual_points(run: Run, name: str, owner: int, samples: int, seed: int) -> list[Cloud]:
+def virtual_points(run: FinishedRun, name: str, owner: int, samples: int, seed: int) -> list[Cloud]:
     """Compute a model's features of shared virtual samples, half as many as real ones."""
     if run.virtual is None:
         return []

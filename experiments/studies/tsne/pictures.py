@@ -5,10 +5,10 @@ from textwrap import fill
 from typing import Any
 
 from experiments.studies.tsne.clouds import MARKERS, Cloud, cloud, domain_cloud, domain_names
-from experiments.studies.tsne.run import Run
+from experiments.studies.tsne.run import FinishedRun
 
 
-def draw(runs: list[Run], clients: int, samples: int, seed: int, path: Path) -> None:
+def draw(runs: list[FinishedRun], clients: int, samples: int, seed: int, path: Path) -> None:
     """Draw one row per run: the server's model on the left, clients' models in one map at right."""
     import matplotlib
 
@@ -34,7 +34,7 @@ def draw(runs: list[Run], clients: int, samples: int, seed: int, path: Path) -> 
     pyplot.close(figure)
 
 
-def draw_domains(runs: list[Run], samples: int, seed: int, path: Path) -> None:
+def draw_domains(runs: list[FinishedRun], samples: int, seed: int, path: Path) -> None:
     """Draw one map per run: the global model's features of all domains."""
     import matplotlib
 

@@ -26,7 +26,7 @@ from server.record.checkpoint import FILE, read
 
 
 @dataclass
-class Run:
+class FinishedRun:
     """A finished run, read from its folder."""
 
     folder: Path
@@ -39,7 +39,7 @@ class Run:
     virtual: tuple[Tensor, np.ndarray] | None
 
     @classmethod
-    def open(cls, folder: Path) -> "Run":
+    def open(cls, folder: Path) -> "FinishedRun":
         """Read a run's folder; features are computed later."""
         with (folder / "results.jsonl").open() as file:
             first = json.loads(next(file))

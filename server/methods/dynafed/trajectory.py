@@ -30,9 +30,8 @@ TRIES = 100
 class MatchedWeights:
     """Which of the exchanged arrays the student has as trainable weights, and in which shapes."""
 
-    names: tuple[str, ...]  # of all exchanged arrays
-    positions: tuple[int, ...]  # of the matched arrays among them
-    shapes: tuple[tuple[int, ...], ...]  # of the matched arrays in the student
+    names: tuple[str, ...]  # of all exchanged arrays, in their order
+    shapes: dict[str, tuple[int, ...]]  # by name: the trainable weights of the student
 
     @classmethod
     def of(cls, model: nn.Module, student: nn.Module, arrays: Arrays) -> "MatchedWeights":
@@ -49,10 +48,7 @@ class MatchedWeights:
             [name for name, _ in model.named_parameters()],
         ):
             if arrived == [state[name] for name in names]:
-                position = {name: number for number, name in enumerate(names)}
-                return cls(
-                    tuple(names), tuple(position[name] for name in shapes), tuple(shapes.values())
-                )
+                return cls(tuple(names), shapes)
         raise FedmirageError(
             f"dynafed: {len(arrived)} arrays are exchanged, which are neither the state dict nor"
             " the parameters of the model that it was given; pass the model that the clients train"
@@ -60,10 +56,10 @@ class MatchedWeights:
 
     def checkpoint(self, arrays: Arrays) -> Arrays:
         """Copy the matched weights, so that nothing else writes to them."""
-        matched = zip(self.positions, self.shapes, strict=True)
+        named = dict(zip(self.names, arrays, strict=True))
         return [
-            np.array(arrays[position][tuple(map(slice, shape))], order="C")
-            for position, shape in matched
+            np.array(named[name][tuple(map(slice, shape))], order="C")
+            for name, shape in self.shapes.items()
         ]
 
 

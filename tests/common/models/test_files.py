@@ -1,4 +1,4 @@
-"""A run's model file is all that its use takes."""
+"""A run's model file contains everything that is needed to use it."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,7 @@ from tests.support.runs import SMALL, lines
 
 
 def accuracy(path: Path, line: str) -> float:
-    """The loaded model on the test set, as somebody who knows nothing of the run would score it."""
+    """Score a loaded model on the test set without any knowledge of its run."""
     model, facts = load_model(path)
     assert not model.training
     test = load(line).test

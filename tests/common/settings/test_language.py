@@ -97,8 +97,8 @@ def test_refusals_name_the_value_and_the_fix(text: str, words: list[str]) -> Non
 
 
 def test_all_problems_at_once() -> None:
-    found = problems("plane, tuned-thing(rate=-1, count=0, odd=1)")
-    assert len(found) == 4
+    found = problems("plane, tuned-thing(rate=-1, count=0, odd=1), plane")
+    assert len(found) == 4  # what is wrong twice in the same way is said once
 
 
 def test_params_are_frozen() -> None:

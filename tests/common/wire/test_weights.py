@@ -1,5 +1,7 @@
 """Modules to arrays and back: nothing is lost or aliased, and what does not fit is refused."""
 
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,16 @@ def test_save_and_load_module_and_named_arrays(model: nn.Module, tmp_path: Path)
         for name, array in named.items()
     )
     assert loaded["a"].shape == ()
+
+
+def test_who_may_read_a_file_is_decided_by_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    before = os.umask(0o027)
+    try:
+        weights.save({"a": np.ones(3)}, path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:

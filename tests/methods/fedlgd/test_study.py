@@ -17,7 +17,7 @@ from experiments.studies.fedlgd.distances import (
 from experiments.studies.fedlgd.study import show, study
 from experiments.studies.tsne.clouds import domain_cloud
 from experiments.studies.tsne.pictures import draw_domains
-from experiments.studies.tsne.run import Run
+from experiments.studies.tsne.run import FinishedRun
 from tests.support.fedlgd import BASE, fedlgd
 from tests.support.inprocess import run_in_process
 
@@ -80,7 +80,7 @@ def test_a_study_of_a_run(run: Path) -> None:
 
 
 def test_a_map_by_domain(run: Path, tmp_path: Path) -> None:
-    opened = Run.open(run)
+    opened = FinishedRun.open(run)
     assert opened.virtual is not None
     assert opened.virtual[0].shape == (10, 3, 8, 8)
     cloud = domain_cloud(opened, samples=25, seed=0)
@@ -94,4 +94,4 @@ def test_a_run_of_another_method_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FedmirageError, match="give the folder of a run with fedlgd"):
         study(tmp_path)
     with pytest.raises(FedmirageError, match="which has no domains"):
-        domain_cloud(Run.open(tmp_path), samples=10, seed=0)
+        domain_cloud(FinishedRun.open(tmp_path), samples=10, seed=0)

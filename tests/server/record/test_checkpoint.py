@@ -1,4 +1,4 @@
-"""Checkpoints and results on disk: whole or not there, and the same when read again."""
+"""Checkpoints and results on disk: complete or absent, and unchanged when they are read again."""
 
 import json
 from pathlib import Path

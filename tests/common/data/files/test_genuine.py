@@ -1,5 +1,4 @@
-"""The files that the authors of the published sets hand out, small but byte for byte in their
-format."""
+"""The files that the authors of the published sets distribute: small, but in their exact format."""
 
 import bz2
 import pickle
@@ -164,7 +163,7 @@ def test_an_archive_of_python_3_is_read_too(data: Path) -> None:
 
 
 class Bomb:
-    """What a pickle may do when it is opened by the usual means."""
+    """Shows what a pickle can do when an ordinary unpickler opens it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
