@@ -34,7 +34,7 @@ def load(line: str, data_dir: str | Path | None = None, download: bool = False) 
     chosen = resolve_line(line, DATASETS, "dataset")
     folder = data_folder(data_dir)
     parts = [load_one(params, folder, download) for params in chosen]
-    return parts[0] if len(parts) == 1 else combine(parts)
+    return parts[0] if len(parts) == 1 else combine(parts, _name_sources(chosen))
 
 
 def list_available(data_dir: str | Path | None = None) -> dict[str, str | None]:
@@ -67,6 +67,21 @@ def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
     named_by, domains = _named_by(params, dataset), _domains(params, dataset)
     facts = {"mean": mean, "std": std, "named_by": named_by, "domains": domains}
     return replace(dataset, name=write(params), **facts)  # type: ignore[arg-type]
+
+
+def _name_sources(chosen: list[DatasetParams]) -> tuple[str, ...]:
+    """Name the domains of several sets as briefly as tells them apart.
+
+    That is by the sets' names, else by those of their folders and files, else by all parameters.
+    """
+    brief = tuple(params.name for params in chosen)
+    places = tuple(
+        Path(params.path).stem if isinstance(params, OwnParams) else params.name
+        for params in chosen
+    )
+    tried = (brief, places)
+    different = (names for names in tried if len(set(names)) == len(names))
+    return next(different, tuple(write(params) for params in chosen))
 
 
 def _decode(params: DatasetParams, source: Source) -> DataSet:
@@ -154,9 +169,8 @@ def _normalisation(params: DatasetParams, key: str, channels: int) -> tuple[floa
 def _missing(params: DatasetParams, folder: Path, download: bool) -> str:
     origin = find_origin(params)
     card = origin.about()
-    looked = (
-        f"looked for train*.parquet and {card.test[0]}*.parquet as on the hub, or {card.files}, in "
-    )
+    hub = f"train*.parquet and {card.test[0]}*.parquet as on the hub, or " if card.image else ""
+    looked = f"looked for {hub}{card.files}, in "
     looked += ", ".join(str(home) for home in homes(origin, folder))
     ways = (
         f"get them from {card.origin} and put them into the first of these, or name another data"

@@ -1,11 +1,16 @@
 """What can be set about every data set."""
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from common.data.catalogue.cards import Card
 from common.settings.language import Params
+
+# In Python ("user") is a text, not a tuple: accept it as the tuple that was meant.
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+]
 
 
 class DatasetParams(Params):

@@ -1,21 +1,16 @@
 """The data sets by name, and their parameters. Imports neither torch nor any reader of files."""
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import Field, field_validator
 
 from common.data.catalogue import cards
-from common.data.catalogue.base import DatasetParams
+from common.data.catalogue.base import DatasetParams, Names
 from common.data.catalogue.cards import Card
-from common.data.catalogue.made import DigitsDomains, MnistDomains
+from common.data.catalogue.made import Cifar10C, DigitsDomains, MnistDomains
 
 __all__ = ["DATASETS", "DatasetParams", "find_origin"]
-
-# In Python ("user") is a text, not a tuple: accept it as the tuple that was meant.
-Names = Annotated[
-    tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
-]
 
 
 class Digits(DatasetParams):
@@ -118,6 +113,20 @@ class Usps(DatasetParams):
 
     name = "usps"
     card = cards.USPS
+
+
+class MnistM(DatasetParams):
+    """MNIST-M, MNIST blended with crops of photographs: 59,001 + 9,001 pictures, 32x32."""
+
+    name = "mnist-m"
+    card = cards.MNIST_M
+
+
+class SynthDigits(DatasetParams):
+    """SynthDigits, rendered from fonts: 479,400 + 9,553 pictures, 32x32."""
+
+    name = "synth-digits"
+    card = cards.SYNTH_DIGITS
 
 
 class TinyImagenet(DatasetParams):
@@ -232,10 +241,10 @@ class Parquet(OwnParams):
 
 EMBEDDED: tuple[type[DatasetParams], ...] = (Digits, DigitsMulti, DigitsDomains)
 PUBLISHED: tuple[type[DatasetParams], ...] = (
-    *(FashionMnist, Mnist, Emnist, Cifar10, Cifar100, Svhn, Cinic10, Usps, TinyImagenet),
-    Flair,
+    *(FashionMnist, Mnist, Emnist, Cifar10, Cifar100, Svhn, Cinic10, Usps, MnistM, SynthDigits),
+    *(TinyImagenet, Flair),
 )
-MADE: tuple[type[DatasetParams], ...] = (MnistDomains,)
+MADE: tuple[type[DatasetParams], ...] = (MnistDomains, Cifar10C)
 OWN: tuple[type[DatasetParams], ...] = (ImageFolder, Npz, Parquet)
 DATASETS: dict[str, type[DatasetParams]] = {
     params.name: params for params in EMBEDDED + PUBLISHED + MADE + OWN

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.catalogue.made import DigitsDomains, MnistDomains
+from common.data.catalogue.made import Cifar10C, DigitsDomains, MnistDomains
 from common.data.catalogue.params import (
     DatasetParams,
     Digits,
@@ -32,7 +32,8 @@ def locate(params: DatasetParams, data: Path) -> Source | None:
     if params.made_from() is not None:
         return _made(params, data)
     finder = FINDERS.get(params.name)  # a set that exists as parquet only has none
-    return _parquet(params, homes(params, data)) or (finder(params, data) if finder else None)
+    found = _parquet(params, homes(params, data)) if params.card.image else None
+    return found or (finder(params, data) if finder else None)
 
 
 def _embedded(params: DatasetParams) -> Source:
@@ -57,8 +58,10 @@ def _made(params: DatasetParams, data: Path) -> Source | None:
         return None
 
     def read(form: Form) -> Raw:
-        from common.data.made import digits
+        from common.data.made import corrupted, digits
 
+        if isinstance(params, Cifar10C):
+            return corrupted.make_corrupted(origin.read(Form(channels=3)), params, form)
         assert isinstance(params, MnistDomains)
         grey = origin.read(Form(form.size, channels=1))
         return digits.make_domains(grey, params.seed, form.channels)

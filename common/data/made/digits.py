@@ -10,11 +10,11 @@ from torch import Tensor
 
 from common.data.catalogue.cards import DIGIT_STYLES
 from common.data.files.pictures import arrange
-from common.data.files.raw import Form, Images, Raw, RawSplit, Values
+from common.data.files.raw import Form, Images, Raw, RawSplit
 from common.data.made.glyphs import render
 from common.data.made.resample import blur, positions, sample, smooth_field
 from common.data.made.textures import colour_patches, grey_surfaces
-from common.data.partitions.deal import Indices, deal, divide_evenly
+from common.data.partitions.deal import deal_evenly
 from common.seeds import numpy_generator, torch_generator
 
 CLASSES = 10
@@ -30,15 +30,6 @@ def make_domains(base: Raw, seed: int, channels: int | None) -> Raw:
         for part, purpose in ((base.train, "train"), (base.test, "test"))
     )
     return Raw(train, test)
-
-
-def deal_evenly(labels: Values, hands: int, generator: np.random.Generator) -> list[Indices]:
-    """Deal every class evenly; no sample goes to two hands, and odd ones go to a hand in turn."""
-    sizes = np.bincount(labels)
-    counts = np.stack(
-        [np.roll(divide_evenly(int(size), hands), label) for label, size in enumerate(sizes)]
-    )
-    return deal(labels, counts.T, generator)
 
 
 def _make_split(base: RawSplit, seed: int, purpose: str, form: Form) -> RawSplit:

@@ -42,8 +42,7 @@ def render(labels: Tensor, size: int, generator: torch.Generator) -> Tensor:
 def _colour(ink: Tensor, generator: torch.Generator) -> Tensor:
     """Put ink of one colour on a background that shades from one colour into another.
 
-    A third of all backgrounds is lighter than the digit, as in any collection of signs; where both
-    are too alike, the digit becomes black or white.
+    Where both are too alike, the digit becomes black or white.
     """
     count, size = len(ink), ink.shape[-1]
     colours = torch.rand(count, 3, 3, 1, 1, generator=generator, dtype=torch.float64)
