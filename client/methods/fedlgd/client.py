@@ -86,7 +86,7 @@ class FedLgdClient(Objective[FedLgd]):
             own = virtual_set(self.params, local)
         else:
             images, labels = remembered
-            own = VirtualSet(load_images(images, local), load_labels(labels, local), loss=0.0)
+            own = VirtualSet(load_images(images, local), load_labels(labels, local), math.nan)
         if self.params.refreshes(local.number):
             own = self.refresh(local, own)
         if local.images is not None and self.params.distils(local.number):
