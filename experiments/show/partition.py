@@ -197,7 +197,9 @@ def draw_pixels(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
 def _caption(dataset: DataSet, client: int, part: Indices) -> str:
     """Name a client, its size and, if all of its samples are of one domain, that domain."""
     caption = f"client {client}: {len(part)} samples"
-    held = np.unique(dataset.train.columns["domain"][part]) if dataset.domains else []
+    if not dataset.domains:
+        return caption
+    held = np.unique(dataset.train.columns["domain"][part])
     return f"{caption}, {dataset.domains[held[0]]}" if len(held) == 1 else caption
 
 

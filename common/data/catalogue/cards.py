@@ -208,7 +208,7 @@ MNIST_M = Card(
     hub="Mike0307/MNIST-M",
     folders=("mnist_m", "MNIST-M"),
     files="mnist_m.tar.gz or its folder mnist_m (mnist_m_train, mnist_m_train_labels.txt, ...)",
-    origin="github.com/pumpikano/tf-dann",
+    origin="yaroslav.ganin.net, the page of its authors",
 )
 SYNTH_DIGITS = Card(
     "digits rendered from fonts, colour",
@@ -218,7 +218,7 @@ SYNTH_DIGITS = Card(
     std=(0.5,) * 3,
     folders=("SynthDigits", "synth_digits"),
     files="synth_train_32x32.mat and synth_test_32x32.mat",
-    origin="yaroslav.ganin.net (Unsupervised Domain Adaptation by Backpropagation)",
+    origin="github.com/domainadaptation/datasets",
 )
 TINY_IMAGENET = Card(
     "two hundred classes of ImageNet, colour; the labelled validation split is the test set",
