@@ -3,15 +3,14 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from logging import ERROR as ERROR_LEVEL
 from logging import WARNING
 from statistics import fmean
 
 from flwr.common import Scalar, log
 
+from client.discretion import tell
 from client.objective import Objective
 from client.round import LocalClient
-from common.errors import FedmirageError
 from common.methods import Method
 from common.secagg.settings import SecAggOn
 from common.settings.config import RunConfig
@@ -24,8 +23,7 @@ def prepare(
 ) -> dict[str, Scalar]:
     """Let the methods work for about so many seconds; return how far they are, or why they failed.
 
-    What an unexpected error says stays in this client's log, since it may tell something of the
-    data; so do the notes of a run that hides single clients.
+    The notes of a run that hides single clients stay in this client's log.
     """
     until = time.monotonic() + seconds
     try:
@@ -34,11 +32,8 @@ def prepare(
             for objective in objectives
             if objective.params.prepares
         ]
-    except FedmirageError as error:
-        return {ERROR: str(error)}
     except Exception as error:
-        log(ERROR_LEVEL, "the preparation failed: %s", error, exc_info=True)
-        return {ERROR: "its preparation failed; its own log says why"}
+        return {ERROR: tell(error)}
     turn = join(parts)
     if turn.finished and turn.seconds:
         for note in turn.notes:

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from flwr.common import Parameters, log, ndarrays_to_parameters, parameters_to_n
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server.strategy import Strategy
 
-from common.errors import FedmirageError
+from common.errors import FedmirageError, WireError
 from common.learning.detail import select_for_round, select_for_summary
 from common.settings.config import RunConfig
 from common.wire.payload import Arrays, size
+from server.messages.checks import read_evaluation, read_reply
 from server.messages.exchange import exchange
 from server.messages.plain import Fit, FitOutcome, RoundFailed, add_last_counted, explain
 from server.messages.preparation import Preparer
@@ -169,11 +171,16 @@ class Rounds:
             for node, (_, ins) in asked.items()
         ]
         answers, silent = [], {int(proxy.cid) for proxy, _ in asked.values()}
+        read = partial(read_evaluation, self.evaluator.run.metric_names)
         for node, reply in exchange(self.roster.grid, messages, self.config.round_timeout):
-            if not reply.has_error():
-                proxy, result = asked[node][0], compat.recorddict_to_evaluateres(reply.content)
-                silent.discard(int(proxy.cid))
-                answers += [(proxy, result)] if result.num_examples else []
+            proxy = asked[node][0]
+            try:
+                result = read_reply(reply, read)
+            except WireError as error:
+                log(WARNING, "client %s is left out of the validation: %s", proxy.cid, error)
+                continue
+            silent.discard(int(proxy.cid))
+            answers += [(proxy, result)] if result.num_examples else []
         if not answers:
             raise FedmirageError(
                 f"no client has validation data in round {number}; raise validation, or set it to 0"

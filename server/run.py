@@ -107,6 +107,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         send,
         expected=appearance(dataset),
         told=announce_names(dataset),
+        secret=config.dp_params.secret_draw,
     )
     if state.round == 0 and (first := strategy.initialize_parameters(roster)) is not None:
         # As in Flower, the strategy decides with which parameters a new run begins.

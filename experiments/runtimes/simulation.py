@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+# Whoever reaches Ray's ports can run programs here. Despite its name, this variable decides on
+# every system whether Ray's processes listen on the network or on this host only.
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,12 @@ class ActorPlan:
         """
         quiet = {} if verbose else {"logging_level": "CRITICAL", "log_to_driver": False}
         return {
-            "init_args": {"num_cpus": self.actors, "num_gpus": self.gpus, **quiet},
+            "init_args": {
+                "num_cpus": self.actors,
+                "num_gpus": self.gpus,
+                "include_dashboard": False,
+                **quiet,
+            },
             "client_resources": {"num_cpus": 1, "num_gpus": self.gpu_share},
         }
 
@@ -59,9 +68,18 @@ def plan_actors(config: RunConfig, actors: int = 0) -> ActorPlan:
     return ActorPlan(count, config.threads, gpus, share)
 
 
+def prepare_ray() -> None:
+    """Set what Ray reads when it is first imported.
+
+    The token is new for every run: other users of this host cannot talk to its processes either.
+    """
+    os.environ.update({key: os.environ.get(key, value) for key, value in QUIET.items()})
+    os.environ.update(LOOPBACK, RAY_AUTH_TOKEN=secrets.token_hex(32))
+
+
 def simulate(config: RunConfig, verbose: bool = False, actors: int = 0) -> None:
     """Run to the end; an error of the server is raised here."""
-    os.environ.update({key: os.environ.get(key, value) for key, value in QUIET.items()})
+    prepare_ray()
     import ray
     from flwr.simulation import run_simulation
 

@@ -7,7 +7,7 @@ is killed loses one turn. A node that joins later is prepared before it is drawn
 """
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flwr.app import Message
@@ -17,6 +17,7 @@ from flwr.compat.common import recorddict_compat as compat
 from common.errors import WireError
 from common.wire.figures import ERROR
 from common.wire.preparation import PREPARE, Preparation, read_preparation
+from server.messages.checks import clean, read_reply
 from server.messages.plain import warn
 from server.messages.sampling import PartitionProxy, Roster, Send
 from server.record.results import Results
@@ -25,6 +26,7 @@ TURN = 10.0  # seconds of work per message
 START = 300.0  # seconds in which all clients can have begun a turn, each in a new process
 # The share of the time to answer in which one core could serve all clients one after the other.
 SHARE = 1 / 4
+MOST_NOTES = 20  # sentences of one client
 STALLS = 3  # turns in a row without progress, after which a client is given up for this round
 
 
@@ -45,15 +47,8 @@ class Work:
 
     def take(self, reply: Message) -> None:
         """Read what it says after a turn."""
-        if reply.has_error():
-            self.reason = f"it failed: {reply.error.reason}"
-            return
-        properties = compat.recorddict_to_getpropertiesres(reply.content).properties
-        if ERROR in properties:
-            self.reason = str(properties[ERROR])
-            return
         try:
-            turn = read_preparation(properties)
+            turn = read_reply(reply, read_turn)
         except WireError as error:
             self.reason = str(error)
             return
@@ -61,6 +56,15 @@ class Work:
         if self.stalls == STALLS:
             self.reason = f"its preparation stays at {100 * turn.done:.0f} %"
         self.last, self.seconds = turn, self.seconds + turn.seconds
+
+
+def read_turn(content: Any) -> Preparation:
+    """Read how far a client says it is."""
+    properties = compat.recorddict_to_getpropertiesres(content).properties
+    if ERROR in properties:
+        raise WireError(str(properties[ERROR]))
+    turn = read_preparation(properties)
+    return replace(turn, notes=tuple(clean(note) for note in turn.notes[:MOST_NOTES]))
 
 
 @dataclass

@@ -153,7 +153,7 @@ def test_an_unexpected_error_stays_with_the_client() -> None:
         prepares = True
 
     answer = prepare(local_client([0, 0]), [Broken(Preparing())], 1.0)  # type: ignore[list-item]
-    assert answer == {"error": "its preparation failed; its own log says why"}
+    assert answer == {"error": "its code raised an exception; its own log says why"}
 
 
 @pytest.mark.parametrize(

@@ -9,23 +9,19 @@ only their owner can read them. Everything here can be deleted at any time.
 import hashlib
 import json
 import logging
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from safetensors.numpy import save
 
 from client.methods.distil.matching import Matching
 from client.round import LocalClient
 from common.data.cache import cache_folder
 from common.errors import DataError, FedmirageError
 from common.methods.distil.declaration import Distilling
-from common.wire.payload import Array
-from common.wire.weights import arrays_of, load
+from common.wire.files import read_arrays, write_arrays
+from common.wire.weights import arrays_of
 
 # Raise it when the same fingerprint would give other images.
 VERSION = 1
@@ -78,12 +74,9 @@ class Entry:
         if not self.path.exists():
             return None
         try:
-            arrays, metadata = load(self.path)
-            facts = json.loads(metadata["matching"])
-            if facts["digest"] != digest_of(arrays):
-                raise DataError("its digest is not that of its content")
-        except (DataError, KeyError, TypeError, ValueError) as error:
-            log.warning("%s is damaged (%s) and is made anew", self.path, error)
+            arrays, facts = read_arrays(self.path)
+        except DataError as error:
+            log.warning("%s; it is made anew", error)
             return None
         images, velocity = (
             torch.tensor(arrays[name], device=device).contiguous(memory_format=memory_format)
@@ -107,26 +100,10 @@ class Entry:
         tensors = (matching.images, matching.labels, matching.velocity)
         arrays = dict(zip(("images", "labels", "velocity"), arrays_of(tensors), strict=True))
         facts = {name: getattr(matching, name) for name in FACTS}
-        content = save(arrays, {"matching": json.dumps({**facts, "digest": digest_of(arrays)})})
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle, draft = tempfile.mkstemp(  # only its owner can read what this makes
-                prefix=f".{self.path.stem[:16]}.", dir=self.path.parent
-            )
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.replace(draft, self.path)
+            write_arrays(self.path, arrays, facts, private=True)
         except OSError as error:
             raise FedmirageError(
                 f"the virtual images cannot be stored in {self.path.parent} ({error}); set"
                 " FEDMIRAGE_CACHE to a folder that can be written"
             ) from None
-
-
-def digest_of(arrays: dict[str, Array]) -> str:
-    """The SHA-256 of all arrays and their names."""
-    digest = hashlib.sha256()
-    for name, array in sorted(arrays.items()):
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()

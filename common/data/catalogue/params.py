@@ -12,6 +12,8 @@ from common.data.catalogue.made import Cifar10C, DigitsDomains, MnistDomains
 
 __all__ = ["DATASETS", "DatasetParams", "find_origin"]
 
+MOST_CLASSES = 100_000  # a head of more outputs is a mistyped number
+
 
 class Digits(DatasetParams):
     """1,797 real digits that come with scikit-learn; a fifth of every class is the test set."""
@@ -184,6 +186,8 @@ class OwnParams(DatasetParams):
             raise ValueError("a class is named twice")
         if value is not None and (value if isinstance(value, int) else len(value)) < 2:
             raise ValueError("there must be two classes or more")
+        if isinstance(value, int) and value > MOST_CLASSES:
+            raise ValueError(f"there can be {MOST_CLASSES} classes at the most")
         return value
 
     def about(self) -> Card:

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from common.errors import FedmirageError
 from common.methods.dynafed import DynaFed
 from common.run import Run, blueprint
+from common.wire.files import read_arrays
 from common.wire.manifest import Manifest
 from common.wire.payload import Arrays
-from common.wire.weights import load, to_arrays
+from common.wire.weights import to_arrays
 from server.record.results import FILE, read
 
 SMALLEST = 1e-12  # a smaller squared movement counts as none: the ratio would be 0 / 0
@@ -154,7 +155,7 @@ def inherit_path(params: DynaFed, run: Run) -> tuple[list[Arrays], int]:
         if last or not file.exists() or "dynafed.repaired" in line.get("methods", {}):
             break
         if count_participants(line) >= params.min_participants:
-            named, _ = load(file)
+            named, _ = read_arrays(file)
             path.append([named[name] for name in run.shared.names])
             averages += 1
     return (path, averages) if averages else ([], 0)
