@@ -107,7 +107,7 @@ class Distil(Distilling):
 
     name: ClassVar[str] = "distil"
     title: ClassVar[str] = (
-        "Federated Virtual Learning on Heterogeneous Data with Local-Global Distillation"
+        "Federated Learning on Virtual Heterogeneous Data with Local-Global Dataset Distillation"
         " (its initial stage)"
     )
     authors: ClassVar[str] = "Huang et al., TMLR 2024"
