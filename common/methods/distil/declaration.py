@@ -1,6 +1,6 @@
 """Distil: every client trains on a few virtual images per class, made once from its own data.
 
-Huang, Jin, Zhao, Xu, Li: Federated Virtual Learning on Heterogeneous Data with Local-Global
+Huang, Jin, Zhao, Xu, Li: Federated Learning on Virtual Heterogeneous Data with Local-Global Dataset
 Distillation, TMLR 2024: the initial stage of their FedLGD. The images are learned by distribution
 matching (Zhao, Bilen: Dataset Condensation with Distribution Matching, WACV 2023).
 
