@@ -42,6 +42,8 @@ class Memory:
     ) -> None:
         self.folder, self.round, self.keep_all = folder, round_number, keep_all
         self.source = newest(folder, before=round_number if since is None else since + 1)
+        # Whether this client took part before, but nothing of that is left here.
+        self.lost = bool(since) and self.source is None
         self.inherited = False  # whether what is read here was written by another run
         # A warm start begins with the memory of the run that it starts from.
         if self.source is None and parent is not None:

@@ -141,6 +141,15 @@ def divergences(
     return (first.exp() * (first - second)).sum(dim=1)  # (batch,)
 
 
+def feature_distance(features: Tensor, others: Tensor, by_norm: bool = False) -> Tensor:
+    """The squared distance of paired rows, mean over the batch.
+
+    It is the mean over the dimensions or, as FedMD-CG's equations are written, their sum.
+    """
+    squares = (features - others).square()  # (batch, feature_dim)
+    return squares.sum(dim=1).mean() if by_norm else squares.mean()
+
+
 def statistics_distance(values: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """||mean - E[x]|| + ||variance - Var[x]|| over the channels of a BatchNorm layer's input x.
 

@@ -27,7 +27,7 @@ def label_shares(counts: Counts, smoothing: float = 0.0) -> Counts:
     drawn. Somebody must have something.
     """
     smoothed = counts.astype(np.float64) + smoothing
-    return np.asarray(smoothed / smoothed.sum())
+    return smoothed / float(smoothed.sum())
 
 
 def client_shares(counts: Counts, smoothing: float = 0.0) -> Counts:
@@ -37,4 +37,4 @@ def client_shares(counts: Counts, smoothing: float = 0.0) -> Counts:
     """
     smoothed = counts.astype(np.float64) + smoothing
     totals = smoothed.sum(axis=0)  # (classes,)
-    return np.divide(smoothed, totals, out=np.zeros_like(smoothed), where=totals > 0)
+    return smoothed / np.where(totals > 0, totals, 1.0)

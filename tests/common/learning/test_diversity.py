@@ -65,7 +65,7 @@ def test_the_gradient_drives_equal_noises_nowhere_and_is_finite(distances: Any) 
     """The diagonal has distance 0, where a square root has no derivative."""
     features, noise, labels = sample()
     features = features.clone().requires_grad_()
-    DIVERSITY["div2"](features, noise, labels, CLASSES, distances).backward()  # type: ignore[no-untyped-call]
+    DIVERSITY["div2"](features, noise, labels, CLASSES, distances).backward()
     assert features.grad is not None
     assert torch.isfinite(features.grad).all()
     assert features.grad.abs().sum() > 0
