@@ -196,13 +196,17 @@ def clashes(methods: Sequence[Method]) -> list[str]:
 
 def _check_names(methods: Sequence[Method]) -> list[str]:
     names = [method.name for method in methods]
-    sections = [section.name for method in methods for section in method.up]
+    senders: dict[str, list[str]] = {}
+    for method in methods:
+        for section in method.up:
+            senders.setdefault(section.name, []).append(method.name)
     return [
         f"{name!r} stands {names.count(name)} times; once is enough"
         for name in sorted({name for name in names if names.count(name) > 1})
     ] + [
-        f"two of them send a section called {name!r}; keep one"
-        for name in sorted({name for name in sections if sections.count(name) > 1})
+        f"{' and '.join(sending)} each send a section called {section!r}; keep one"
+        for section, sending in senders.items()
+        if len(set(sending)) > 1
     ]
 
 

@@ -1,11 +1,14 @@
 """Networks that generate images, and networks that generate features."""
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.models.base import Shape, chain
 
+FEATURE_GENERATOR_WIDTHS = (512, 256)  # FedMD-CG's
 SPREAD = 0.02  # standard deviation of the initial weights, and of the norms' gains around 1
 
 
@@ -46,18 +49,25 @@ class ImageGenerator(nn.Module):
 class FeatureGenerator(nn.Module):
     """FedMD-CG's network from noise and a label to features; its FedGen and FedCG have the same.
 
-    It has three linear layers, the first two with batch norm and ReLU. The output is linear, and so
-    may be negative although the features that it imitates are not.
+    It has three linear layers, the first two with batch norm and ReLU; FedGen's own has fewer. The
+    output is linear, and so may be negative although the features that it imitates are not.
     """
 
-    def __init__(self, noise_dim: int, classes: int, feature_dim: int) -> None:
+    def __init__(
+        self,
+        noise_dim: int,
+        classes: int,
+        feature_dim: int,
+        hidden: Sequence[int] = FEATURE_GENERATOR_WIDTHS,
+    ) -> None:
         super().__init__()
         self.noise_dim, self.classes = noise_dim, classes
-        self.layers = chain(
-            hidden1=_normed_linear(noise_dim + classes, 512),
-            hidden2=_normed_linear(512, 256),
-            output=nn.Linear(256, feature_dim),
-        )
+        layers: dict[str, nn.Module] = {}
+        size = noise_dim + classes
+        for index, width in enumerate(hidden, start=1):
+            layers[f"hidden{index}"] = _normed_linear(size, width)
+            size = width
+        self.layers = chain(**layers, output=nn.Linear(size, feature_dim))
 
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
         """(batch, noise_dim) and the labels of the batch to (batch, feature_dim)."""
