@@ -15,8 +15,12 @@ Distances = Callable[[Tensor], Tensor]  # (rows, width) to (rows, rows)
 
 
 def mean_squares(rows: Tensor) -> Tensor:
-    """The mean over the dimensions of the squared differences of all pairs of rows."""
-    return (rows[:, None] - rows[None, :]).square().mean(dim=2)  # (rows, rows)
+    """The mean over the dimensions of the squared differences of all pairs of rows.
+
+    |a - b|^2 = |a|^2 + |b|^2 - 2 ab needs one product instead of all differences.
+    """
+    squares = rows.square().sum(dim=1)  # (rows,)
+    return (squares[:, None] + squares[None, :] - 2 * rows @ rows.T) / rows.shape[1]
 
 
 def mean_absolutes(rows: Tensor) -> Tensor:
