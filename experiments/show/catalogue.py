@@ -62,7 +62,10 @@ def show_methods(console: Console) -> None:
     for method in METHODS.values():
         written = variants(method)
         sent, allowed = zip(*map(sends, written.values()), strict=True)
-        shown = "yes" if set(allowed) == {"yes"} else "some variants" if "yes" in allowed else "no"
+        instead = method.summable_instead.removeprefix("write ") or "no"
+        shown = (
+            "yes" if set(allowed) == {"yes"} else "some variants" if "yes" in allowed else instead
+        )
         shares = describe_parts(next(iter(written.values())).parts)
         made.add_row(method.name, method.authors, shares, shown, sent[0])
     console.print(made)

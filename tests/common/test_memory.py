@@ -95,3 +95,12 @@ def test_local_models_come_in_partition_order(tmp_path: Path) -> None:
     found = local_models(tmp_path, 2)
     assert [examples for examples, _ in found] == [30, 10]
     assert local_models(tmp_path, 1) == []
+
+
+def test_a_memory_is_lost_if_a_counted_round_left_nothing(tmp_path: Path) -> None:
+    """A client that never took part has nothing to lose; `since` is its last round that counted."""
+    assert not Memory(tmp_path / "new", 5, since=0).lost
+    assert Memory(tmp_path / "gone", 5, since=3).lost
+    kept = Memory(tmp_path / "kept", 3)
+    kept.close()
+    assert not Memory(tmp_path / "kept", 5, since=3).lost

@@ -189,7 +189,7 @@ def runs(
 def median_seconds(lines: list[dict[str, Any]]) -> float:
     """The median round, without its evaluation."""
     times = [line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines[1:]]
-    return statistics.median(times)
+    return float(statistics.median(times))
 
 
 def generated_losses(lines: list[dict[str, Any]]) -> dict[int, float]:

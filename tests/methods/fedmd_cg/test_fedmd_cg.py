@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flwr.app import Message
 from flwr.compat.common import recorddict_compat as compat
+from rich.console import Console
 
 from common.errors import ConfigurationError
 from common.memory import LOCAL_MODEL, Memory
@@ -17,6 +18,7 @@ from common.settings.config import configure
 from common.wire.manifest import Manifest
 from common.wire.payload import Arrays, Sections, decode, unpack
 from common.wire.weights import load
+from experiments.show.catalogue import show_methods
 from server.record.checkpoint import read
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.rules import last_local_models, named
@@ -373,3 +375,12 @@ def test_a_client_with_one_sample_trains_nothing_and_counts_nothing(tmp_path: Pa
         assert all(np.isfinite(array).all() for array in weights(out))
     (shares,) = read(out / "checkpoint.safetensors").strategy["fedmd-cg.shares"]
     assert np.allclose(shares * 6, np.rint(shares * 6))  # of six samples, not of seven
+
+
+def test_the_list_of_methods_says_how_to_run_it_with_secagg(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_methods(Console(width=200))
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "fedmd-cg " in line)
+    assert "fedmd-cg(aggregation='ave')" in line
+    assert "classifier and generator" in line
