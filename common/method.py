@@ -98,7 +98,6 @@ class Method(Params):
     weighting: ClassVar[Weighting | None] = None  # the only weighting with which it is sound
     # Why it is not defined for multi-label tasks, as half a sentence; "" means that it is defined.
     single_label_because: ClassVar[str] = ""
-    up: ClassVar[tuple[Section, ...]] = ()  # what clients send beside `shared`
     down: ClassVar[tuple[Section, ...]] = ()
     # What the server sends beside `shared`; only the names of these sections matter.
     # What its client half may report: "term.NAME" for its terms, and names of its own. In a secure
@@ -115,6 +114,14 @@ class Method(Params):
         Where it does not, a class variable says it: `parts: ClassVar[Parts] = Parts(...)`.
         """
         return Parts()
+
+    @property
+    def up(self) -> tuple[Section, ...]:
+        """What clients send beside `shared`; it may depend on the parameters.
+
+        Where it does not, a class variable says it, as for `parts`.
+        """
+        return ()
 
     @property
     def needs_each_client(self) -> str:

@@ -9,7 +9,8 @@ One round
                        gamma_r |E_i(x) - G(z, y)|^2; then, starting from G, its generator G_i and
                        its own discriminator D_i in turn, D_i on -log D_i(E_i(x), y) -
                        log(1 - D_i(G_i(z, y), y)) and G_i on -log D_i(G_i(z, y), y)
-    client -> server   G_i, C_i, and how many samples it has of each class; E_i and D_i stay
+    client -> server   G_i, C_i, and, if the server distils, how many samples it has of each class;
+                       E_i and D_i stay
     server             averages the pairs, then trains the average to give the mean of the clients'
                        logits
 
@@ -41,6 +42,8 @@ from common.wire.labels import LABEL_COUNTS
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from common.settings.config import RunConfig
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"  # the parts that the method adds
 
@@ -86,7 +89,6 @@ class FedCg(Method):
     parts: ClassVar[Parts] = Parts(sends=(CLASSIFIER, GENERATOR), adds=(GENERATOR, DISCRIMINATOR))
     single_label_because: ClassVar[str] = "the generator makes features of one class"
     repairs: ClassVar[bool] = True  # the averaged pair is trained once more
-    up: ClassVar[tuple[Section, ...]] = (LABEL_COUNTS,)
     summable_instead: ClassVar[str] = "write fedcg(aggregation='ave')"
 
     variant: Literal["clean", "fedmd-cg"] = "clean"
@@ -95,7 +97,8 @@ class FedCg(Method):
     aggregation: Literal["kd", "kdc", "ave"] = "kd"
     """What the server makes of the pairs: "kd" averages them and distils the mean of their logits,
     as published; "kdc" averages and distils crosswise, as FedMD-CG does; "ave" only averages, and
-    needs sums only."""
+    needs sums only. Clients learn from G's features alone, so that "ave" is also what FedMD-CG's
+    tables call AVE*."""
     feature_weight: Weight = 1.0
     """gamma: the weight of the distance from the local features to G's of the same label."""
     ramp: Literal["sigmoid", "cubic"] = "sigmoid"
@@ -141,9 +144,23 @@ class FedCg(Method):
         return self.aggregation != "ave" and self.server_steps > 0
 
     @property
+    def up(self) -> tuple[Section, ...]:
+        """Only the server's distillation asks for labels."""
+        return (LABEL_COUNTS,) if self.distils else ()
+
+    @property
     def needs_each_client(self) -> str:
         """Distillation compares with every single pair."""
         return "generator and classifier" if self.distils else ""
+
+    def check(self, config: RunConfig) -> list[str]:
+        """Without label counts, the generator's statistics are still sent."""
+        if not config.dp_params.active:
+            return []
+        return [
+            f"dp: {self.name} shares a generator with batch norm, whose statistics no noise covers;"
+            f" drop {self.name} or dp"
+        ]
 
     def growth(self, round_number: int, rounds: int) -> float:
         """The factor of gamma in a round, counted from 1."""

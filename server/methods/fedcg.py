@@ -3,14 +3,25 @@
 Declared in common/methods/fedcg.py.
 """
 
+from flwr.common import Parameters, Scalar
+
 from common.methods.fedcg import FedCg
 from common.wire.labels import Counts, label_shares
+from server.strategy.average import Failures, Results
 from server.strategy.pair_server import Distillation, PairServer
 from server.strategy.pairs import compare_by_divergence
 
 
 class FedCgServer(PairServer[FedCg]):
     """With aggregation="ave", the pair is the inner strategy's business."""
+
+    def aggregate_fit(
+        self, server_round: int, results: Results, failures: Failures
+    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+        """Average the pairs and distil; without distillation, clients send no label counts."""
+        if not self.params.distils:
+            return self.inner.aggregate_fit(server_round, results, failures)
+        return super().aggregate_fit(server_round, results, failures)
 
     def label_distribution(self, counts: Counts) -> Counts:
         """All classes that somebody has alike, or in proportion to their samples."""

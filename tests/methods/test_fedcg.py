@@ -113,7 +113,7 @@ def test_a_round_of_a_client_by_hand(tmp_path: Path) -> None:
     length of the gradient: w = -0.1. The generator then finds a loss of log(1 + e^0.3) that grows
     with its feature, so that it makes a step of 0.1 down, towards the real one; for label 1 it
     stays."""
-    line = "fedcg(feature_weight=2.0, ramp='cubic', adversary_lr=0.1, aggregation='ave')"
+    line = "fedcg(feature_weight=2.0, ramp='cubic', adversary_lr=0.1)"
     local = a_round(tmp_path, line)
     (method,) = local.config.method_list
     assert isinstance(method, FedCg)
@@ -228,6 +228,15 @@ def test_clients_that_join_late_say_so(tmp_path: Path) -> None:
     assert len(present) > 2
 
 
+def test_label_counts_are_sent_only_if_they_are_used(tmp_path: Path) -> None:
+    assert FedCg(aggregation="ave").up == FedCg(server_steps=0).up == ()
+    assert [section.name for section in FedCg().up] == ["label-counts"]
+    run_in_process(tmp_path / "kd", **BASE, methods=TINY)
+    run_in_process(tmp_path / "ave", **BASE, methods=AVERAGED)
+    more, less = (lines(tmp_path / name)[-1]["bytes_up"] for name in ("kd", "ave"))
+    assert more - less >= 4 * 10 * 8  # four clients, ten counts of eight bytes
+
+
 def test_a_secure_sum_gives_nearly_the_same_pair(tmp_path: Path) -> None:
     """One round, for Adam's steps of a later one magnify what was rounded."""
     settings = {**BASE, "rounds": 1}
@@ -282,6 +291,10 @@ def test_beside_vhl_no_batch_of_one_reaches_the_generator() -> None:
         ({"secagg": "on"}, "only sums; write fedcg(aggregation='ave')"),
         ({"methods": "fedcg(aggregation='kdc')", "secagg": "on"}, "fedcg needs each client's"),
         ({"dp": "central(clip=1, noise=1)"}, "fedcg sends 'label-counts' beside the model"),
+        (
+            {"methods": AVERAGED, "dp": "central(clip=1, noise=1)"},
+            "fedcg shares a generator with batch norm, whose statistics no noise covers",
+        ),
         ({"methods": "scaffold, fedcg"}, "scaffold needs the whole model, but fedcg shares only"),
         ({"methods": "fedcg, fedmd-cg"}, "each decide what is shared"),
         ({"methods": "fedcg, fedavgm"}, "write fedavgm left of fedcg"),
