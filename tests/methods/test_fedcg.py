@@ -24,7 +24,9 @@ from common.models.generators import FeatureDiscriminator, FeatureMeans
 from common.settings.config import configure
 from common.wire.payload import decode
 from common.wire.weights import from_arrays, load, to_arrays
+from server.methods.fedcg import FedCgServer
 from server.record.checkpoint import read as read_checkpoint
+from server.strategy.average import Average
 from tests.support.facts import make_facts
 from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE, BATCH_NORM
@@ -59,11 +61,15 @@ def test_without_steps_of_the_server_it_only_averages(tmp_path: Path) -> None:
     run_in_process(tmp_path / "ave", **BASE, methods=AVERAGED)
     run_in_process(tmp_path / "none", **BASE, methods="fedcg(server_steps=0, noise_dim=2)")
     run_in_process(tmp_path / "kd", **BASE, methods=TINY)
-    one, other, distilled = (
-        [array.tobytes() for array in weights(tmp_path / name)] for name in ("ave", "none", "kd")
+    crossed = TINY.replace("fedcg(", "fedcg(aggregation='kdc', ")
+    run_in_process(tmp_path / "kdc", **BASE, methods=crossed)
+    one, other, *distilled = (
+        [array.tobytes() for array in weights(tmp_path / name)]
+        for name in ("ave", "none", "kd", "kdc")
     )
     assert one == other
-    assert one != distilled
+    assert one not in distilled
+    assert distilled[0] != distilled[1]
 
 
 # Both phases by hand
@@ -170,6 +176,17 @@ def test_the_discriminator_sees_the_label_or_is_linear() -> None:
         offset = plain(torch.zeros(3, 4), labels)
         twice = plain(2 * features, labels)
         torch.testing.assert_close(twice - offset, 2 * (plain(features, labels) - offset))
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"), [("uniform", [0.5, 0.0, 0.5]), ("shares", [0.75, 0.0, 0.25])]
+)
+def test_the_server_draws_no_label_of_a_class_that_nobody_has(
+    labels: str, expected: list[float]
+) -> None:
+    server = FedCgServer(Average([]), FedCg.model_validate({"labels": labels}))
+    counts = np.array([[4.0, 0.0, 2.0], [2.0, 0.0, 0.0]])
+    assert server.label_distribution(counts).tolist() == expected
 
 
 # What travels and what stays
