@@ -1,7 +1,7 @@
 """FedMD-CG: clients share a generator of features and a classifier, and keep their extractor.
 
 Luo, Wang, Li, Lan, Gao, Shu: Privacy-Preserving Federated Learning with Consistency via Knowledge
-Distillation Using Conditional Generator.
+Distillation Using Conditional Generator, 2024.
 
 One round
     server -> client   the generator G, the classifier D, and p(y), the labels of the federation
@@ -81,8 +81,8 @@ class FedMdCg(Method):
         "Privacy-Preserving Federated Learning with Consistency via Knowledge Distillation Using"
         " Conditional Generator"
     )
-    authors: ClassVar[str] = "Luo et al."
-    link: ClassVar[str] = "https://github.com/lkyddd/FedMD-CG"
+    authors: ClassVar[str] = "Luo et al., 2024"
+    link: ClassVar[str] = "https://arxiv.org/abs/2409.06955"
     figures: ClassVar[tuple[str, ...]] = (
         "term.generated.classification",
         "term.generated.features",

@@ -1,4 +1,4 @@
-"""Seams for methods with parts, phases and data of their own, in whole runs of the methods in
+"""The seams that no published method needs yet, in whole runs of the methods in
 tests/support/methods."""
 
 from collections.abc import Iterator

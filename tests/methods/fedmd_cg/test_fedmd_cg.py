@@ -384,3 +384,18 @@ def test_the_list_of_methods_says_how_to_run_it_with_secagg(
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "fedmd-cg " in line)
     assert "fedmd-cg(aggregation='ave')" in line
     assert "classifier and generator" in line
+
+
+def test_a_warm_start_goes_on_with_extractors_generators_and_their_optimisers(
+    tmp_path: Path,
+) -> None:
+    """The server's own state begins anew, as with every warm start; clients go on where they were:
+    nobody has joined late, and the Adams of the generators count on."""
+    settings = {**BASE, "methods": TINY}
+    run_in_process(tmp_path / "first", **settings)
+    warm = {**settings, "rounds": 3, "warm_start": str(tmp_path / "first")}
+    run_in_process(tmp_path / "warm", **warm)
+    (line,) = lines(tmp_path / "warm")
+    assert [client["fedmd-cg.joined_late"] for client in line["clients"]] == [0] * 4
+    for partition in range(4):
+        assert remembered(tmp_path / "warm", partition, "fedmd-cg.moments", 4)[0].tolist() == [9]
