@@ -10,6 +10,7 @@ from flwr.app import Context
 from flwr.client import Client
 from flwr.clientapp import ClientApp
 
+from client.discretion import keep_details
 from client.secagg import secure
 from common.settings.config import RunConfig, validate
 
@@ -25,7 +26,7 @@ def make_app(config: RunConfig | None = None, memory: Path | None = None) -> Cli
 
         return build_client(config or validate(context.run_config), context, memory).to_client()
 
-    return ClientApp(client_fn=client_fn, mods=[secure(config)])
+    return ClientApp(client_fn=client_fn, mods=[keep_details, secure(config)])
 
 
 app = make_app()

@@ -7,6 +7,7 @@ from pathlib import Path
 from flwr.app import Context
 
 from client.client import FederatedClient
+from client.demands import read_demands
 from common import device
 from common.data import load
 from common.data.catalogue.params import OwnParams
@@ -37,7 +38,8 @@ def build_client(
         str(context.node_config.get("memory") or flower_home() / "fedmirage" / "memory")
     )
     own = "data" in context.node_config
-    return FederatedClient(run, client_view, model, folder, own)
+    demands = read_demands(context.node_config)
+    return FederatedClient(run, client_view, model, folder, own, demands)
 
 
 def load_view(config: RunConfig, context: Context) -> ClientView:
@@ -66,7 +68,7 @@ def load_own_view(config: RunConfig, partition: int, path: str) -> ClientView:
     """
     if len(config.dataset_list) > 1:
         raise FedmirageError(
-            f"this node has data of its own (data={path!r}), but dataset={config.dataset!r} has"
+            f"this node has data of its own, but dataset={config.dataset!r} has"
             f" {len(config.dataset_list)} sets and does not say which of them it is; name one"
         )
     (params,) = config.dataset_list

@@ -4,8 +4,9 @@ It opens the round, lets every method begin, runs the training loop, lets every 
 packs the reply.
 """
 
+import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,21 @@ from flwr.client import NumPyClient
 from flwr.common import NDArrays, Scalar, log
 
 from client.data import LocalData
+from client.demands import Demands
 from client.diagnostics import local_model_scores
-from client.dp import protect
+from client.discretion import tell
+from client.dp import Reply, find_reply, keep_reply, protect, write_down
 from client.objective import Objective
-from client.round import LocalRound
+from client.preparation import prepare
+from client.round import LocalClient, LocalRound
 from client.train import train
 from common.data.batches import Resident
 from common.data.names import name_problem
 from common.data.view import ClientView, use_of_own_data
-from common.dp.settings import DpOn
-from common.errors import FedmirageError
+from common.dp.ledger import FILE as RELEASES
+from common.dp.ledger import Ledger
+from common.dp.settings import DpOn, LocalDp
+from common.errors import FedmirageError, WireError
 from common.learning.task import evaluate
 from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
 from common.methods import Method, half
@@ -43,7 +49,10 @@ from common.wire.figures import (
     declared_figures,
 )
 from common.wire.payload import LAYOUT, SHARED, Sections, pack, unpack
+from common.wire.preparation import PREPARE
 from common.wire.weights import from_arrays, to_arrays
+
+TOKEN = re.compile("[0-9a-f]{16}")  # how the server names a run
 
 
 @dataclass
@@ -58,9 +67,21 @@ class FederatedClient(NumPyClient):
     model: Model  # its weights do not matter: every message brings its own
     memory_folder: Path
     own_data: bool = False  # the client has all of the node's own set, not a part of a common one
+    demands: Demands = field(default_factory=Demands)  # what the node insists on
 
     def get_properties(self, config: dict[str, Scalar]) -> dict[str, Scalar]:
-        """Tell who this is and what form its data have, but nothing about their content."""
+        """Tell who this is and what form its data have, but nothing about their content.
+
+        Or work for a while on what must be ready before this client's first round.
+        """
+        try:
+            self.demands.check(self.run.config, self.ledger())
+        except FedmirageError as error:
+            log(WARNING, "this node takes no part: %s", error)
+            return {"partition": self.view.partition, ERROR: str(error)}
+        if PREPARE in config:
+            local = LocalClient(**self.surroundings())
+            return prepare(local, self.objectives(), float(config[PREPARE]))
         if (problem := name_problem(self.view.dataset, config)) is not None:
             log(WARNING, "this node is not used: %s", problem[1])
             return {"partition": self.view.partition, ERROR: problem[0]}
@@ -77,13 +98,18 @@ class FederatedClient(NumPyClient):
         try:
             return self._fit(parameters, config)
         except FedmirageError as error:
-            return [], 0, {LAYOUT: "", ERROR: str(error)}
+            return [], 0, {LAYOUT: "", ERROR: tell(error)}
 
     def _fit(
         self, parameters: NDArrays, config: dict[str, Scalar]
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         started = time.perf_counter()
+        self.demands.check(self.run.config, self.ledger())
         received = unpack(parameters, str(config[LAYOUT]))
+        if isinstance(self.run.config.dp_params, LocalDp):
+            again = find_reply(self.own_folder(config), int(config["round"]))
+            if again is not None:
+                return self.send({SHARED: again.shared}, received[SHARED], again.examples, {})
         local = self.open(received, config)
         objectives = self.objectives()
         for objective in objectives:
@@ -93,7 +119,15 @@ class FederatedClient(NumPyClient):
         sections: Sections = {}
         for objective in objectives:
             sections |= objective.end(local)
-        return self.close(local, objectives, sections, terms, started)
+        sections, examples, figures = self.close(local, objectives, sections, terms, started)
+        if isinstance(dp := self.run.config.dp_params, DpOn):
+            sections, examples, figures = protect(dp, local, sections, examples, figures)
+            if isinstance(dp, LocalDp):
+                reply = Reply(sections[SHARED], examples)
+                keep_reply(self.own_folder(config), local.number, reply)
+            write_down(dp, self.ledger(), str(config["token"]), local.number)
+        check_declared(figures, declared_figures(self.run))
+        return self.send(sections, local.broadcast, examples, figures)
 
     def open(self, received: Sections, config: dict[str, Scalar]) -> LocalRound:
         """Load the received weights over the remembered ones, and gather the data."""
@@ -101,20 +135,26 @@ class FederatedClient(NumPyClient):
         memory = self.memory(config, number)
         broadcast = received.pop(SHARED)
         self.load(broadcast, memory)
-        data, run = self.view.dataset, self.run
-        resident = Resident.load(data.train, self.view.train, run.device, run.memory_format)
         return LocalRound(
+            **self.surroundings(),
             number=number,
-            partition=self.view.partition,
-            run=run,
             model=self.model,
-            data=LocalData(resident, data.mean, data.std, self.view.class_counts),
             received=received,
             memory=memory,
-            lr=run.config.learning_rate(number),
+            lr=self.run.config.learning_rate(number),
             broadcast=broadcast,
-            images=self.memory_folder.parent / "images" if run.config.save_images else None,
         )
+
+    def surroundings(self) -> dict[str, Any]:
+        """Gather what methods may know before any round: a `LocalClient`'s fields."""
+        data, run = self.view.dataset, self.run
+        resident = Resident.load(data.train, self.view.train, run.device, run.memory_format)
+        return {
+            "partition": self.view.partition,
+            "run": run,
+            "data": LocalData(resident, data.mean, data.std, self.view.class_counts),
+            "images": self.memory_folder.parent / "images" if run.config.save_images else None,
+        }
 
     def close(
         self,
@@ -123,8 +163,8 @@ class FederatedClient(NumPyClient):
         sections: Sections,
         terms: dict[str, float],
         started: float,
-    ) -> tuple[NDArrays, int, dict[str, Scalar]]:
-        """Check the trained weights, remember them, and pack the reply."""
+    ) -> tuple[Sections, int, dict[str, Scalar]]:
+        """Check the trained weights, remember them, and return what the methods want to send."""
         run, arrays = self.run, to_arrays(self.model)
         bad = [
             entry.name
@@ -146,13 +186,15 @@ class FederatedClient(NumPyClient):
             shared = objective.share(local, shared)
         sections = {**sections, SHARED: list(shared.values())}
         figures[SECONDS] = time.perf_counter() - started
-        if isinstance(dp := run.config.dp_params, DpOn):
-            sections, examples, figures = protect(dp, local, sections, examples, figures)
-        check_declared(figures, declared_figures(run))
-        if isinstance(run.config.secagg_params, SecAggOn):
+        return sections, examples, figures
+
+    def send(
+        self, sections: Sections, broadcast: NDArrays, examples: int, figures: dict[str, Scalar]
+    ) -> tuple[NDArrays, int, dict[str, Scalar]]:
+        """Pack the reply: as it is, or as one vector that can be masked."""
+        if isinstance(self.run.config.secagg_params, SecAggOn):
             numbers = {name: float(value) for name, value in figures.items()}
-            vector = SecureVector(run).encode(sections, local.broadcast, examples, numbers)
-            return [vector], 1, {}
+            return [SecureVector(self.run).encode(sections, broadcast, examples, numbers)], 1, {}
         flat, layout = pack(sections)
         return flat, examples, {**figures, LAYOUT: layout}
 
@@ -178,6 +220,7 @@ class FederatedClient(NumPyClient):
         """
         if not len(self.view.validation):
             return 0.0, 0, {}
+        self.demands.check(self.run.config, self.ledger())
         self.load(parameters, self.memory(config, int(config["round"]) + 1))
         scores = self.score(self.view.dataset.train, self.view.validation)
         return scores.pop("loss"), len(self.view.validation), dict(scores)
@@ -193,14 +236,32 @@ class FederatedClient(NumPyClient):
 
     def memory(self, config: dict[str, Scalar], number: int) -> Memory:
         """Open this client's memory of the run, or of the run that this one was started from."""
-        folder = f"client-{self.view.partition:05d}"
         token, _, after = str(config.get("parent", "")).partition("@")
-        parent = self.memory_folder / token / folder if token else None
-        own = self.memory_folder / str(config["token"]) / folder
+        parent = self.folder_of(token) if token else None
+        own = self.own_folder(config)
         since = int(config["since"]) if "since" in config else None
         return Memory(
             own, number, self.run.config.keep_models == "all", parent, int(after or 0), since
         )
+
+    @property
+    def name(self) -> str:
+        """What this client's files are called."""
+        return f"client-{self.view.partition:05d}"
+
+    def own_folder(self, config: dict[str, Scalar]) -> Path:
+        """Where this client keeps what belongs to the run."""
+        return self.folder_of(str(config["token"]))
+
+    def folder_of(self, token: str) -> Path:
+        """Where this client keeps what belongs to a run; the server may not name other places."""
+        if not TOKEN.fullmatch(token):
+            raise WireError(f"the server names the run {token!r}, and not by 16 digits 0-9a-f")
+        return self.memory_folder / token / self.name
+
+    def ledger(self) -> Ledger:
+        """Open the list of all releases of this client, over all runs."""
+        return Ledger(self.memory_folder / f"{self.name}-{RELEASES}")
 
     def load(self, shared: NDArrays, memory: Memory) -> None:
         """Load what the server sent into the model.

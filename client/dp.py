@@ -1,18 +1,33 @@
 """Differential privacy on the client.
 
-The update is bounded, and under `local` also covered by noise, before anything is packed.
+The update is bounded, and under `local` also covered by noise, before anything is packed. Local
+noise is drawn once per round: whoever asks for the round again gets the same reply, because a
+second noise on the same update would be a second release.
 """
 
-import math
+from dataclasses import dataclass
+from pathlib import Path
 
-import numpy as np
 from flwr.common import Scalar
 
 from client.round import LocalRound
-from common.dp.noise import gaussian
+from common.dp.bound import bound_update
+from common.dp.ledger import Ledger
 from common.dp.settings import DpOn, LocalDp
+from common.errors import DataError, FedmirageError
 from common.wire.figures import CLIPPED
+from common.wire.files import read_arrays, write_arrays
 from common.wire.payload import SHARED, Arrays, Sections
+
+REPLY = "reply.safetensors"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What leaves a client in a round under `local`: its noised update, and whether it trained."""
+
+    shared: Arrays
+    examples: int  # 1 or 0
 
 
 def protect(
@@ -31,23 +46,44 @@ def protect(
     return sent, examples, {**metrics, CLIPPED: int(clipped)}
 
 
-def bound_update(
-    arrays: Arrays, reference: Arrays, clip: float, noise: float
-) -> tuple[Arrays, bool]:
-    """Return reference + d min(1, clip / |d|) + N(0, (noise clip)^2), and whether |d| > clip.
+def write_down(dp: DpOn, ledger: Ledger, token: str, number: int) -> None:
+    """Count the reply of a round before it leaves.
 
-    Here, d = arrays - reference.
+    Under `central` the server adds noise of its own each time it is asked to, so every reply
+    counts. Under `local` the same reply is sent again, and counts once.
     """
-    moved = [
-        array.astype(np.float64) - start for array, start in zip(arrays, reference, strict=True)
-    ]
-    length = math.sqrt(sum(float(np.square(delta).sum()) for delta in moved))
-    clipped = length > clip
-    if not clipped and not noise:
-        return arrays, False  # bit for bit: start + (array - start) may differ from array
-    scale = clip / length if clipped else 1.0
-    noised = [
-        start + scale * delta + gaussian(delta.shape, noise * clip)
-        for start, delta in zip(reference, moved, strict=True)
-    ]
-    return [new.astype(array.dtype) for new, array in zip(noised, arrays, strict=True)], clipped
+    entry = {"run": token, "round": number, "multiplier": dp.multiplier}
+    if not (isinstance(dp, LocalDp) and entry in ledger.entries):
+        ledger.add(**entry)
+
+
+def keep_reply(folder: Path, number: int, reply: Reply) -> None:
+    """Write the reply of a round; it replaces that of the round before."""
+    arrays = {f"{index:04d}": array for index, array in enumerate(reply.shared)}
+    facts = {"round": number, "examples": reply.examples}
+    write_arrays(folder / REPLY, arrays, facts, private=True)
+
+
+def find_reply(folder: Path, number: int) -> Reply | None:
+    """Find the reply that this client gave in this round; None if it gave none.
+
+    A round before the last one that was answered is refused: its reply is gone, and a new one would
+    carry new noise.
+    """
+    if not (folder / REPLY).exists():
+        return None
+    try:
+        arrays, facts = read_arrays(folder / REPLY)
+    except DataError:
+        raise FedmirageError(
+            "the last reply of this node cannot be read any more, and a new one would carry new"
+            " noise; it takes no part in this run"
+        ) from None
+    if facts["round"] > number:
+        raise FedmirageError(
+            f"this node has answered round {facts['round']} already; an answer to round {number}"
+            " would carry new noise, and is refused"
+        )
+    if facts["round"] < number:
+        return None
+    return Reply([arrays[name] for name in sorted(arrays)], facts["examples"])

@@ -92,14 +92,15 @@ class Method(Params):
     link: ClassVar[str]
 
     replaces_data: ClassVar[bool] = False  # clients train on other data than their own
+    prepares: ClassVar[bool] = False  # its client half has long work to do before a first round
     server_rule: ClassVar[bool] = False  # changes how the average becomes the next model
     reads_average: ClassVar[bool] = False  # learns from the plain average of a round
     repairs: ClassVar[bool] = False  # changes the global model once more after the server's update
     weighting: ClassVar[Weighting | None] = None  # the only weighting with which it is sound
     # Why it is not defined for multi-label tasks, as half a sentence; "" means that it is defined.
     single_label_because: ClassVar[str] = ""
-    down: ClassVar[tuple[Section, ...]] = ()
     # What the server sends beside `shared`; only the names of these sections matter.
+    down: ClassVar[tuple[Section, ...]] = ()
     # What its client half may report: "term.NAME" for its terms, and names of its own. In a secure
     # sum, a figure that a client does not report counts as 0.
     figures: ClassVar[tuple[str, ...]] = ()

@@ -45,6 +45,11 @@ out = Console()
 err = Console(stderr=True)
 
 
+def show_path(what: str, path: Path) -> None:
+    """Print a path on one line, so that it can be copied from a narrow terminal too."""
+    out.print(f"{what}: {path}", highlight=False, markup=False, soft_wrap=True)
+
+
 def show_version(asked: bool) -> None:
     """Print the version and exit."""
     if asked:
@@ -320,7 +325,7 @@ def partition(
     out.print(show_classes(loaded, parts))
     out.print(show_figures(figures(loaded, parts)))
     for path in report(loaded, parts, out_dir):
-        out.print(f"picture: {path}", highlight=False)
+        show_path("picture", path)
 
 
 @app.command(cls=Command)
@@ -335,7 +340,7 @@ def compare(
 
     out.print(comparison.table(runs))
     if picture is not None:
-        out.print(f"picture: {comparison.picture(runs, picture)}", highlight=False)
+        show_path("picture", comparison.picture(runs, picture))
 
 
 @app.command(cls=Command)

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from common.errors import ConfigurationError
-from common.settings.config import RunConfig, configure, defaults, key_of
+from common.settings.config import RunConfig, configure, defaults
 from common.settings.language import nearest
 
 T = TypeVar("T")
 PRESETS = {path.stem: path for path in sorted((Path(__file__).parent / "presets").glob("*.toml"))}
-RESUMABLE = {"resume", "rounds", "node_timeout", "round_timeout", "retries", "device", "data_dir"}
-"""The keys that may change when a run is resumed: how far and where it runs, not its results."""
 
 
 def find(known: Mapping[str, T], name: str, what: str) -> T:
@@ -57,9 +55,11 @@ def place(config: RunConfig) -> RunConfig:
 
 
 def _resume(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
+    from server.record.folder import require_same_settings
     from server.record.results import FILE, read
 
-    lines = read(Path(flags["resume"]) / FILE)
+    folder = Path(flags["resume"]).expanduser().absolute()
+    lines = read(folder / FILE)
     if not lines or lines[0].get("kind") != "config":
         raise ConfigurationError(
             [
@@ -67,19 +67,15 @@ def _resume(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
                 " give the directory of a run"
             ]
         )
-    known = {key: value for key, value in lines[0].items() if key in defaults()}
-    changed = [
-        key_of(key)
-        for key in flags
-        if key not in RESUMABLE and str(known.get(key_of(key))) != str(flags[key])
-    ]
-    if changed or layers:
-        what = ", ".join(changed) or "preset or config file"
+    if layers or Path(flags.get("out") or folder).absolute() != folder:
         raise ConfigurationError(
             [
-                f"resume continues a run as it was, so {what} cannot change; use warm-start to"
-                " start a new run from it"
+                f"resume={flags['resume']!r} continues a run as it was and where it is; drop"
+                " preset, config and out, or use warm-start to start a new run from it"
             ]
         )
-    begun = {**known, "warm-start": "", "out": str(Path(flags["resume"]).absolute())}
-    return configure(begun, flags)
+    known = {key: value for key, value in lines[0].items() if key in defaults()}
+    place = {"resume": str(folder), "out": str(folder)}
+    config = configure({**known, "warm-start": ""}, {**flags, **place})
+    require_same_settings(config, folder)
+    return config

@@ -37,15 +37,16 @@ def run(
 ) -> dict[str, Any]:
     """Run a configuration, or settings over the defaults, to its end and return its summary.
 
-    Results go to the folder `out` of the configuration, or else to a new one in runs/. `runtime` is
-    as for `fedmirage run --runtime`, and None means its default; `quiet` shows no progress.
+    Results go to the folder `out` of the configuration, or else to a new one in runs/. Settings
+    with `resume` are laid over those of the run that they continue. `runtime` is as for
+    `fedmirage run --runtime`, and None means its default; `quiet` shows no progress.
     """
     from rich.console import Console
 
     from experiments.launch import RUNTIMES, launch
-    from experiments.settings import place
+    from experiments.settings import place, settle
 
-    placed = place(config if isinstance(config, RunConfig) else configure(config))
+    placed = place(config) if isinstance(config, RunConfig) else settle([], dict(config))
     return launch(placed, runtime or RUNTIMES[0], Path(placed.out), Console(quiet=quiet))
 
 

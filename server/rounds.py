@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ from flwr.common import Parameters, log, ndarrays_to_parameters, parameters_to_n
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server.strategy import Strategy
 
-from common.errors import FedmirageError
+from common.errors import FedmirageError, WireError
 from common.learning.detail import select_for_round, select_for_summary
 from common.settings.config import RunConfig
 from common.wire.payload import Arrays, size
+from server.messages.checks import read_evaluation, read_reply
 from server.messages.exchange import exchange
-from server.messages.plain import Fit, FitOutcome, RoundFailed, add_last_counted
+from server.messages.plain import Fit, FitOutcome, RoundFailed, add_last_counted, explain
+from server.messages.preparation import Preparer
 from server.messages.sampling import Roster
 from server.record.checkpoint import FILE as CHECKPOINT
 from server.record.checkpoint import Checkpoint
@@ -39,6 +42,7 @@ class Rounds:
     evaluator: Evaluator
     results: Results
     checkpoint: Checkpoint
+    prepare: Preparer | None = None  # if a method has work to do before a client's first round
     # the last evaluation, with what the lines of rounds leave out
     last_evaluation: dict[str, Any] = field(default_factory=dict)
 
@@ -55,21 +59,9 @@ class Rounds:
         more = {
             "seconds": time.perf_counter() - started,
             **({"stopped_early": True} if stopped else {}),
-            **({"idle": reasons} if (reasons := self.idle_methods()) else {}),
         }
-        detail = select_for_summary(self.last_evaluation)
-        return self.results.finish("finished", detail, **more, **self.checkpoint.progress)
-
-    def idle_methods(self) -> dict[str, str]:
-        """Those that have changed nothing, each with its reason: the run was too short for them, or
-        their server half says so."""
-        first = {method.name: method.acts_from(self.config) for method in self.config.method_list}
-        short = {
-            name: f"it acts from round {number} on"
-            for name, number in first.items()
-            if number > self.checkpoint.round
-        }
-        return {**short, **idle(self.strategy)}
+        detail, unused = select_for_summary(self.last_evaluation), idle(self.strategy)
+        return self.results.finish("finished", detail, unused, **more, **self.checkpoint.progress)
 
     def choose_test_set(self) -> None:
         """Test on all of the server's set if every node trains on data of its own.
@@ -109,7 +101,7 @@ class Rounds:
         for attempt in range(self.config.retries + 1):
             self.roster.refresh(self.config.node_timeout)
             try:
-                return self.fit(number, parameters)
+                return self.fit_prepared(number, parameters)
             except RoundFailed as error:
                 self.results.append(
                     {"kind": "retry", "round": number, "attempt": attempt + 1, "reason": str(error)}
@@ -121,6 +113,26 @@ class Rounds:
                         f" (retries={self.config.retries})."
                     ) from None
         raise AssertionError("unreachable")
+
+    def fit_prepared(self, number: int, parameters: Parameters) -> FitOutcome:
+        """Train with the clients that have done what methods need before their first round.
+
+        Who does not take part may have lost what it had made, and is asked again next time.
+        """
+        if self.prepare is None:
+            return self.fit(number, parameters)
+        started = time.perf_counter()
+        lost = self.prepare(number)
+        seconds = time.perf_counter() - started
+        try:
+            outcome = self.fit(number, parameters)
+        except RoundFailed as error:
+            self.prepare.forget(set(self.roster.proxies))
+            raise RoundFailed(f"{error} {explain(lost)}" if lost else str(error)) from None
+        self.prepare.forget({int(entry["partition"]) for entry in outcome.refused})
+        outcome.refused = sorted(lost + outcome.refused, key=lambda entry: int(entry["partition"]))
+        outcome.seconds["preparation"] = seconds
+        return outcome
 
     def evaluate(self, number: int, shared: Arrays) -> dict[str, Any]:
         """Evaluate the global model on the test set and, if configured, on validation shares."""
@@ -159,11 +171,16 @@ class Rounds:
             for node, (_, ins) in asked.items()
         ]
         answers, silent = [], {int(proxy.cid) for proxy, _ in asked.values()}
+        read = partial(read_evaluation, self.evaluator.run.metric_names)
         for node, reply in exchange(self.roster.grid, messages, self.config.round_timeout):
-            if not reply.has_error():
-                proxy, result = asked[node][0], compat.recorddict_to_evaluateres(reply.content)
-                silent.discard(int(proxy.cid))
-                answers += [(proxy, result)] if result.num_examples else []
+            proxy = asked[node][0]
+            try:
+                result = read_reply(reply, read)
+            except WireError as error:
+                log(WARNING, "client %s is left out of the validation: %s", proxy.cid, error)
+                continue
+            silent.discard(int(proxy.cid))
+            answers += [(proxy, result)] if result.num_examples else []
         if not answers:
             raise FedmirageError(
                 f"no client has validation data in round {number}; raise validation, or set it to 0"

@@ -22,9 +22,16 @@ from common.settings.config import RunConfig
 from server.messages.checks import ReplyCheck
 from server.messages.exchange import exchange
 from server.messages.plain import Fit, PlainFit
+from server.messages.preparation import Preparer
 from server.messages.sampling import Roster, Send
 from server.record.checkpoint import Checkpoint
-from server.record.folder import claim, find_finished, require_vacant, say_finished
+from server.record.folder import (
+    claim,
+    find_finished,
+    require_same_settings,
+    require_vacant,
+    say_finished,
+)
 from server.record.results import Results
 from server.record.scores import Evaluator
 from server.rounds import Rounds
@@ -42,6 +49,7 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
         config.resume or config.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     ).absolute()
     with claim(folder):
+        require_same_settings(config, folder)
         if (summary := find_finished(config, folder)) is not None:
             log(INFO, "%s", say_finished(summary))
             return summary
@@ -75,7 +83,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     load_state(strategy, state.strategy)
 
     if config.resume:
-        results.forget_after(state.round)
+        results.resume(config, state.round)
     else:
         resolved = {
             "device": str(run.device),
@@ -92,26 +100,35 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         }
         results.begin(config, resolved)
     send = partial(exchange, grid)
-    facts = (appearance(dataset), announce_names(dataset))
-    roster = Roster(grid, config.clients, config.seed, send, *facts)
+    roster = Roster(
+        grid,
+        config.clients,
+        config.seed,
+        send,
+        expected=appearance(dataset),
+        told=announce_names(dataset),
+        secret=config.dp_params.secret_draw,
+    )
     if state.round == 0 and (first := strategy.initialize_parameters(roster)) is not None:
         # As in Flower, the strategy decides with which parameters a new run begins.
         state.shared = parameters_to_ndarrays(first)
     fit = make_fit(run, strategy, roster, send, state)
-    return Rounds(config, folder, strategy, roster, fit, evaluator, results, state)
+    prepares = any(method.prepares for method in config.method_list)
+    preparer = Preparer(roster, send, config.round_timeout, results) if prepares else None
+    return Rounds(config, folder, strategy, roster, fit, evaluator, results, state, preparer)
 
 
 def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Checkpoint) -> Fit:
     """Choose how the server receives the clients' updates: each one, or only their sum."""
     config = run.config
-    limits = (config.round_timeout, config.min_replies, state)
+    timeout, least = config.round_timeout, config.min_replies
     if isinstance(secagg := config.secagg_params, SecAggOn):
         from server.messages.secagg import SecureFit  # its cryptography takes time to load
 
         log(INFO, "%s", secagg.budget(config.drawn))
-        vector = SecureVector(run)
-        return SecureFit(strategy, roster, send, *limits, secagg, vector, config.drawn)
-    return PlainFit(strategy, roster, send, *limits, ReplyCheck(run))
+        vector, drawn = SecureVector(run), config.drawn
+        return SecureFit(strategy, roster, send, timeout, least, state, secagg, vector, drawn)
+    return PlainFit(strategy, roster, send, timeout, least, state, ReplyCheck(run))
 
 
 def make_strategy(run: Run, state: Checkpoint, evaluator: Evaluator, results: Results) -> Strategy:

@@ -28,7 +28,8 @@ def load(line: str, data_dir: str | Path | None = None, download: bool = False) 
     chosen = resolve_line(line, DATASETS, "dataset")
     folder = data_folder(data_dir)
     parts = [load_one(params, folder, download) for params in chosen]
-    return parts[0] if len(parts) == 1 else combine(parts)
+    own = any(isinstance(params, OwnParams) for params in chosen)
+    return parts[0] if len(parts) == 1 else combine(parts, private=own)
 
 
 def list_available(data_dir: str | Path | None = None) -> dict[str, str | None]:
@@ -56,7 +57,8 @@ def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
         raise DataError(_missing(params, folder, download))
     found = source
     key = [params.model_dump(mode="json", exclude={"mean", "std"}), stamp_files(found.files)]
-    dataset = load_or_build(params.name, key, lambda: _decode(params, found))
+    own = isinstance(params, OwnParams)
+    dataset = load_or_build(params.name, key, lambda: _decode(params, found), private=own)
     mean, std = (_normalisation(params, name, dataset.shape[0]) for name in ("mean", "std"))
     named_by, domains = _named_by(params, dataset), _domains(dataset)
     facts = {"mean": mean, "std": std, "named_by": named_by, "domains": domains}

@@ -37,6 +37,11 @@ class DpParams(Params):
 
     active: ClassVar[bool] = False
 
+    @property
+    def secret_draw(self) -> bool:
+        """Whether the budget counts on nobody knowing which clients are drawn."""
+        return False
+
     def check(self, config: RunConfig) -> list[str]:
         """Why these settings cannot run together, as sentences; none if they can."""
         return []
@@ -120,6 +125,11 @@ class CentralDp(DpOn):
 
     name: ClassVar[str] = "central"
 
+    @property
+    def secret_draw(self) -> bool:
+        """Without noise nothing is counted, and the draw may be repeatable."""
+        return self.noise > 0
+
     def check(self, config: RunConfig) -> list[str]:
         """A method that reads single replies would learn from updates without noise."""
         return super().check(config) + [
@@ -130,13 +140,13 @@ class CentralDp(DpOn):
         ]
 
     def cautions(self, config: RunConfig) -> list[str]:
-        """The budget does not cover validation, and assumes that the draw of clients is secret."""
+        """The budget does not cover validation, and counts on a draw that stays secret."""
         found = super().cautions(config)
-        if config.drawn < config.clients:
+        if self.secret_draw and config.drawn < config.clients:
             found.append(
-                "dp: the budget assumes that nobody knows which clients are drawn, but the draw"
-                f" follows from seed={config.seed}; keep seed and results.jsonl secret, and choose"
-                " a seed that cannot be guessed"
+                "dp: the budget counts on nobody knowing which clients were drawn. The draw comes"
+                " from the system's generator and not from seed, but results.jsonl lists it; keep"
+                " that file secret"
             )
         if config.validation:
             found.append(

@@ -8,6 +8,7 @@ wrong name, key, type or range is refused with a sentence, and all problems are 
 import ast
 import difflib
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from common.errors import ConfigurationError
 
+LONGEST = 5000  # characters of a line
 NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.IGNORECASE)
 
 
@@ -43,6 +45,10 @@ class Call:
 def parse(text: str, key: str) -> list[Call]:
     """Read a line of calls; every problem names `key`, the setting that the line belongs to."""
     problems: list[str] = []
+    if len(text) > LONGEST:
+        raise ConfigurationError(
+            [f"{key}: the line has {len(text)} characters, and may have {LONGEST}; shorten it"]
+        )
     calls = [call for piece in split(text) if (call := _read(piece, key, problems)) is not None]
     if not calls and not problems:
         problems.append(
@@ -82,6 +88,17 @@ def split(text: str) -> list[str]:
 
 
 def _read(piece: str, key: str, problems: list[str]) -> Call | None:
+    """Read one call; whatever Python's parser does over it, the answer is a sentence."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "invalid decimal literal", beside our own sentence
+            return _read_call(piece, key, problems)
+    except (RecursionError, MemoryError):
+        problems.append(f"{key}: cannot read {piece[:40]!r}...; it is nested too deeply")
+        return None
+
+
+def _read_call(piece: str, key: str, problems: list[str]) -> Call | None:
     name, bracket, rest = piece.partition("(")
     name = name.strip()
     if not NAME.fullmatch(name) or (bracket and not rest.rstrip().endswith(")")):
@@ -161,7 +178,7 @@ def resolve_line(text: str, known: Mapping[str, type[P]], key: str) -> list[P]:
         try:
             resolved.append(resolve(call, known, key))
         except ConfigurationError as error:
-            problems += error.problems
+            problems += [problem for problem in error.problems if problem not in problems]
     if problems:
         raise ConfigurationError(problems)
     return resolved
@@ -198,7 +215,7 @@ def sentence(detail: Any, subject: str, fields: Iterable[str]) -> str:
         return f"{subject} has no key {key!r}{nearest(key, fields)}"
     if detail["type"] == "missing":
         return f"{subject} needs the key {key!r}; write {key}=..."
-    message = str(detail["msg"]).removeprefix("Value error, ")
+    message = str(detail["msg"]).removeprefix("Value error, ").partition(", unable to ")[0]
     message = message[:1].lower() + message[1:]
     return f"{subject}({key}={detail['input']!r}): {message}" if key else f"{subject}: {message}"
 

@@ -20,6 +20,7 @@ from common.secagg.settings import why_not
 from common.settings.config import defaults
 from common.settings.describe import describe
 from common.settings.language import Params
+from experiments.show.prose import show_prose
 
 
 def table(title: str, *columns: str) -> Table:
@@ -81,7 +82,7 @@ def show_methods(console: Console) -> None:
 def show_method(console: Console, method: type[Method]) -> None:
     """Show a method's declaration: the text of its module, then its parameters."""
     module = inspect.getmodule(method)
-    console.print((module.__doc__ if module else "") or "", highlight=False, markup=False)
+    show_prose(console, (module.__doc__ if module else "") or "")
     console.print(
         f"{method.title}\n{method.authors}\n{method.link}\n", highlight=False, markup=False
     )

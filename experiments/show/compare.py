@@ -13,18 +13,18 @@ from server.record.shown import AVERAGE, SHARD
 SCORES = ("final_accuracy", "best_accuracy", "last5_accuracy")
 WHAT = ("methods", "dataset", "partition", "model", "clients", "rounds", "seed")
 STYLES = ("-", "--", ":", "-.")  # with ten colours they make forty distinguishable curves
-Run = tuple[Path, dict[str, Any], list[dict[str, Any]]]
+RecordedRun = tuple[Path, dict[str, Any], list[dict[str, Any]]]
 
 
-def load(folders: list[Path]) -> list[Run]:
-    """Return folder, configuration and other lines of every run; refuse folders without results."""
+def load(folders: list[Path]) -> list[RecordedRun]:
+    """Return folder, configuration and all lines of every run; refuse folders without results."""
     runs = [(folder, read(folder / FILE)) for folder in folders]
     empty = [str(folder) for folder, lines in runs if not lines or lines[0]["kind"] != "config"]
     if empty:
         raise FedmirageError(
             f"there are no results in {', '.join(empty)}; give the directories of runs (--out)"
         )
-    return [(folder, lines[0], lines[1:]) for folder, lines in runs]
+    return [(folder, lines[0], lines) for folder, lines in runs]
 
 
 def table(folders: list[Path]) -> Group:
@@ -53,12 +53,9 @@ def table(folders: list[Path]) -> Group:
 
 
 def ending(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the summary of a run; for a run that has none yet, summarise its rounds so far."""
+    """Return the summary of a run; for a run that has none yet, summarise it as far as it is."""
     summaries = [line for line in lines if line["kind"] == "summary"]
-    if summaries:
-        return summaries[-1]
-    rounds = [line for line in lines if line["kind"] == "round"]
-    return {**summarise(rounds), "status": "unfinished"}
+    return summaries[-1] if summaries else {**summarise(lines), "status": "unfinished"}
 
 
 def _local(evaluation: dict[str, Any]) -> list[str]:

@@ -18,6 +18,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from common.wire.figures import SHARD_SCORES
 from server.record.results import FILE, read
 from server.record.shown import describe_scores, local_scores
 from server.strategy.budget import spent
@@ -111,11 +112,14 @@ class Watch:
 
 
 def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
-    """Describe what an accuracy hides on skewed data.
+    """Describe what an accuracy hides.
 
-    That is macro-F1, the worst class, the accuracy per domain, and the spread of the local models.
+    That is the accuracy over all outputs of a widened head (the headline is over the real classes),
+    macro-F1, the worst class, the accuracy per domain, and the spread of the local models.
     """
     shown = {}
+    if "accuracy_all_outputs" in evaluation:
+        shown["accuracy over all outputs"] = percent(evaluation["accuracy_all_outputs"])
     if "macro_f1" in evaluation:
         shown["macro-F1"] = percent(evaluation["macro_f1"])
     if "worst_recall" in evaluation:
@@ -124,9 +128,9 @@ def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
         )
     for name, value in evaluation.get("domains", {}).items():
         shown[f"accuracy on {name}"] = percent(value)
-    if "local_model.on_test_shard.worst.accuracy" in evaluation:
+    if f"{SHARD_SCORES}worst.accuracy" in evaluation:
         worst, best, std = (
-            percent(evaluation[f"local_model.on_test_shard.{name}.accuracy"])
+            percent(evaluation[f"{SHARD_SCORES}{name}.accuracy"])
             for name in ("worst", "best", "std")
         )
         shown["clients' models"] = f"{worst} to {best}, standard deviation {std}"

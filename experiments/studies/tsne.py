@@ -33,7 +33,7 @@ MARKERS = "o^sDv*PX"  # one per client
 
 
 @dataclass
-class Run:
+class FinishedRun:
     """A finished run, read from its folder."""
 
     folder: Path
@@ -45,7 +45,7 @@ class Run:
     virtual: Arrays  # images and labels; empty without VHL
 
     @classmethod
-    def open(cls, folder: Path) -> "Run":
+    def open(cls, folder: Path) -> "FinishedRun":
         """Read a run's folder; features are computed later."""
         with (folder / "results.jsonl").open() as file:
             first = json.loads(next(file))
@@ -87,7 +87,7 @@ class Cloud:
     virtual: np.ndarray  # (points,) bool
 
 
-def cloud(run: Run, names: list[str], samples: int, seed: int) -> Cloud:
+def cloud(run: FinishedRun, names: list[str], samples: int, seed: int) -> Cloud:
     """Compute the features of the same test samples, and of any virtual ones, for each model."""
     sources = [(run.data.test.images, run.data.test.labels, False)]
     if run.virtual:
@@ -110,7 +110,7 @@ def cloud(run: Run, names: list[str], samples: int, seed: int) -> Cloud:
     )
 
 
-def draw(runs: list[Run], clients: int, samples: int, seed: int, path: Path) -> None:
+def draw(runs: list[FinishedRun], clients: int, samples: int, seed: int, path: Path) -> None:
     """Draw one row per run: the server's model on the left, clients' models in one map at right."""
     import matplotlib
 
@@ -187,7 +187,7 @@ def main(
     """
     torch.set_num_threads(1)
     try:
-        draw([Run.open(folder) for folder in runs], clients, samples, seed, out)
+        draw([FinishedRun.open(folder) for folder in runs], clients, samples, seed, out)
     except FedmirageError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None

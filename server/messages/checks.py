@@ -1,18 +1,79 @@
-"""Checks every reply before anything uses it: readable, with the right names, shapes and types, and
-finite."""
+"""Checks every reply before anything uses it.
 
-from collections.abc import Sequence
+It must be readable, have the right names, shapes and types, and hold finite, plausible numbers.
+
+Anybody may have written a reply, so whatever goes wrong while it is read costs its sender the
+round, and nobody else.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
-from flwr.common import FitRes
+from flwr.app import Message
+from flwr.common import EvaluateRes, FitRes
+from flwr.compat.common import recorddict_compat as compat
 
 from common.errors import WireError
 from common.run import Run
-from common.wire.figures import ERROR, check_declared, declared_figures
+from common.wire.figures import ERROR, SAMPLES, STEPS, check_declared, declared_figures
 from common.wire.manifest import Entry
 from common.wire.payload import LAYOUT, SHARED, decode, slices
 
 HEADER = 256  # more bytes than numpy writes before the content of an array
+MOST_EXAMPLES = 10**9  # of one client
+LARGEST = 1e9  # no trained weight, and no loss of a model that can be used, is larger
+LONGEST = 400  # characters of a client's sentence
+
+T = TypeVar("T")
+
+
+def read_reply(reply: Message, read: Callable[[Any], T]) -> T:
+    """Read a reply; raises a WireError, whatever is wrong with it."""
+    if reply.has_error():
+        raise WireError(f"it failed: {clean(reply.error.reason)}")
+    try:
+        return read(reply.content)
+    except WireError as error:
+        raise WireError(clean(str(error))) from None
+    except Exception as error:  # a missing record, a list for a number, a number for a text
+        raise WireError(f"its message is malformed ({type(error).__name__})") from None
+
+
+def clean(text: object) -> str:
+    """Make a text from elsewhere fit to be shown: one line of limited length, nothing invisible."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in str(text)[: 4 * LONGEST])
+    shown = " ".join(shown.split())
+    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
+
+
+def read_evaluation(names: Iterable[str], content: Any) -> EvaluateRes:
+    """Read a client's scores on its validation samples, of which a loss cannot be negative."""
+    result = compat.recorddict_to_evaluateres(content)
+    check_examples(result.num_examples)
+    if not result.num_examples:
+        return result
+    if not 0 <= result.loss <= LARGEST:
+        raise WireError(f"its validation loss is {result.loss:g}")
+    check_declared(result.metrics, names)
+    for name, value in result.metrics.items():
+        check_number(name, value)
+    return result
+
+
+def check_examples(examples: object) -> None:
+    """Require a number of examples that a client can have."""
+    if not isinstance(examples, int) or not 0 <= examples <= MOST_EXAMPLES:
+        raise WireError(f"it reports {examples!r} examples")
+
+
+def check_number(name: str, value: object) -> None:
+    """Require that a figure is a number; steps and samples are counted, so they must be finite."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise WireError(f"its figure {name!r} is {value!r}, and not a number")
+    if name in (STEPS, SAMPLES) and not (math.isfinite(value) and 0 <= value <= 2**53):
+        raise WireError(f"its figure {name!r} is {value!r}")
 
 
 class ReplyCheck:
@@ -23,23 +84,29 @@ class ReplyCheck:
         self.expected |= {section.name: run.entries_of(section) for section in run.sections}
         self.figures = declared_figures(run)
 
-    def problem(self, reply: FitRes) -> str | None:
-        """Say in a sentence why a reply cannot be used; return None if it can."""
+    def read(self, content: Any) -> FitRes:
+        """Read a reply to a request to train; raises a WireError if it cannot be used."""
+        reply = compat.recorddict_to_fitres(content, False)
+        self.check(reply)
+        return reply
+
+    def check(self, reply: FitRes) -> None:
+        """Raise a sentence that says why a reply cannot be used."""
         if ERROR in reply.metrics:
-            return str(reply.metrics[ERROR])
+            raise WireError(str(reply.metrics[ERROR]))
         layout = str(reply.metrics.get(LAYOUT, ""))
-        try:
-            cuts = slices(layout, len(reply.parameters.tensors))
-            if cuts.keys() != self.expected.keys():
-                return (
-                    f"its message holds {layout!r}, but this run sends {' '.join(self.expected)!r}"
-                )
-            for name, cut in cuts.items():
-                check_section(name, reply.parameters.tensors[cut], self.expected[name])
-            check_declared({**reply.metrics, LAYOUT: None}, (*self.figures, LAYOUT))
-        except WireError as error:
-            return str(error)
-        return f"it reports {reply.num_examples} examples" if reply.num_examples < 0 else None
+        cuts = slices(layout, len(reply.parameters.tensors))
+        if cuts.keys() != self.expected.keys():
+            raise WireError(
+                f"its message holds {layout!r}, but this run sends {' '.join(self.expected)!r}"
+            )
+        for name, cut in cuts.items():
+            check_section(name, reply.parameters.tensors[cut], self.expected[name])
+        figures = {name: value for name, value in reply.metrics.items() if name != LAYOUT}
+        check_declared(figures, self.figures)
+        for name, value in figures.items():
+            check_number(name, value)
+        check_examples(reply.num_examples)
 
 
 def check_section(section: str, tensors: list[bytes], expected: Sequence[Entry] | None) -> None:
@@ -66,5 +133,10 @@ def check_section(section: str, tensors: list[bytes], expected: Sequence[Entry] 
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise WireError(
                 f"its array {entry.name!r} holds values that are not finite; its training diverged"
+                " (lower lr?)"
+            )
+        if np.abs(array).max(initial=0) > LARGEST:
+            raise WireError(
+                f"its array {entry.name!r} holds values above {LARGEST:g}; its training diverged"
                 " (lower lr?)"
             )

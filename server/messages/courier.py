@@ -5,10 +5,11 @@ Malformed replies are refused here, so that they never reach Flower's workflow.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
-from flwr.app import ConfigRecord, Message
+from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key
 
@@ -16,11 +17,11 @@ from common.errors import WireError
 from common.secagg.masks import GENERATOR, MASKS, WORD
 from common.secagg.settings import MODULUS_BITS, REFUSAL
 from common.wire.payload import decode
-from server.messages.checks import HEADER
+from server.messages.checks import HEADER, clean, read_reply
 from server.messages.plain import Asked
 from server.messages.sampling import Send
 
-# by stage, the fields that name the clients whose key shares a reply holds, and the shares
+# For each stage, the field that names the owners of key shares, and the field with the shares.
 KEY_SHARES = {
     Stage.SHARE_KEYS: (Key.DESTINATION_LIST, Key.CIPHERTEXT_LIST),
     Stage.UNMASK: (Key.NODE_ID_LIST, Key.SHARE_LIST),
@@ -53,11 +54,10 @@ class Courier:
         usable = []
         for node, reply in self.send(list(waiting.values()), self.timeout):
             del waiting[node]
-            reason = (
-                f"it failed: {reply.error.reason}"
-                if reply.has_error()
-                else self.problem(stage, reply)
-            )
+            try:
+                reason = read_reply(reply, partial(self.problem, stage))
+            except WireError as error:
+                reason = str(error)
             if reason is None:
                 self.up += count_bytes(reply)
                 usable.append(reply)
@@ -68,11 +68,11 @@ class Courier:
         )
         return usable
 
-    def problem(self, stage: str, reply: Message) -> str | None:
+    def problem(self, stage: str, content: RecordDict) -> str | None:
         """Say why a reply cannot be used; return None if it can."""
-        records = reply.content.config_records
+        records = content.config_records
         if REFUSAL in records:
-            return str(records[REFUSAL].get("reason"))
+            return clean(records[REFUSAL].get("reason"))
         if RECORD_KEY_CONFIGS not in records:
             return "it sent a plain reply; does it run the same version, with secagg?"
         answer = records[RECORD_KEY_CONFIGS]

@@ -16,10 +16,10 @@ from flwr.compat.common import recorddict_compat as compat
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
-from common.errors import FedmirageError
+from common.errors import FedmirageError, WireError
 from common.wire.figures import TERM
 from common.wire.payload import size
-from server.messages.checks import ReplyCheck
+from server.messages.checks import ReplyCheck, read_reply
 from server.messages.exchange import Replies
 from server.messages.sampling import PartitionProxy, Roster, Send
 from server.record.checkpoint import Checkpoint
@@ -134,16 +134,10 @@ class PlainFit(Fit):
         refused: list[dict[str, Any]] = []
         for node, reply in replies:
             proxy = silent.pop(node)
-            reason: str | None
-            if reply.has_error():
-                reason = f"it failed: {reply.error.reason}"
-            else:
-                result = compat.recorddict_to_fitres(reply.content, False)
-                reason = self.check.problem(result)
-                if reason is None:
-                    results.append((proxy, result))
-            if reason is not None:
-                refused.append({"partition": proxy.partition, "reason": reason})
+            try:
+                results.append((proxy, read_reply(reply, self.check.read)))
+            except WireError as error:
+                refused.append({"partition": proxy.partition, "reason": str(error)})
         refused += [
             {
                 "partition": proxy.partition,

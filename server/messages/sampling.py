@@ -5,8 +5,10 @@ client *is* its partition. Every node is asked once, when it appears, which part
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from logging import WARNING
+from random import SystemRandom
+from typing import Any
 
 from flwr.app import Message
 from flwr.common import GetPropertiesIns, MessageTypeLegacy, Scalar, log
@@ -17,9 +19,10 @@ from flwr.server.compat.grid_client_proxy import GridClientProxy
 from flwr.server.criterion import Criterion
 from flwr.serverapp import Grid
 
-from common.errors import FedmirageError
+from common.errors import FedmirageError, WireError
 from common.seeds import numpy_generator
 from common.wire.figures import ERROR
+from server.messages.checks import clean, read_reply
 from server.messages.exchange import Replies
 
 Send = Callable[[list[Message], float], Replies]
@@ -48,15 +51,19 @@ class Roster(ClientManager):
         exchange: Send,
         expected: Mapping[str, str | int],
         told: Mapping[str, str] | None = None,
+        secret: bool = False,
     ) -> None:
         self.grid, self.clients, self.seed, self.exchange = grid, clients, seed, exchange
         # facts that the nodes' data must have: shape, classes, and for a common set its fingerprint
         self.expected = expected
         self.told = dict(told or {})  # facts that nodes compare with their data themselves
+        # Draws come from the system's generator, so that nobody who knows the seed can repeat them.
+        self.secret = secret
         # Only nodes with data of their own may enter: others would train on the server's test set.
         self.only_own = False
         self.round = 0  # set by the rounds' loop before each draw
         self.resting: set[int] = set()  # partitions that further tries of this round leave out
+        self.unprepared: set[int] = set()  # partitions that cannot train yet
         self.proxies: dict[int, PartitionProxy] = {}
         self.refused: dict[int, str] = {}  # node id -> why
 
@@ -84,10 +91,10 @@ class Roster(ClientManager):
             for node in new
         ]
         for node, reply in self.exchange(asked, timeout) if asked else []:
-            if reply.has_error():
-                self._refuse(node, f"it answered with an error: {reply.error.reason}")
-            else:
-                self._enter(node, compat.recorddict_to_getpropertiesres(reply.content).properties)
+            try:
+                self._enter(node, read_reply(reply, read_properties))
+            except WireError as error:
+                self._refuse(node, str(error))
 
     def await_all(self, timeout: float) -> None:
         """Wait until every partition has its node."""
@@ -133,37 +140,31 @@ class Roster(ClientManager):
         )
 
     def _enter(self, node: int, properties: dict[str, Scalar]) -> None:
-        if ERROR in properties:
-            return self._refuse(node, str(properties[ERROR]))
-        partition = int(properties.get("partition", -1))
+        """Let a node serve its partition, or raise a sentence that says why it may not."""
+        partition = int(properties["partition"])
         if not 0 <= partition < self.clients:
-            return self._refuse(
-                node,
+            raise WireError(
                 f"its partition-id is {partition}, but there are {self.clients} clients (0 to"
-                f" {self.clients - 1})",
+                f" {self.clients - 1})"
             )
         if partition in self.proxies:
-            return self._refuse(
-                node,
-                f"another node already has partition-id={partition}; give every SuperNode its own",
+            raise WireError(
+                f"another node already has partition-id={partition}; give every SuperNode its own"
             )
         if self.only_own and not properties.get("own"):
-            return self._refuse(
-                node,
+            raise WireError(
                 "the other nodes have data of their own, and the server tests on all of its set, of"
-                " which this node would get a share; start it with --node-config 'data=\"...\"'",
+                " which this node would get a share; start it with --node-config 'data=\"...\"'"
             )
         for key, value in self.expected.items():
             if properties.get(key) != value and not (
                 key == "fingerprint" and properties.get("own")
             ):
-                return self._refuse(
-                    node,
-                    f"the {key} of its data is {properties.get(key)!r}, the server's {value!r};"
-                    " give both the same data set",
+                raise WireError(
+                    f"the {key} of its data is {clean(repr(properties.get(key)))}, the server's"
+                    f" {value!r}; give both the same data set"
                 )
         self.proxies[partition] = PartitionProxy(partition, node, self.grid, properties)
-        return None
 
     def _refuse(self, node: int, reason: str) -> None:
         self.refused[node] = reason
@@ -178,10 +179,15 @@ class Roster(ClientManager):
         """Draw the clients of the current round; they are returned in partition order.
 
         They are the first connected ones in a seeded order of all partitions. That order does not
-        depend on which are connected, so that a lost node changes nothing for the others.
+        depend on which are connected, so that a lost node changes nothing for the others. A secret
+        draw has an order that nobody can repeat.
         """
-        order = numpy_generator(self.seed, "sampling", self.round).permutation(self.clients)
-        ready = self.proxies.keys() - self.resting
+        order: Iterable[int] = (
+            SystemRandom().sample(range(self.clients), self.clients)
+            if self.secret
+            else numpy_generator(self.seed, "sampling", self.round).permutation(self.clients)
+        )
+        ready = self.proxies.keys() - self.resting - self.unprepared
         present = [self.proxies[partition] for partition in map(int, order) if partition in ready]
         chosen = [proxy for proxy in present if criterion is None or criterion.select(proxy)][
             :num_clients
@@ -198,8 +204,9 @@ class Roster(ClientManager):
         return self.clients
 
     def all(self) -> dict[str, ClientProxy]:
-        """Return all connected clients by partition."""
-        return {proxy.cid: proxy for _, proxy in sorted(self.proxies.items())}
+        """Return all clients that can be drawn, by partition."""
+        ready = {*self.proxies} - self.resting - self.unprepared
+        return {str(partition): self.proxies[partition] for partition in sorted(ready)}
 
     def register(self, client: ClientProxy) -> bool:
         """Nodes enter through `refresh`."""
@@ -209,8 +216,18 @@ class Roster(ClientManager):
         """Nodes leave through `refresh`."""
 
     def wait_for(self, num_clients: int, timeout: int = 86400) -> bool:
-        """Belong to Flower's interface only; `await_all` does the waiting."""
+        """Say whether that many clients are connected; `await_all` does the waiting."""
         return len(self.proxies) >= num_clients
+
+
+def read_properties(content: Any) -> dict[str, Scalar]:
+    """Read what a node says about itself."""
+    properties = compat.recorddict_to_getpropertiesres(content).properties
+    if ERROR in properties:
+        raise WireError(str(properties[ERROR]))
+    if not isinstance(properties.get("partition"), int):
+        raise WireError("it does not name its partition by a number")
+    return properties
 
 
 def _some(partitions: list[int]) -> str:

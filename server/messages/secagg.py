@@ -82,9 +82,16 @@ class SecureFit(Fit):
             if means
             else {"clients": 0, "examples": 0}
         )
-        moved = (courier.up, courier.down)
-        refused = courier.list_refused()
-        return FitOutcome(aggregated, metrics, clients, refused, *moved, seconds, totals)
+        return FitOutcome(
+            aggregated,
+            metrics,
+            clients,
+            refused=courier.list_refused(),
+            bytes_up=courier.up,
+            bytes_down=courier.down,
+            seconds=seconds,
+            secagg=totals,
+        )
 
     def protocol(
         self, round_number: int, asked: Asked, courier: Courier

@@ -15,6 +15,9 @@ from server.record.results import FILE, Results, read
 
 LOCK = ".lock"  # holds the id of the process that writes into the folder
 PATIENCE = 3.0  # seconds to wait for another writer that is about to end
+# What may change when a run is resumed: how far and where it runs, not its results.
+MOVABLE = {"resume", "rounds", "node-timeout", "round-timeout", "retries", "device", "data-dir"}
+PLACES = {"out", "warm-start"}  # a resumed run has its folder, and no longer its beginning
 
 
 @contextmanager
@@ -55,6 +58,21 @@ def require_vacant(config: RunConfig, folder: Path) -> None:
             [
                 f"out={str(folder)!r} holds the results of another run; choose another directory,"
                 " or continue it with --resume"
+            ]
+        )
+
+
+def require_same_settings(config: RunConfig, folder: Path) -> None:
+    """Refuse to continue a run with other settings: its rounds would not belong together."""
+    begun = next(iter(read(folder / FILE)), {}) if config.resume else {}
+    kept = {key: value for key, value in config.flat().items() if key not in MOVABLE | PLACES}
+    changed = [key for key, value in kept.items() if begun.get(key, value) != value]
+    if changed:
+        values = ", ".join(f"{key}={kept[key]!r} (it was {begun[key]!r})" for key in changed)
+        raise ConfigurationError(
+            [
+                f"resume={config.resume!r} continues a run as it was, which excludes {values};"
+                " leave that as it was, or use warm-start to start a new run from it"
             ]
         )
 

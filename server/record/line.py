@@ -37,20 +37,24 @@ from common.errors import WireError
 from common.settings.config import RunConfig
 from common.wire.figures import (
     DIAGNOSTICS,
+    DP,
     DRIFT,
     LOCAL_MODEL,
     PARTICIPANTS,
     SAMPLES,
+    SCORES,
     SECONDS,
+    SHARD_SCORES,
     STEPS,
     TERM,
     TEST_SHARD,
+    TIMES,
 )
 from server.messages.plain import FitOutcome
 from server.strategy.budget import figures as budget_figures
 
 # What a round's metrics hold beside the figures of its methods.
-PREFIXES = (TERM, DIAGNOSTICS, "local_model.", "dp.", "seconds.")
+PREFIXES = (TERM, DIAGNOSTICS, SCORES, DP, TIMES)
 COUNTED = (STEPS, SAMPLES, SECONDS, PARTICIPANTS)
 
 
@@ -81,7 +85,7 @@ def make_round_line(
         line["diagnostics"] = diagnose(outcome, progress)
     validated = line.get("validation", {}).get("bytes_down", 0)
     line |= {"bytes_up": outcome.bytes_up, "bytes_down": outcome.bytes_down + validated}
-    local = {name: value for name, value in metrics.items() if name.startswith("local_model")}
+    local = {name: value for name, value in metrics.items() if name.startswith(SCORES)}
     line["evaluation"] = {**local, **spread(outcome.clients), **line.get("evaluation", {})}
     return line
 
@@ -97,7 +101,7 @@ def spread(clients: list[dict[str, Any]]) -> dict[str, float]:
     if not scores:
         return {}
     found = {"worst": min(scores), "best": max(scores), "std": statistics.pstdev(scores)}
-    return {f"local_model.on_test_shard.{name}.accuracy": value for name, value in found.items()}
+    return {f"{SHARD_SCORES}{name}.accuracy": value for name, value in found.items()}
 
 
 def with_prefix(metrics: dict[str, Scalar], prefix: str) -> dict[str, Scalar]:

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from common.errors import DataError
 from common.settings.config import RunConfig
 from common.settings.project import project
 from server.record.shown import describe_outcome
@@ -33,7 +34,7 @@ class Results:
             "python": platform.python_version(),
         }
         versions |= {package: version(package) for package in PACKAGES}
-        line = {"kind": "config", **config.flat(), "cautions": config.cautions}
+        line = {"kind": "config", **config.flat(), **_expectations(config)}
         self.append({**line, "resolved": resolved, "versions": versions})
 
     def append(self, line: dict[str, Any]) -> None:
@@ -63,8 +64,19 @@ class Results:
             for line in read(self.path)
             if line["kind"] == "config" or line.get("round", math.inf) <= round_number
         ]
+        self._rewrite(kept)
+
+    def resume(self, config: RunConfig, round_number: int) -> None:
+        """Continue from a checkpoint; line 1 then has the number of rounds that is meant now."""
+        self.forget_after(round_number)
+        begun, *others = read(self.path)
+        # The resumed configuration no longer has the warm start, which decides when methods act.
+        whole = config.model_copy(update={"warm_start": begun["warm-start"]})
+        self._rewrite([{**begun, "rounds": config.rounds, **_expectations(whole)}, *others])
+
+    def _rewrite(self, lines: list[dict[str, Any]]) -> None:
         draft = self.path.with_suffix(".tmp")
-        draft.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        draft.write_text("".join(json.dumps(line) + "\n" for line in lines))
         os.replace(draft, self.path)
 
     def interrupt(self, round_number: int) -> None:
@@ -78,52 +90,77 @@ class Results:
             self.finish("interrupted")
 
     def finish(
-        self, status: str, detail: dict[str, Any] | None = None, **more: Any
+        self,
+        status: str,
+        detail: dict[str, Any] | None = None,
+        idle: dict[str, str] | None = None,
+        **more: Any,
     ) -> dict[str, Any]:
         """Write the last line: how the run ended, and its final, best and last-five accuracy.
 
-        `detail` is the part of the last evaluation that the lines of rounds leave out.
+        `detail` is the part of the last evaluation that the lines of rounds leave out. `idle` are
+        methods whose server half says that it changed nothing, each with its reason.
         """
-        rounds = self.lines()
-        summary = {
-            "kind": "summary",
-            "status": status,
-            **summarise(rounds),
-            **self._target(rounds),
-            **self._notes(),
-            **({"dp": rounds[-1]["dp"]} if rounds and "dp" in rounds[-1] else {}),
-            **more,
-        }
+        summary = {"kind": "summary", "status": status, **summarise(read(self.path)), **more}
         summary["final_evaluation"] = {**summary["final_evaluation"], **(detail or {})}
+        if reasons := {**summary.get("idle", {}), **(idle or {})}:
+            summary["idle"] = reasons
         self.append(summary)
         self.log(describe_outcome(summary))
         return summary
 
-    def _notes(self) -> dict[str, list[str]]:
-        """Collect what a reader of the numbers must know: cautions and decisions of methods."""
-        cautions = [text for line in self.lines("config") for text in line.get("cautions", [])]
-        decided = [
-            f"round {line['round']}: {line['text']}"
-            for line in self.lines("note")
-            if not line.get("progress")
-        ]
-        return {"notes": cautions + decided} if cautions or decided else {}
 
-    def _target(self, rounds: list[dict[str, Any]]) -> dict[str, Any]:
-        """Find the first round that reached the target accuracy; None if no round did."""
-        target = next((line.get("target") for line in self.lines("config")), None)
-        if not target:
-            return {}
-        reached = (
-            line["round"]
-            for line in rounds
-            if line.get("accuracy") is not None and line["accuracy"] >= target
-        )
-        return {"target_accuracy": target, "rounds_to_target": next(reached, None)}
+def summarise(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Summarise the lines of a run: its rounds, and what a reader of their numbers must know."""
+    config = next((line for line in lines if line["kind"] == "config"), {})
+    rounds = [line for line in lines if line["kind"] == "round"]
+    return {
+        **_scores(rounds),
+        **_target(config.get("target"), rounds),
+        **_notes(config, lines),
+        **_idle(config.get("acts_from", {}), rounds),
+        **({"dp": rounds[-1]["dp"]} if rounds and "dp" in rounds[-1] else {}),
+    }
 
 
-def summarise(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """Summarise rounds: how many there were, their accuracies, and the bytes sent."""
+def _expectations(config: RunConfig) -> dict[str, Any]:
+    """Return what can be said before the first round: cautions, and when each method first acts."""
+    first = {method.name: method.acts_from(config) for method in config.method_list}
+    return {"cautions": config.cautions, "acts_from": first}
+
+
+def _notes(config: dict[str, Any], lines: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Collect cautions, and what methods decided."""
+    decided = [
+        f"round {line['round']}: {line['text']}"
+        for line in lines
+        if line["kind"] == "note" and not line.get("progress")
+    ]
+    notes = [*config.get("cautions", []), *decided]
+    return {"notes": notes} if notes else {}
+
+
+def _idle(acts_from: dict[str, int], rounds: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
+    """Name the methods for which there were too few rounds; without any, nothing is misread."""
+    done = rounds[-1]["round"] if rounds else math.inf
+    late = {name: f"it acts from round {n} on" for name, n in acts_from.items() if n > done}
+    return {"idle": late} if late else {}
+
+
+def _target(target: float | None, rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Find the first round that reached the target accuracy; None if no round did."""
+    if not target:
+        return {}
+    reached = (
+        line["round"]
+        for line in rounds
+        if line.get("accuracy") is not None and line["accuracy"] >= target
+    )
+    return {"target_accuracy": target, "rounds_to_target": next(reached, None)}
+
+
+def _scores(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Say how many rounds there were, with their accuracies and the bytes sent."""
     scores = [line["accuracy"] for line in rounds if line.get("accuracy") is not None]
     return {
         "rounds": rounds[-1]["round"] if rounds else 0,
@@ -141,7 +178,13 @@ def summarise(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 def read(path: Path) -> list[dict[str, Any]]:
     """Read the complete lines of a results file."""
     lines: list[dict[str, Any]] = []
-    for text in path.read_text().splitlines() if path.exists() else []:
+    try:
+        content = path.read_text(encoding="utf-8") if path.exists() else ""
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is damaged: it is not UTF-8 at byte {error.start}; restore it from a copy"
+        ) from None
+    for text in content.splitlines():
         try:
             lines.append(json.loads(text))
         except json.JSONDecodeError:

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from common.wire.figures import AVERAGE_SCORES, TEST_SHARD
 from server.strategy.budget import spent
 
-SHARD = "local_model.on_test_shard.by_examples.accuracy"  # FedMD-CG's L.acc
-AVERAGE = "average_of_local_models.on_test.by_examples.accuracy"  # its G.acc
+SHARD = f"{TEST_SHARD}accuracy"  # FedMD-CG's L.acc
+AVERAGE = f"{AVERAGE_SCORES}accuracy"  # its G.acc
 
 
 def describe_scores(line: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from common.dp.accounting import compose_gaussians
 from common.wire.figures import CLIPPED
 
 if TYPE_CHECKING:  # a command that only shows a budget need not wait for Flower
@@ -34,15 +35,11 @@ def epsilon(multiplier: float, releases: Mapping[Draw, int], delta: float) -> fl
         return 0.0
     if not multiplier:
         return math.inf
-    # This import takes 0.2 s, which only the server of a private run should spend.
-    from dp_accounting import (
-        get_epsilon_gaussian,
-        rdp,
-    )
-
-    whole = float(get_epsilon_gaussian(multiplier / math.sqrt(sum(releases.values())), delta))
+    whole = compose_gaussians([multiplier] * sum(releases.values()), delta)
     if all(drawn >= present for drawn, present in releases):
         return whole
+    from dp_accounting import rdp  # it takes time to load
+
     orders, _ = divergences(multiplier, (1, 1))
     total = np.sum(
         [count * divergences(multiplier, draw)[1] for draw, count in releases.items()], axis=0

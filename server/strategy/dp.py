@@ -1,10 +1,14 @@
 """Differential privacy on the server: noise on the average (central), and the budget (both)."""
 
-from dataclasses import dataclass, field
-from logging import INFO
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from logging import INFO, WARNING
 from statistics import fmean
+from typing import Any, TypeVar
 
 from flwr.common import (
+    FitRes,
     Parameters,
     Scalar,
     log,
@@ -12,16 +16,23 @@ from flwr.common import (
     parameters_to_ndarrays,
 )
 from flwr.server.client_manager import ClientManager
+from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
+from common.dp.bound import bound_update
+from common.dp.ledger import FILE as RELEASES
+from common.dp.ledger import Ledger
 from common.dp.noise import gaussian
-from common.dp.settings import CentralDp, LocalDp
-from common.wire.figures import CLIPPED
-from common.wire.payload import Array
+from common.dp.settings import CentralDp, DpOn, LocalDp
+from common.errors import FedmirageError
+from common.wire.figures import CLIPPED, PARTICIPANTS
+from common.wire.payload import Array, Arrays
 from server.strategy.average import Failures, Results, participants
 from server.strategy.budget import DELTA, EPSILON, Draw, epsilon, figures, spent
 from server.strategy.context import ServerContext, StandAlone
 from server.strategy.wrapper import Instructions, StrategyWrapper
+
+D = TypeVar("D", bound=DpOn)
 
 
 def dp_average(average: Strategy, context: ServerContext) -> Strategy:
@@ -34,47 +45,80 @@ def dp_average(average: Strategy, context: ServerContext) -> Strategy:
 
 @dataclass
 class Releases:
-    """What outlives a round."""
+    """What outlives a round; the ledger has the details."""
 
-    # "drawn/present" -> the number of rounds in which an average of such a draw was released
-    counts: dict[str, int] = field(default_factory=dict)
+    count: int = 0  # entries of the ledger at the time of the checkpoint
 
 
-class CentralNoise(StrategyWrapper[CentralDp]):
-    """average + N(0, (noise clip / m)^2), where m clients trained; wraps the average directly."""
+class Counted(StrategyWrapper[D]):
+    """Keeps the ledger of a run: what is released, or asked for, is on the disk before it leaves.
+
+    The ledger lies beside the checkpoint and is never cut: what was released between the last
+    checkpoint and a crash stays counted.
+    """
 
     state: Releases
+
+    def __init__(
+        self, inner: Strategy, params: D, context: ServerContext | StandAlone | None = None
+    ) -> None:
+        super().__init__(inner, params, context)
+        self.state = Releases()
+        folder = self.context.folder
+        self.ledger = Ledger(None if folder is None else folder / RELEASES)
+
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> Instructions:
+        """Refuse to go on where it is not known what has been released."""
+        if len(self.ledger.entries) < self.state.count:
+            raise FedmirageError(
+                f"the privacy ledger {self.ledger.path} has {len(self.ledger.entries)} entries, but"
+                f" the checkpoint counts {self.state.count}; restore the file from a copy"
+            )
+        return super().configure_fit(server_round, parameters, client_manager)
+
+    def write_down(self, **entry: Any) -> None:
+        """Add an entry to the ledger."""
+        self.ledger.add(**entry)
+        self.state.count = len(self.ledger.entries)
+
+
+class CentralNoise(Counted[CentralDp]):
+    """average + N(0, (noise clip / m)^2), where m clients trained; wraps the average directly."""
 
     def __init__(
         self, inner: Strategy, params: CentralDp, context: ServerContext | StandAlone | None = None
     ) -> None:
         super().__init__(inner, params, context)
-        self.state = Releases()
         self.draw: Draw = (1, 1)  # of this round
+        self.broadcast: Arrays = []  # what this round's clients start from
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> Instructions:
-        """Note how many clients are drawn, and how many are present and so can be drawn."""
+        """Note how many clients are drawn, and out of how many that can be drawn."""
         instructions = super().configure_fit(server_round, parameters, client_manager)
         self.draw = (len(instructions), len(client_manager.all()))
+        self.broadcast = parameters_to_ndarrays(parameters)
         return instructions
 
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """Add the noise, and report the budget.
+        """Bound what is seen, add the noise, and report the budget.
 
         The deviation on the sum is noise * clip, whatever the number of clients that answered. A
         round in which no client trained costs nothing.
         """
-        aggregated, metrics = super().aggregate_fit(server_round, results, failures)
+        bounded = [(proxy, self.bound(proxy, result)) for proxy, result in results]
+        aggregated, metrics = super().aggregate_fit(server_round, bounded, failures)
         if aggregated is not None:
+            drawn, present = self.draw
+            self.write_down(round=server_round, drawn=drawn, present=present)
             deviation = self.params.noise * self.params.clip / participants(results)
             arrays = [add_noise(array, deviation) for array in parameters_to_ndarrays(aggregated)]
             aggregated = ndarrays_to_parameters(arrays)
-            key = "/".join(map(str, self.draw))
-            self.state.counts[key] = self.state.counts.get(key, 0) + 1
         clipped = [
             float(result.metrics[CLIPPED])
             for _, result in results
@@ -82,50 +126,42 @@ class CentralNoise(StrategyWrapper[CentralDp]):
         ]
         # A share of the clients, while other figures are weighted by examples.
         share: dict[str, Scalar] = {CLIPPED: fmean(clipped)} if clipped else {}
-        releases = {parse_draw(key): count for key, count in self.state.counts.items()}
+        releases = Counter((entry["drawn"], entry["present"]) for entry in self.ledger.entries)
         return aggregated, {
             **metrics,
             **share,
             **report_budget(server_round, self.params.multiplier, releases, self.params.delta),
         }
 
+    def bound(self, proxy: ClientProxy, result: FitRes) -> FitRes:
+        """Bound a client's update, instead of trusting that it did; a sum cannot be bounded."""
+        if PARTICIPANTS in result.metrics:
+            return result
+        sent = parameters_to_ndarrays(result.parameters)
+        arrays, clipped = bound_update(sent, self.broadcast, self.params.clip)
+        if not clipped:
+            return result
+        if not result.metrics.get(CLIPPED):
+            log(WARNING, "client %s did not bound its update; the server has done it", proxy.cid)
+        return replace(result, parameters=ndarrays_to_parameters(arrays))
 
-@dataclass
-class Asked:
-    """What outlives a round."""
 
-    # partition -> how often its client was asked to train
-    counts: dict[str, int] = field(default_factory=dict)
+class LocalBudget(Counted[LocalDp]):
+    """Counts the rounds that each client was asked for; the budget is that of the client with most.
 
-
-class LocalBudget(StrategyWrapper[LocalDp]):
-    """Counts the replies of each client; the budget is that of the client with the most.
-
-    Every request counts as answered: a reply that came too late, or in a round that failed and was
-    retried, has left its client too.
+    Every request counts as answered: a reply that came too late, or in a round that failed, has
+    left its client too. A client that is asked for a round again sends the same reply.
     """
-
-    state: Asked
-
-    def __init__(
-        self, inner: Strategy, params: LocalDp, context: ServerContext | StandAlone | None = None
-    ) -> None:
-        super().__init__(inner, params, context)
-        self.state = Asked()
-        self.begun = False
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> Instructions:
-        """Count the requests; those of the first round of a resumed run count twice.
-
-        Their clients may have answered already before the run was interrupted.
-        """
+        """Write down who is asked before the messages leave."""
         instructions = super().configure_fit(server_round, parameters, client_manager)
-        times = 1 if self.begun or not self.state.counts else 2
-        self.begun = True
-        for proxy, _ in instructions:
-            self.state.counts[proxy.cid] = self.state.counts.get(proxy.cid, 0) + times
+        # Clients keep their replies by run, and a folder without a checkpoint may see a second one.
+        token = next((str(ins.config.get("token", "")) for _, ins in instructions), "")
+        asked = [int(proxy.cid) for proxy, _ in instructions]
+        self.write_down(run=token, round=server_round, asked=asked)
         return instructions
 
     def aggregate_fit(
@@ -133,7 +169,13 @@ class LocalBudget(StrategyWrapper[LocalDp]):
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """Pass the average on, and report the budget."""
         aggregated, metrics = super().aggregate_fit(server_round, results, failures)
-        releases = {(1, 1): max(self.state.counts.values(), default=0)}
+        asked = {
+            (client, entry["run"], entry["round"])
+            for entry in self.ledger.entries
+            for client in entry["asked"]
+        }
+        rounds = Counter(client for client, _, _ in asked)
+        releases = {(1, 1): max(rounds.values(), default=0)}
         return aggregated, {
             **metrics,
             **report_budget(server_round, self.params.multiplier, releases, self.params.delta),
@@ -146,15 +188,9 @@ def add_noise(array: Array, deviation: float) -> Array:
 
 
 def report_budget(
-    round_number: int, multiplier: float, releases: dict[Draw, int], delta: float
+    round_number: int, multiplier: float, releases: Mapping[Draw, int], delta: float
 ) -> dict[str, Scalar]:
     """Compute what has been spent, and write it to Flower's log."""
     found: dict[str, Scalar] = {EPSILON: epsilon(multiplier, releases, delta), DELTA: delta}
     log(INFO, "round %s: privacy spent: %s", round_number, spent(figures(found)))
     return found
-
-
-def parse_draw(key: str) -> Draw:
-    """Turn a key of Releases.counts into numbers."""
-    drawn, present = map(int, key.split("/"))
-    return drawn, present

@@ -31,7 +31,7 @@ class HeadOnly(Method):
     parts: ClassVar[Parts] = Parts(sends=(CLASSIFIER,), trains=(CLASSIFIER,))
 
 
-def test_who_reads_the_average_stands_left_of_who_repairs_it() -> None:
+def test_a_method_that_reads_the_average_stands_left_of_one_that_repairs_it() -> None:
     assert clashes([Reader(), DynaFed()]) == []
     assert clashes([DynaFed(), Reader()]) == [
         "methods: reader learns from the average, which dynafed repairs afterwards; write reader"

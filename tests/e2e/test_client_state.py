@@ -24,7 +24,7 @@ PARTS = "fedmd-cg(server_steps=2)"  # extractors, generators and the moments of 
 def test_client_state_survives_rounds_and_absence(
     tmp_path: Path, runtime: str, methods: str
 ) -> None:
-    """Half of the clients a round, four rounds: some come back after a round without them."""
+    """Half of the clients per round, four rounds: some return after a round without them."""
     run_in_process(tmp_path / "plain", **{**SETTINGS, "rounds": 4}, clients=4, methods=methods)
     more = ("--clients", "4", "--rounds", "4", "--methods", methods, "--runtime", runtime)
     done = fedmirage("run", *TINY, *more, "--out", str(tmp_path / runtime))

@@ -14,6 +14,7 @@ from tests.support.commands import (
     SETTINGS,
     TINY,
     fedmirage,
+    heed_signals,
     kill,
     node_processes,
     processes,
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 
 def long(runtime: str) -> list[str]:
-    """Enough rounds to be caught in the middle; those in one process take a moment each."""
+    """Enough rounds for a fault in the middle; in one process, a round takes only a moment."""
     rounds = "80" if runtime == "inprocess" else "6"
     return [*TINY, "--rounds", rounds, "--clients", "3", "--runtime", runtime]
 
@@ -149,7 +150,14 @@ except KeyboardInterrupt:
 
 def test_an_interrupt_does_not_end_a_notebook(tmp_path: Path) -> None:
     command = [sys.executable, "-c", NOTEBOOK, str(tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        preexec_fn=heed_signals,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "the kernel lives"
     assert read(tmp_path / "run" / "results.jsonl")[-1]["status"] == "interrupted"

@@ -75,6 +75,22 @@ def test_presets_are_listed_on_a_line_each_and_shown_whole() -> None:
         assert shown("presets", name) == path.read_text()
 
 
+def test_a_declaration_is_laid_out_for_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries of the round keep to their column, and no line is broken twice."""
+    monkeypatch.setattr(cli.out, "_width", 60)
+    rows = [row.rstrip() for row in shown("methods", "moon").splitlines()]
+    at = next(at for at, row in enumerate(rows) if row.startswith("   client   "))
+    column = rows[at].index("trains on")
+    ends = next(end for end in range(at, len(rows)) if rows[end].startswith("   client ->"))
+    assert all(
+        row[: column - 1].strip() == "" and row[column] != " " for row in rows[at + 1 : ends]
+    )
+    assert rows[ends].index("its model w_i") == column
+    text = [row for row in rows if row and not row.startswith((" ", "│", "┃"))]
+    differs = next(at for at, row in enumerate(text) if row.startswith("Differs from the paper"))
+    assert len(text[differs]) > 45
+
+
 def test_arguments_have_their_help() -> None:
     assert "One method, with everything that can be set." in shown("methods", "--help")
     assert "Directories of runs." in shown("compare", "-h")
@@ -98,9 +114,11 @@ def test_doctor() -> None:
     assert "embedded" in text
 
 
-def test_partition_draws_its_pictures(tmp_path: Path) -> None:
+def test_partition_draws_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli.out, "_width", 60)
     text = shown("partition", "--clients", "5", "--out", str(tmp_path))
     assert "Heterogeneity of 5 clients" in text
+    assert f"picture: {tmp_path}/clients-by-classes.png\n" in text  # whole, so it can be copied
     assert sorted(path.name for path in tmp_path.glob("*.png")) == [
         "clients-by-classes.png",
         "pixels-by-client.png",
@@ -168,9 +186,13 @@ def test_an_old_run_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_resume_refuses_other_settings(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text('{"kind": "config", "lr": 0.5, "rounds": 3}\n')
-    with pytest.raises(ConfigurationError, match="lr cannot change"):
+    with pytest.raises(ConfigurationError, match=r"excludes lr=0\.1 \(it was 0\.5\)"):
         settle([], {"resume": str(tmp_path), "lr": "0.1"})
-    config = settle([], {"resume": str(tmp_path), "rounds": "9"})
+    with pytest.raises(ConfigurationError, match="drop preset, config and out"):
+        settle([], {"resume": str(tmp_path), "out": str(tmp_path / "elsewhere")})
+    with pytest.raises(ConfigurationError, match="drop preset, config and out"):
+        settle([{"clients": 3}], {"resume": str(tmp_path)})
+    config = settle([], {"resume": str(tmp_path), "rounds": "9", "lr": "0.50"})
     assert (config.lr, config.rounds) == (0.5, 9)
 
 
@@ -193,7 +215,8 @@ def test_compare(tmp_path: Path) -> None:
 def test_compare_is_compact_and_shows_what_there_is(tmp_path: Path) -> None:
     """Two lines per run in a narrow terminal; a run without a summary has its rounds; one whose
     method never acted can be told from the others."""
-    methods = "dynafed(length=2, iterations=2, min_participants=1, max_loss=1e-9)"
+    light = "length=2, iterations=2, steps=1, per_class=1, min_participants=1"
+    methods = f"dynafed({light}, max_loss=1e-9)"
     run_in_process(tmp_path / "idle", **SMALL, methods=methods)
     run_in_process(tmp_path / ("a-long-name-" * 4), **{**SMALL, "methods": "fedprox(mu=1.0)"})
     run_in_process(tmp_path / "cut", **SMALL)
@@ -226,6 +249,15 @@ def test_compare_names_the_scores_of_local_models(tmp_path: Path) -> None:
     rows = narrow.invoke(app, ["compare", str(tmp_path / "part")]).output.splitlines()
     expected = f"  local models {local} on test shards, their average {average} on the test set"
     assert expected in [row.rstrip() for row in rows]
+
+
+def test_compare_repeats_the_notes_of_a_run_that_is_not_finished(tmp_path: Path) -> None:
+    run_in_process(tmp_path, **{**SMALL, "rounds": 1, "methods": "moon"})
+    Results(tmp_path).forget_after(1)
+    text = " ".join(shown("compare", str(tmp_path)).split())
+    assert "unfinished" in text
+    assert "moon never acted: it acts from round 2 on" in text
+    assert "rounds=1: all of this run is without it" in text
 
 
 def test_a_picture_tells_twenty_runs_apart(tmp_path: Path) -> None:

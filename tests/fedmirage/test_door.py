@@ -21,7 +21,7 @@ def test_the_documented_names() -> None:
 
 
 def test_a_runs_model_answers_with_names(tmp_path: Path) -> None:
-    """As the README shows it."""
+    """As docs/running.md shows it."""
     run_in_process(tmp_path, **{**SMALL, "rounds": 1})
     model, facts = fedmirage.load_model(tmp_path / "model.safetensors")
     images = torch.zeros(2, *facts.shape, dtype=torch.uint8)
@@ -47,3 +47,13 @@ def test_run_places_its_results_and_returns_the_summary(
     ((clients, runtime, out, folder),) = asked
     assert (clients, runtime, out) == (3, "grpc", str(folder))
     assert folder.parent == tmp_path / "runs"
+
+
+def test_a_resumed_run_keeps_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_in_process(tmp_path, **{**SMALL, "rounds": 1})
+    asked: list[Any] = []
+    monkeypatch.setattr("experiments.launch.launch", lambda *given: asked.append(given) or {})
+    fedmirage.run({"resume": str(tmp_path), "rounds": 2})
+    ((config, _, folder, _),) = asked
+    assert (config.dataset, config.clients, config.rounds) == (SMALL["dataset"], 4, 2)
+    assert folder == tmp_path

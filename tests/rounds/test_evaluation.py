@@ -1,4 +1,4 @@
-"""What a round's line and the summary tell beside the one accuracy."""
+"""What a round's line and the summary report beside the accuracy."""
 
 import json
 from pathlib import Path

@@ -169,10 +169,17 @@ def test_a_node_whose_images_differ_is_refused(tmp_path: Path) -> None:
         run(*federation(tmp_path, arrays(tmp_path), paths))
 
 
-def test_a_node_without_its_data_says_what_it_looked_for(tmp_path: Path) -> None:
+def test_a_node_without_its_data_says_in_its_own_log_what_it_looked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     paths: list[str | None] = [write_set(tmp_path / "a", 30, 1), str(tmp_path / "nothing.npz")]
-    with pytest.raises(FedmirageError, match=r"nothing\.npz"):
+    with (
+        caplog.at_level(logging.ERROR, "flwr"),
+        pytest.raises(FedmirageError, match="its data cannot be used; its own log says") as error,
+    ):
         run(*federation(tmp_path, arrays(tmp_path), paths))
+    assert "nothing.npz" in caplog.text
+    assert "nothing.npz" not in str(error.value)
 
 
 def test_several_sets_do_not_say_which_one_a_node_has(tmp_path: Path) -> None:

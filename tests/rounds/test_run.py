@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.errors import ConfigurationError, FedmirageError
-from common.wire.weights import load
+from common.wire.files import read_arrays
 from server.record.results import read
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.runs import (
@@ -36,7 +36,7 @@ def test_a_run_writes_what_it_promises(tmp_path: Path) -> None:
         assert line["bytes_up"] == line["bytes_down"] > 4 * 4 * config["resolved"]["parameters"]
     assert summary["status"] == "finished"
     assert summary["final_accuracy"] == rounds[-1]["accuracy"]
-    named, _ = load(tmp_path / "model.safetensors")
+    named, _ = read_arrays(tmp_path / "model.safetensors")
     assert sum(array.size for array in named.values()) == config["resolved"]["parameters"]
 
 
@@ -243,3 +243,26 @@ def test_a_method_that_came_too_late_is_named(
     run_in_process(tmp_path, **{**SMALL, "rounds": rounds, "methods": "moon"})
     (summary,) = lines(tmp_path, "summary")
     assert summary.get("idle") == idle
+
+
+def test_a_run_that_failed_before_a_method_acted_names_it_too(tmp_path: Path) -> None:
+    with pytest.raises(KilledError):
+        run_in_process(tmp_path, kill_in_round(2), **{**SMALL, "methods": "moon"})
+    (summary,) = lines(tmp_path, "summary")
+    assert (summary["status"], summary["rounds"]) == ("failed", 1)
+    assert summary["idle"] == {"moon": "it acts from round 2 on"}
+
+
+def test_a_run_that_goes_on_longer_keeps_no_caution_about_its_former_length(
+    tmp_path: Path,
+) -> None:
+    settings = {**SMALL, "methods": "moon"}
+    run_in_process(tmp_path, **{**settings, "rounds": 1})
+    (summary,) = lines(tmp_path, "summary")
+    assert "rounds=1: all of this run is without it" in summary["notes"][0]
+    run_in_process(tmp_path, **{**settings, "rounds": 2, "resume": str(tmp_path)})
+    (summary,) = lines(tmp_path, "summary")
+    assert summary["status"] == "finished"
+    assert "notes" not in summary
+    assert "idle" not in summary
+    assert lines(tmp_path, "config")[0]["rounds"] == 2

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from experiments.interrupts import INTERRUPTIONS
 from tests.support.runs import lines
 
 TINY = [
@@ -50,8 +51,20 @@ def fedmirage(*arguments: str, timeout: float = 300) -> subprocess.CompletedProc
 
 def start(*arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=wide()
+        command(*arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=wide(),
+        preexec_fn=heed_signals,
     )
+
+
+def heed_signals() -> None:
+    """Undo that a background job ignores Ctrl-C, and nohup a closed terminal: children inherit it,
+    and a test that sends a signal would wait for ever."""
+    for number in INTERRUPTIONS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def wide() -> dict[str, str]:

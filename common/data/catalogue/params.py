@@ -15,6 +15,9 @@ Names = Annotated[
 ]
 
 
+MOST_CLASSES = 100_000  # a head of more outputs is a mistyped number
+
+
 class DatasetParams(Params):
     """The parameters of every data set."""
 
@@ -215,6 +218,8 @@ class OwnParams(DatasetParams):
             raise ValueError("a class is named twice")
         if value is not None and (value if isinstance(value, int) else len(value)) < 2:
             raise ValueError("there must be two classes or more")
+        if isinstance(value, int) and value > MOST_CLASSES:
+            raise ValueError(f"there can be {MOST_CLASSES} classes at the most")
         return value
 
     def about(self) -> Card:

@@ -111,7 +111,7 @@ def test_methods_that_send_the_model_only_are_welcome(methods: str) -> None:
 def test_cautions() -> None:
     assert "the budget is infinite" in cautions(dp="central(clip=1, noise=0)")
     assert "is not below 1/5" in cautions(dp="local(clip=1, noise=1, delta=0.2)")
-    assert "follows from seed=0" in cautions(dp=CENTRAL, participation=0.4)
+    assert "keep that file secret" in cautions(dp=CENTRAL, participation=0.4)
     assert "follows from seed" not in cautions(dp=LOCAL, participation=0.4)
     assert "does not cover validation" in cautions(dp=CENTRAL, validation=0.1)
     assert "covers this run only" in cautions(dp=CENTRAL, warm_start="runs/one")

@@ -1,9 +1,12 @@
 """The small language: what it reads, what it refuses, and with which words."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import Field
 
 from common.errors import ConfigurationError
+from common.methods import METHODS
 from common.settings.language import Call, Params, parse, resolve_line, split, write
 
 
@@ -97,8 +100,8 @@ def test_refusals_name_the_value_and_the_fix(text: str, words: list[str]) -> Non
 
 
 def test_all_problems_at_once() -> None:
-    found = problems("plane, tuned-thing(rate=-1, count=0, odd=1)")
-    assert len(found) == 4
+    found = problems("plane, tuned-thing(rate=-1, count=0, odd=1), plane")
+    assert len(found) == 4  # what is wrong twice in the same way is said once
 
 
 def test_params_are_frozen() -> None:
@@ -109,3 +112,32 @@ def test_params_are_frozen() -> None:
 
 def test_nothing_is_evaluated(tmp_path: object) -> None:
     assert "not a literal" in problems("tuned-thing(rate=__import__('os').getpid())")[0]
+
+
+PIECES = st.sampled_from(
+    [
+        *"()[]{},='\"*:-#@\\\n\t\x00 ",
+        *("fedprox", "vhl", "mu", "0.1", "1e400", "1j", "0x", "True", "nan", "lambda x: x"),
+        *("mu=0.1", "fedprox(mu=0.1)", "{**a}", "self=1", "model_config=1", "__init__=1", "f'{x}'"),
+        *("9" * 5000, "(" * 300, "[" * 200, "-" * 900, "{1:" * 90, "x" * 4000, "ä", "\ud800"),
+    ]
+)
+
+
+@settings(max_examples=400, deadline=1000, derandomize=True)
+@given(st.lists(PIECES, max_size=12).map("".join), st.sampled_from(["fedprox({})", "{}"]))
+def test_any_text_is_answered_with_a_sentence_within_a_second(text: str, frame: str) -> None:
+    """Or it is a line. Nested brackets and signs must not exhaust Python's own parser."""
+    found: list[str] = []
+    try:
+        resolve_line(frame.format(text), METHODS, "methods")
+    except ConfigurationError as error:
+        found = error.problems
+    assert all(problem.startswith("methods: ") for problem in found)
+
+
+def test_lines_that_are_too_long_or_too_deep_are_refused_with_a_sentence() -> None:
+    with pytest.raises(ConfigurationError, match="has 6000 characters, and may have 5000"):
+        parse("x" * 6000, "methods")
+    with pytest.raises(ConfigurationError, match="nested too deeply"):
+        parse(f"fedprox({'-' * 4000}x)", "methods")

@@ -15,9 +15,9 @@ from common.memory import LOCAL_MODEL, Memory
 from common.methods.fedmd_cg import FedMdCg
 from common.run import blueprint
 from common.settings.config import configure
+from common.wire.files import read_arrays
 from common.wire.manifest import Manifest
 from common.wire.payload import Arrays, Sections, decode, unpack
-from common.wire.weights import load
 from experiments.show.catalogue import show_methods
 from server.record.checkpoint import read
 from tests.support.inprocess import node_id, run_in_process
@@ -191,7 +191,7 @@ def test_bytes_are_those_of_the_pair_and_the_counts(tmp_path: Path) -> None:
     headers = 128 * 19  # numpy's, one per array: 4 + 14 of the pair, and the counts
     for direction in ("bytes_up", "bytes_down"):
         assert 4 * numbers < line[direction] <= 4 * (numbers + headers)
-    named, _ = load(tmp_path / "model.safetensors")
+    named, _ = read_arrays(tmp_path / "model.safetensors")
     assert {name.partition(".")[0] for name in named} == {"classifier", "generator"}
 
 
@@ -210,7 +210,7 @@ def test_the_generator_stays_with_its_client_and_the_classifier_does_not(tmp_pat
     settings = {**BASE, "methods": TINY, "keep_models": "all", "lr_decay": 1e-30}
     config = run_in_process(tmp_path, **settings)
     whole = Manifest.of(blueprint(config, (1, 28, 28), 10))
-    sent, _ = load(tmp_path / "models" / "round-00001.safetensors")
+    sent, _ = read_arrays(tmp_path / "models" / "round-00001.safetensors")
     for partition in range(4):
         first, second = (
             whole.name(remembered(tmp_path, partition, LOCAL_MODEL, before)) for before in (2, 3)

@@ -1,4 +1,4 @@
-"""Who may write into a run's folder, and when there is nothing left to do."""
+"""Which process may write into a run's folder, and when nothing is left to do."""
 
 import os
 from pathlib import Path
@@ -56,9 +56,19 @@ def test_a_finished_run_is_not_touched_when_it_is_resumed(tmp_path: Path) -> Non
     assert find_finished(longer, tmp_path) is None
 
 
+def test_a_run_is_not_continued_with_other_settings(tmp_path: Path) -> None:
+    """`flwr run` and Python programs name all settings themselves."""
+    run_in_process(tmp_path, **SMALL)
+    before = (tmp_path / "results.jsonl").read_text()
+    other = {**SMALL, "rounds": 4, "clients": 5, "lr": 0.5}
+    with pytest.raises(FedmirageError, match=r"excludes clients=5 \(it was 4\), lr=0\.5 \(it was"):
+        run_in_process(tmp_path, **other, resume=str(tmp_path))
+    assert (tmp_path / "results.jsonl").read_text() == before
+
+
 @pytest.mark.parametrize("torn", ["", '{"kind": "round", "rou'])
 def test_an_interrupted_file_ends_with_one_summary(tmp_path: Path, torn: str) -> None:
-    """What the checkpoint does not know of is dropped, as is half a line."""
+    """Rounds after the checkpoint are dropped, and so is an incomplete line."""
     run_in_process(tmp_path, **SMALL)
     results = Results(tmp_path)
     results.forget_after(3)

@@ -17,11 +17,13 @@ from flwr.common import (
 from flwr.compat.common import recorddict_compat as compat
 
 from common.dp.settings import CentralDp, LocalDp
-from common.errors import ConfigurationError
+from common.errors import ConfigurationError, FedmirageError
+from common.settings.config import configure
 from experiments.show.progress import summary_table
 from server.record.shown import describe_scores
 from server.strategy.average import Average, participants
 from server.strategy.budget import epsilon
+from server.strategy.context import StandAlone
 from server.strategy.dp import CentralNoise, LocalBudget
 from server.strategy.wrapper import (
     StrategyWrapper,
@@ -29,7 +31,7 @@ from server.strategy.wrapper import (
     load_state,
     save_state,
 )
-from tests.support.inprocess import run_in_process
+from tests.support.inprocess import node_id, run_in_process
 from tests.support.rules import initial
 from tests.support.runs import (
     SMALL,
@@ -71,16 +73,30 @@ def reply(values: Any, examples: int = 1, **metrics: float) -> FitRes:
     return FitRes(Status(Code.OK, ""), parameters, examples, {"layout": "shared:1", **metrics})
 
 
-def central(size: int, clip: float, noise: float) -> CentralNoise:
-    return CentralNoise(
-        Average([np.zeros(size, np.float32)], weighting="uniform"),
-        CentralDp(clip=clip, noise=noise),
+def central(
+    size: int, clip: float, noise: float, start: float = 0, context: StandAlone | None = None
+) -> CentralNoise:
+    """The strategy after it has sent `start` to all of two clients."""
+    model = [np.full(size, start, np.float32)]
+    strategy = CentralNoise(
+        Average(model, weighting="uniform"), CentralDp(clip=clip, noise=noise), context
     )
+    strategy.configure_fit(1, ndarrays_to_parameters(model), Here(2, 2))
+    return strategy
 
 
-def ask(strategy: StrategyWrapper[Any], present: int, drawn: int) -> None:
+def local(context: StandAlone | None = None) -> LocalBudget:
+    return LocalBudget(Average([np.zeros(1, np.float32)]), LocalDp(clip=1, noise=2), context)
+
+
+def ask(
+    strategy: StrategyWrapper[Any], present: int, drawn: int, number: int = 1, token: str = "a"
+) -> None:
+    average = list(chain(strategy))[-1]
+    assert isinstance(average, Average)
+    average.on_fit_config_fn = lambda _: {"token": token}
     strategy.configure_fit(
-        1, ndarrays_to_parameters([np.zeros(1, np.float32)]), Here(present, drawn)
+        number, ndarrays_to_parameters([np.zeros(1, np.float32)]), Here(present, drawn)
     )
 
 
@@ -116,7 +132,7 @@ def test_the_noise_on_the_average_is_that_of_the_sum_over_those_who_trained() ->
     """Three clients trained and one did not: 2 * 1.5 / 3 = 1 on each of 300,000 numbers."""
     size = 300_000
     array, _ = aggregate(
-        central(size, 1.5, 2.0),
+        central(size, 1.5, 2.0, start=4),
         *[reply(np.full(size, 4)) for _ in range(3)],
         reply(np.zeros(size), 0),
     )
@@ -138,41 +154,63 @@ def test_a_round_in_which_nobody_trained_costs_nothing() -> None:
     strategy = central(2, 1.0, 1.0)
     array, metrics = aggregate(strategy, reply([1, 2], 0))
     assert array is None
-    assert (metrics["dp.epsilon"], strategy.state.counts) == (0.0, {})
+    assert (metrics["dp.epsilon"], strategy.ledger.entries) == (0.0, [])
 
 
-def test_draws_are_counted_as_they_were_and_saved() -> None:
+def test_draws_are_counted_as_they_were(tmp_path: Path) -> None:
     """Two of five clients are drawn, and once, when only four are present, two of four."""
-    strategy, other = central(1, 1.0, 2.0), central(1, 1.0, 2.0)
+    strategy = central(1, 1.0, 2.0, context=StandAlone(folder=tmp_path))
     for present in (5, 4, 5):
         ask(strategy, present, 2)
         ask(strategy, present, 2)  # tried again: nothing was released before
         _, metrics = aggregate(strategy, reply([0]), reply([0]))
-    assert strategy.state.counts == {"2/5": 2, "2/4": 1}
     assert metrics["dp.epsilon"] == epsilon(1.0, {(2, 5): 2, (2, 4): 1}, 1e-5)
-    load_state(other, save_state(strategy))
-    ask(other, 5, 2)
-    _, metrics = aggregate(other, reply([0]), reply([0]))
-    assert metrics["dp.epsilon"] == epsilon(1.0, {(2, 5): 3, (2, 4): 1}, 1e-5)
 
 
-def test_local_counts_every_time_that_a_client_was_asked() -> None:
-    """Its reply may have been sent, even if the round was retried, or the run interrupted before
-    the reply was recorded."""
-    strategy, other = (
-        LocalBudget(Average([np.zeros(1, np.float32)]), LocalDp(clip=1, noise=2)) for _ in range(2)
-    )
+def test_crashes_between_release_and_checkpoint_are_counted(tmp_path: Path) -> None:
+    """The strategy is built anew from a checkpoint that was written before the releases."""
+    before = save_state(central(1, 1.0, 2.0, context=StandAlone(folder=tmp_path)))
+    for crash in range(1, 5):
+        strategy = central(1, 1.0, 2.0, context=StandAlone(folder=tmp_path))
+        load_state(strategy, before)
+        ask(strategy, 2, 2)
+        _, metrics = aggregate(strategy, reply([0]), reply([0]))
+        assert metrics["dp.epsilon"] == epsilon(1.0, {(2, 2): crash}, 1e-5)
+
+
+def test_a_ledger_that_was_lost_is_missed(tmp_path: Path) -> None:
+    strategy = central(1, 1.0, 2.0, context=StandAlone(folder=tmp_path))
+    aggregate(strategy, reply([0]), reply([0]))
+    (tmp_path / "releases.jsonl").unlink()
+    again = central(1, 1.0, 2.0, context=StandAlone(folder=tmp_path))
+    load_state(again, save_state(strategy))
+    with pytest.raises(FedmirageError, match="0 entries, but the checkpoint counts 1; restore"):
+        ask(again, 2, 2)
+
+
+def test_the_server_bounds_an_update_that_its_client_did_not() -> None:
+    """(30, 40) has the length 50 and becomes (0.6, 0.8); the mean with (0, 0) is (0.3, 0.4)."""
+    array, _ = aggregate(central(2, 1.0, 0.0), reply([30, 40]), reply([0, 0]))
+    np.testing.assert_allclose(array, [0.3, 0.4], rtol=1e-6)
+
+
+def test_local_counts_every_round_that_a_client_was_asked_for(tmp_path: Path) -> None:
+    """A round that is tried again gets the same reply again; another run in the folder does not."""
+    strategy = local(StandAlone(folder=tmp_path))
     ask(strategy, 3, 1)
     ask(strategy, 3, 2)
     array, metrics = aggregate(strategy, reply([7]))
     assert array is not None
     assert array.tolist() == [7]
-    assert strategy.state.counts == {"0": 2, "1": 1}
+    assert metrics["dp.epsilon"] == epsilon(1.0, {(1, 1): 1}, 1e-5)
+    again = local(StandAlone(folder=tmp_path))  # after a crash
+    ask(again, 3, 2)
+    ask(again, 3, 2, number=2)
+    _, metrics = aggregate(again, reply([7]))
     assert metrics["dp.epsilon"] == epsilon(1.0, {(1, 1): 2}, 1e-5)
-    load_state(other, save_state(strategy))
-    ask(other, 3, 2)
-    ask(other, 3, 2)
-    assert other.state.counts == {"0": 2 + 2 + 1, "1": 1 + 2 + 1}
+    ask(again, 3, 2, number=2, token="b")
+    _, metrics = aggregate(again, reply([7]))
+    assert metrics["dp.epsilon"] == epsilon(1.0, {(1, 1): 3}, 1e-5)
 
 
 # Whole runs
@@ -277,13 +315,59 @@ def test_a_resumed_run_goes_on_counting(tmp_path: Path) -> None:
     assert one[-1]["epsilon"] > one[-2]["epsilon"]
 
 
-def test_a_resumed_local_run_counts_the_interrupted_round_too(tmp_path: Path) -> None:
+def test_a_resumed_local_run_gets_the_replies_that_were_sent_already(tmp_path: Path) -> None:
+    """The interrupted round was answered once, so that it is paid for once."""
     settings = {**SMALL, "rounds": 4, "dp": "local(clip=0.001, noise=2)"}
+    sent: dict[int, list[bytes]] = {}
+
+    def remember(intercept: Any) -> Any:
+        def seen(node: int, message: Message) -> Message | None:
+            if message.metadata.group_id == "3":
+                result = compat.recorddict_to_fitres(message.content, True)
+                sent.setdefault(node, []).append(b"".join(result.parameters.tensors))
+            return intercept(node, message) if intercept else message
+
+        return seen
+
     with pytest.raises(KilledError):
-        run_in_process(tmp_path, kill_in_round(3), **settings)
-    run_in_process(tmp_path, **settings, resume=str(tmp_path))
+        run_in_process(tmp_path, remember(kill_in_round(3)), **settings)
+    run_in_process(tmp_path, remember(None), **settings, resume=str(tmp_path))
     found = [line["dp"]["epsilon"] for line in lines(tmp_path)]
-    assert found == [epsilon(1.0, {(1, 1): number}, 1e-5) for number in (1, 2, 4, 5)]
+    assert found == [epsilon(1.0, {(1, 1): number}, 1e-5) for number in (1, 2, 3, 4)]
+    repeated = [replies for replies in sent.values() if len(replies) == 2]
+    assert len(repeated) >= 2
+    assert all(first == second for first, second in repeated)
+
+
+def test_the_draw_of_a_private_run_does_not_follow_from_the_seed(tmp_path: Path) -> None:
+    """Ten rounds of two out of four clients: two runs agree on all draws once in 6^10 times."""
+    settings = {**SMALL, "rounds": 10, "local_steps": 1, "eval_every": 10, "participation": 0.5}
+    drawn = []
+    for name in ("one", "two"):
+        run_in_process(tmp_path / name, **settings, dp="central(clip=0.1, noise=1)")
+        drawn.append(
+            [[one["partition"] for one in line["clients"]] for line in lines(tmp_path / name)]
+        )
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize("figure", ["participants", "answered", "dp.epsilon"])
+def test_a_client_cannot_report_what_belongs_to_the_server(tmp_path: Path, figure: str) -> None:
+    """participants=10^9 would divide the noise by 10^9, while the budget stays the same."""
+
+    def lie(node: int, message: Message) -> Message:
+        if node == node_id(1) and message.metadata.group_id == "1":
+            message.content.config_records["fitres.metrics"][figure] = 10**9
+        return message
+
+    run_in_process(tmp_path, lie, **STILL, dp="central(clip=0.2, noise=3)")
+    (line,) = lines(tmp_path)
+    assert [entry["partition"] for entry in line["refused"]] == [1]
+    assert figure in line["refused"][0]["reason"]
+    moved = np.concatenate([array.ravel() for array in weights(tmp_path)]) - np.concatenate(
+        [array.ravel() for array in initial(configure(STILL))]
+    )
+    assert moved.std() == pytest.approx(0.6 / 3, rel=0.05)
 
 
 @pytest.mark.parametrize("dp", ["central(clip=1, noise=0.01)", "local(clip=1, noise=0.001)"])

@@ -1,5 +1,4 @@
-"""The files that the authors of the published sets hand out, small but byte for byte in their
-format."""
+"""The files that the authors of the published sets distribute: small, but in their exact format."""
 
 import bz2
 import pickle
@@ -164,7 +163,7 @@ def test_an_archive_of_python_3_is_read_too(data: Path) -> None:
 
 
 class Bomb:
-    """What a pickle may do when it is opened by the usual means."""
+    """Shows what a pickle can do when an ordinary unpickler opens it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -193,6 +192,39 @@ def test_a_pickle_cannot_run_anything(data: Path) -> None:
     with pytest.raises(DataError, match="not opened"):
         load("cifar10", data)
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        (1, (3,), np.dtype(object), False, b"x" * 24),  # numpy would take the bytes for pointers
+        (1, (10**9,), np.dtype(np.uint8), False, b"x"),
+        (1, (3, -1), np.dtype(np.uint8), False, b"xyz"),
+        (1, (3,), np.dtype(np.uint8), False, [None] * 3),
+        (1, (3,), np.dtype("V8"), False, b"x" * 24),
+        (1,),
+    ],
+)
+def test_a_crafted_array_is_a_sentence_and_not_a_crash(data: Path, state: object) -> None:
+    class Crafted:
+        def __reduce__(self) -> tuple[object, ...]:
+            return np.zeros(0).__reduce__()[0], (np.ndarray, (0,), b"b"), state
+
+    files, _ = cifar10_files()
+    files["cifar-10-batches-py/test_batch"] = pickle.dumps({"data": Crafted(), "labels": [0]}, 2)
+    write_files(data, files)
+    with pytest.raises(DataError, match=r"test_batch.*get (it again|the genuine file)"):
+        load("cifar10", data)
+
+
+def test_an_archive_that_would_fill_the_memory_is_not_read(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("common.data.files.archives.LARGEST_ENTRY", 1000)
+    files, _ = cifar10_files()
+    write_tar(data / "cifar-10-python.tar.gz", files)
+    with pytest.raises(DataError, match=r"would take 0\.0 GiB"):
+        load("cifar10", data)
 
 
 def test_svhn_calls_the_digit_0_label_10(data: Path) -> None:

@@ -1,4 +1,4 @@
-"""The way to the hub, with a hub of our own: no test goes out."""
+"""Downloads from the hub, with a stand-in for the hub: no test uses the network."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from tests.support.files import labels, pictures, png
 
 
 class FakeHub:
-    """What flwr-datasets gives back, made on the spot."""
+    """Stands in for what flwr-datasets returns."""
 
     asked: list[dict[str, Any]]
 

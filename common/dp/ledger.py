@@ -1,0 +1,70 @@
+"""A ledger: every release is written down, and is on the disk, before anything leaves.
+
+A checkpoint is written after a round, so a crash between the two would otherwise release a model
+that nobody counts. Lines are only ever added.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from common.errors import FedmirageError
+from common.wire.files import open_private
+
+FILE = "releases.jsonl"
+
+
+class Ledger:
+    """Lines of JSON in a file; without a path they are kept in memory only."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.entries: list[dict[str, Any]] = [] if path is None else read(path)
+
+    def add(self, **entry: Any) -> None:
+        """Write one entry; it is on the disk when this returns."""
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.path, "ab", opener=open_private) as file:
+                # A kill may have left half a line, and the next one must not continue it.
+                begin = b"\n" if file.tell() and not ends_line(self.path) else b""
+                file.write(begin + json.dumps(entry).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        self.entries.append(entry)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Read all entries.
+
+    Half a line was never complete, so that nothing left for it. It can be followed by others, and
+    only a line that no kill can explain is damage.
+    """
+    entries = []
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else [], 1):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            if line.startswith(b"{") and not line.endswith(b"}"):
+                continue
+            raise damage(path, number) from None
+        if not isinstance(entry, dict):
+            raise damage(path, number)
+        entries.append(entry)
+    return entries
+
+
+def damage(path: Path, line: int) -> FedmirageError:
+    """Say that the budget is unknown."""
+    return FedmirageError(
+        f"line {line} of the privacy ledger {path} cannot be read, so that it is not known what was"
+        " released; restore the file from a copy"
+    )
+
+
+def ends_line(path: Path) -> bool:
+    """Whether the last byte of a file ends a line."""
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"

@@ -1,0 +1,79 @@
+"""What leaves a node when something fails, and where the server can make it write."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from flwr.app import Context, Message, RecordDict
+from flwr.common import FitIns, MessageType, ndarrays_to_parameters
+from flwr.compat.common import recorddict_compat as compat
+
+from client.app import make_app
+from client.discretion import FAILURE, UNUSABLE_DATA, keep_details
+from common.errors import DataError, FedmirageError, WireError
+from common.settings.config import configure
+from tests.support.inprocess import node_id, run_in_process
+from tests.support.runs import SMALL, lines
+
+SECRET = "label 'Erika Mustermann, HIV'"
+CONTEXT = Context(1, node_id(0), {"partition-id": 0}, RecordDict(), {})
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (DataError(f"{SECRET} is not a class"), UNUSABLE_DATA),
+        (KeyError(SECRET), FAILURE),
+        (MemoryError(SECRET), FAILURE),
+        (WireError("the server names the run '..'"), "the server names the run '..'"),
+    ],
+)
+def test_nothing_of_the_data_is_told(
+    error: Exception, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(message: Message, context: Context) -> Message:
+        raise error
+
+    message = Message(RecordDict(), 1, MessageType.TRAIN)
+    with caplog.at_level(logging.ERROR, "flwr"), pytest.raises(FedmirageError) as raised:
+        keep_details(message, CONTEXT, fail)
+    assert str(raised.value) == told
+    assert (SECRET in caplog.text) == (SECRET in str(error))
+    assert raised.value.__suppress_context__  # Flower may print a chain of exceptions
+
+
+def test_a_client_that_fails_says_so_without_details(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: object, *arguments: object) -> None:
+        raise ValueError(SECRET)
+
+    monkeypatch.setattr("client.client.FederatedClient.figures", fail)
+    with pytest.raises(FedmirageError, match="its code raised an exception"):
+        run_in_process(tmp_path, **{**SMALL, "rounds": 1, "retries": 0})
+    assert SECRET not in (tmp_path / "results.jsonl").read_text()
+    assert not lines(tmp_path)
+
+
+ELSEWHERE = ["../../elsewhere", "/tmp/elsewhere", "0" * 15, "0" * 16 + "/"]
+
+
+@pytest.mark.parametrize(
+    ("token", "parent"),
+    [(name, "") for name in ["", *ELSEWHERE]] + [("0" * 16, f"{name}@1") for name in ELSEWHERE],
+)
+def test_the_server_does_not_choose_where_a_node_writes(
+    tmp_path: Path, token: str, parent: str
+) -> None:
+    config = configure({**SMALL, "out": str(tmp_path / "run")})
+    asked = {"layout": "shared:0", "round": 1, "token": token, "parent": parent}
+    message = Message(
+        compat.fitins_to_recorddict(FitIns(ndarrays_to_parameters([]), asked), True),
+        node_id(0),
+        MessageType.TRAIN,
+    )
+    reply = make_app(config, tmp_path / "node" / "memory")(message, CONTEXT)
+    told = compat.recorddict_to_fitres(reply.content, True).metrics["error"]
+    assert "and not by 16 digits" in str(told)
+    assert not (tmp_path / "elsewhere").exists()
+    assert not (tmp_path / "node").exists()

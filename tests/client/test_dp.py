@@ -1,0 +1,44 @@
+"""A reply with local noise: it is given once per round, and given again as it was."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from client.dp import REPLY, Reply, find_reply, keep_reply, write_down
+from common.dp.ledger import Ledger
+from common.dp.settings import CentralDp, LocalDp
+from common.errors import FedmirageError
+
+
+def test_the_same_round_gets_the_same_reply(tmp_path: Path) -> None:
+    arrays = [np.arange(3, dtype=np.float32), np.array(2.5)]
+    assert find_reply(tmp_path, 4) is None
+    keep_reply(tmp_path, 4, Reply(arrays, 1))
+    again = find_reply(tmp_path, 4)
+    assert again is not None
+    assert again.examples == 1
+    assert [array.tobytes() for array in again.shared] == [array.tobytes() for array in arrays]
+    assert find_reply(tmp_path, 5) is None
+
+
+def test_an_earlier_round_is_refused(tmp_path: Path) -> None:
+    keep_reply(tmp_path, 4, Reply([np.zeros(1)], 1))
+    with pytest.raises(FedmirageError, match="has answered round 4 already; an answer to round 3"):
+        find_reply(tmp_path, 3)
+
+
+def test_a_damaged_reply_is_not_made_anew(tmp_path: Path) -> None:
+    keep_reply(tmp_path, 4, Reply([np.zeros(1)], 1))
+    (tmp_path / REPLY).write_bytes(b"not a reply")
+    with pytest.raises(FedmirageError, match="a new one would carry new noise"):
+        find_reply(tmp_path, 4)
+
+
+def test_local_replies_count_once_and_central_ones_each_time(tmp_path: Path) -> None:
+    """The server of a central run adds fresh noise each time that it gets the update."""
+    for dp, counted in ((LocalDp(clip=1, noise=2), 1), (CentralDp(clip=1, noise=2), 2)):
+        ledger = Ledger(None)
+        for _ in range(2):
+            write_down(dp, ledger, "token", 1)
+        assert ledger.entries == [{"run": "token", "round": 1, "multiplier": 1.0}] * counted
