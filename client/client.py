@@ -4,7 +4,6 @@ It opens the round, lets every method begin, runs the training loop, lets every 
 packs the reply.
 """
 
-import re
 import time
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
@@ -20,6 +19,7 @@ from client.demands import Demands
 from client.diagnostics import local_model_scores
 from client.discretion import tell
 from client.dp import Reply, find_reply, keep_reply, protect, write_down
+from client.folders import client_folder
 from client.objective import Objective
 from client.preparation import prepare
 from client.round import LocalClient, LocalRound
@@ -30,7 +30,7 @@ from common.data.view import ClientView, use_of_own_data
 from common.dp.ledger import FILE as RELEASES
 from common.dp.ledger import Ledger
 from common.dp.settings import DpOn, LocalDp
-from common.errors import FedmirageError, WireError
+from common.errors import FedmirageError
 from common.learning.task import evaluate
 from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
 from common.methods import Method, half
@@ -51,8 +51,6 @@ from common.wire.figures import (
 from common.wire.payload import LAYOUT, SHARED, Sections, pack, unpack
 from common.wire.preparation import PREPARE
 from common.wire.weights import from_arrays, to_arrays
-
-TOKEN = re.compile("[0-9a-f]{16}")  # how the server names a run
 
 
 @dataclass
@@ -254,10 +252,8 @@ class FederatedClient(NumPyClient):
         return self.folder_of(str(config["token"]))
 
     def folder_of(self, token: str) -> Path:
-        """Where this client keeps what belongs to a run; the server may not name other places."""
-        if not TOKEN.fullmatch(token):
-            raise WireError(f"the server names the run {token!r}, and not by 16 digits 0-9a-f")
-        return self.memory_folder / token / self.name
+        """Where this client keeps what belongs to a run."""
+        return client_folder(self.memory_folder, token, self.view.partition)
 
     def ledger(self) -> Ledger:
         """Open the list of all releases of this client, over all runs."""

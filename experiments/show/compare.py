@@ -30,7 +30,7 @@ def load(folders: list[Path]) -> list[RecordedRun]:
 def table(folders: list[Path]) -> Group:
     """Make two lines per run, its figures and its own settings; remarks about runs come last.
 
-    A run that scored its local models has a third line.
+    A run that scored its local models has one line more, and so has a run on several domains.
     """
     runs = load(folders)
     differ = [key for key in WHAT if len({str(config.get(key)) for _, config, _ in runs}) > 1]
@@ -46,6 +46,7 @@ def table(folders: list[Path]) -> Group:
         shown.append(_line(_row(folder.name, *figures)))
         shown += [_line(f"  {text}") for text in _local(end["final_evaluation"])]
         shown += [_line("  " + _settings(config, differ), "dim")] if differ else []
+        shown += _domains(end["final_evaluation"])
         idle = [f"{name} never acted: {why}" for name, why in end.get("idle", {}).items()]
         remarks += [(folder.name, text) for text in [*idle, *end.get("notes", [])]]
     said = [Text(f"{name}: {text}", style="yellow") for name, text in remarks]
@@ -66,6 +67,15 @@ def _local(evaluation: dict[str, Any]) -> list[str]:
     if AVERAGE in evaluation:
         texts.append(f"their average {100 * evaluation[AVERAGE]:.2f} % on the test set")
     return [", ".join(texts)] if texts else []
+
+
+def _domains(evaluation: dict[str, Any]) -> list[Text]:
+    """List the final accuracy on every domain, after their unweighted mean; nothing without any."""
+    if "domains" not in evaluation:
+        return []
+    each = [f"{name} {100 * value:.2f}" for name, value in evaluation["domains"].items()]
+    mean = 100 * evaluation["accuracy_domain_mean"]
+    return [Text(f"  mean over domains {mean:.2f}: {', '.join(each)}")]
 
 
 def _settings(config: dict[str, Any], keys: list[str]) -> str:

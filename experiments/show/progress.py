@@ -128,6 +128,8 @@ def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
         )
     for name, value in evaluation.get("domains", {}).items():
         shown[f"accuracy on {name}"] = percent(value)
+    if "accuracy_domain_mean" in evaluation:
+        shown["mean over domains"] = percent(evaluation["accuracy_domain_mean"])
     if f"{SHARD_SCORES}worst.accuracy" in evaluation:
         worst, best, std = (
             percent(evaluation[f"{SHARD_SCORES}{name}.accuracy"])

@@ -8,7 +8,8 @@
     dp                how much of the privacy budget has been spent
     evaluation        further scores of the global model, and those of the local models:
         recall, macro_f1, worst_class, ...        common/learning/detail.py
-        domains                                   accuracy on each set of the dataset line
+        domains                                   accuracy on each domain of the data by its name
+        accuracy_domain_mean                      their mean, in which every domain counts once
         local_model.on_test_shard.NAME.accuracy   the mean, the worst, the best, and the std over
                                                   clients (by_examples is FedMD-CG's L.acc)
         average_of_local_models.on_test.NAME...   the average of all clients' last models, read from

@@ -22,8 +22,9 @@ from common.methods.fedcg import DISCRIMINATOR, GENERATOR, FedCg
 from common.models.base import Model
 from common.models.generators import FeatureDiscriminator, FeatureMeans
 from common.settings.config import configure
+from common.wire.files import read_arrays
 from common.wire.payload import decode
-from common.wire.weights import from_arrays, load, to_arrays
+from common.wire.weights import from_arrays, to_arrays
 from server.methods.fedcg import FedCgServer
 from server.record.checkpoint import read as read_checkpoint
 from server.strategy.average import Average
@@ -204,7 +205,7 @@ def test_extractor_and_discriminator_never_leave_their_client(tmp_path: Path) ->
         return reply
 
     config = run_in_process(tmp_path, intercept, **BASE, methods=TINY)
-    sent, _ = load(tmp_path / "model.safetensors")
+    sent, _ = read_arrays(tmp_path / "model.safetensors")
     assert {name.partition(".")[0] for name in sent} == {"classifier", "generator"}
     assert seen == [[*(array.shape for array in weights(tmp_path)), (10,)]] * 8
     assert len(weights(tmp_path)) == len(sent)
@@ -220,7 +221,7 @@ def test_a_client_starts_with_the_global_pair_and_its_own_discriminator(tmp_path
     line = "fedcg(aggregation='ave', noise_dim=2, adversary_lr=1e-30)"
     config = run_in_process(tmp_path, **settings, methods=line)
     token = read_checkpoint(tmp_path / "checkpoint.safetensors").token
-    shared = load(tmp_path / "models" / "round-00001.safetensors")[0]
+    shared = read_arrays(tmp_path / "models" / "round-00001.safetensors")[0]
     then, now = (
         Memory(tmp_path / "memory" / token / "client-00001", before).get(LOCAL_MODEL)
         for before in (2, 3)
