@@ -353,6 +353,20 @@ def doctor(
     examine(out, data_dir)
 
 
+@app.command(
+    cls=Command, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)
+def supernode(context: typer.Context) -> None:
+    """Start a SuperNode that runs the code installed here only.
+
+    It takes the arguments of flower-supernode, which by itself runs whatever code a run brings, for
+    example --insecure --superlink HOST:9092 --node-config 'partition-id=0'.
+    """
+    from experiments.node.supernode import start
+
+    start(context.args)
+
+
 def carry_out() -> None:
     """Do the command that was typed; errors are sentences, not stack traces. Called by entry.py."""
     try:
