@@ -69,7 +69,7 @@ docker-demo:  ## FedAvg over gRPC in containers, results in runs/docker-TIME; CL
 	@mkdir -p "$${FEDMIRAGE_RUNS:-runs}"; \
 	export CLIENTS="$(CLIENTS)" TORCH_INDEX="$(TORCH_INDEX)" FEDMIRAGE_UID="$$(id -u)" FEDMIRAGE_GID="$$(id -g)"; \
 	compose="$(COMPOSE)"; nodes=$$(seq -f 'supernode-%g' 0 $$(($(CLIENTS) - 1))); [ -t 0 ] && tty= || tty=-T; \
-	if [ -n "$(TLS)" ]; then deploy/make-certificates "$(CLIENTS)" && compose="$$compose -f docker-compose.yml -f docker-compose.tls.yml"; fi; \
+	case "$(TLS)" in "" | 0 | no | false | off) ;; *) deploy/make-certificates "$(CLIENTS)" && compose="$$compose -f docker-compose.yml -f docker-compose.tls.yml" || exit 1 ;; esac; \
 	trap 'COMPOSE_PROFILES=clients-10 $$compose down' EXIT; trap 'exit 130' INT TERM; \
 	$$compose up --detach --build superlink $$nodes && { $$compose run --rm $$tty submit || { \
 		$$compose logs --no-color > "$${FEDMIRAGE_RUNS:-runs}/docker-demo.log" 2>&1; \

@@ -347,7 +347,10 @@ def compare(
 def doctor(
     data_dir: Annotated[str | None, typer.Option(help="Where to look for data sets.")] = None,
 ) -> None:
-    """What this machine can do: device, threads, versions, ports, free memory, data sets found."""
+    """What this machine can do: device, threads, versions, ports, free memory, data sets found.
+
+    It also shows until when the certificates of a federation are valid.
+    """
     from experiments.show.doctor import doctor as examine
 
     examine(out, data_dir)
