@@ -113,3 +113,10 @@ def test_a_node_runs_its_own_code_unless_told_otherwise(container: Container) ->
 def test_addresses_of_every_kind(container: Container, host: str, written: str) -> None:
     container.play("supernode", "0", SUPERLINK=host)
     assert f"--superlink {written} " in container.called
+
+
+def test_a_node_is_configured_by_its_own_variables(container: Container) -> None:
+    container.play("supernode", "1", CLIENTS="4", OWN_DATA="/own", NODE_CONFIG='require="secagg"')
+    memory = container.folder / "state" / "memory"
+    node = f'partition-id=1 num-partitions=4 memory="{memory}" data="/own" require="secagg"'
+    assert f"--node-config {node} " in container.called

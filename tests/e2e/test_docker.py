@@ -174,7 +174,6 @@ def test_keys_and_certificates_and_data_of_a_nodes_own(
     containers("rm", "--stop", "--force", "supernode-1", "supernode-2")
     (keys / "nodes" / "1").unlink()
     make_keys(containers, 2)
-    (keys / "public" / "2.pub").unlink(missing_ok=True)
     admitted = containers("exec", "-T", "superlink", "/app/deploy/role", "admit")
     assert "is admitted for partition 1" in admitted.stdout, admitted.stdout + admitted.stderr
     containers("run", "--detach", "supernode-1", "supernode", "0", CLIENTS="2")
