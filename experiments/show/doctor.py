@@ -43,6 +43,8 @@ SOON = 60  # days before its end at which a certificate is worth a remark
 def doctor(console: Console, data_dir: str | None) -> None:
     """Print everything, with a remark on what would not work."""
     table = Table(title="fedmirage doctor", title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")  # a cut path or checksum would be of no use
     for name, value in [*machine(), *versions(), *ports(), *certificates(), *data(data_dir)]:
         table.add_row(name, value)
     console.print(table)
