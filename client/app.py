@@ -1,6 +1,6 @@
 """The Flower ClientApp.
 
-Only one of the four messages of a secure round trains, so whatever needs torch is loaded when that
+Only one message of a secure round trains, so whatever needs torch is loaded when that
 message arrives.
 """
 
@@ -11,7 +11,7 @@ from flwr.client import Client
 from flwr.clientapp import ClientApp
 
 from client.discretion import keep_details
-from client.secagg import secure
+from client.secagg.mod import secure
 from common.settings.config import RunConfig, validate
 
 
@@ -26,7 +26,7 @@ def make_app(config: RunConfig | None = None, memory: Path | None = None) -> Cli
 
         return build_client(config or validate(context.run_config), context, memory).to_client()
 
-    return ClientApp(client_fn=client_fn, mods=[keep_details, secure(config)])
+    return ClientApp(client_fn=client_fn, mods=[keep_details, secure(config, memory)])
 
 
 app = make_app()

@@ -1,6 +1,5 @@
 """From a configuration and a message's context to a client: its data, its model, its memory."""
 
-import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from flwr.app import Context
 
 from client.client import FederatedClient
 from client.demands import read_demands
+from client.folders import memory_folder
 from common import device
 from common.data import load
 from common.data.catalogue.params import OwnParams
@@ -34,11 +34,8 @@ def build_client(
     model, manifest, initial = model_of(config, dataset.shape, len(dataset.classes))
     device.place(model, processor, config)
     run = Run(config, dataset, task_of(config, dataset), processor, manifest, initial)
-    folder = memory or Path(
-        str(context.node_config.get("memory") or flower_home() / "fedmirage" / "memory")
-    )
     own = "data" in context.node_config
-    demands = read_demands(context.node_config)
+    folder, demands = memory_folder(context, memory), read_demands(context.node_config)
     return FederatedClient(run, client_view, model, folder, own, demands)
 
 
@@ -111,8 +108,3 @@ def model_of(
     """The run's model (one per process), its manifest, and the weights that the seed gives it."""
     model = blueprint(config, shape, classes)
     return model, Manifest.of(model), to_arrays(model)
-
-
-def flower_home() -> Path:
-    """The folder where Flower keeps its files on this node."""
-    return Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")

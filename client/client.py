@@ -4,7 +4,6 @@ It opens the round, lets every method begin, runs the training loop, lets every 
 packs the reply.
 """
 
-import re
 import time
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
@@ -20,8 +19,10 @@ from client.demands import Demands
 from client.diagnostics import local_model_scores
 from client.discretion import tell
 from client.dp import Reply, find_reply, keep_reply, protect, write_down
+from client.folders import client_folder
 from client.objective import Objective
-from client.round import LocalRound
+from client.preparation import prepare
+from client.round import LocalClient, LocalRound
 from client.train import train
 from common.data.batches import Resident
 from common.data.names import name_problem
@@ -29,7 +30,7 @@ from common.data.view import ClientView, use_of_own_data
 from common.dp.ledger import FILE as RELEASES
 from common.dp.ledger import Ledger
 from common.dp.settings import DpOn, LocalDp
-from common.errors import FedmirageError, WireError
+from common.errors import FedmirageError
 from common.learning.task import evaluate
 from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
 from common.methods import Method, half
@@ -48,9 +49,8 @@ from common.wire.figures import (
     declared_figures,
 )
 from common.wire.payload import LAYOUT, SHARED, Sections, pack, unpack
+from common.wire.preparation import PREPARE
 from common.wire.weights import from_arrays, to_arrays
-
-TOKEN = re.compile("[0-9a-f]{16}")  # how the server names a run
 
 
 @dataclass
@@ -68,12 +68,18 @@ class FederatedClient(NumPyClient):
     demands: Demands = field(default_factory=Demands)  # what the node insists on
 
     def get_properties(self, config: dict[str, Scalar]) -> dict[str, Scalar]:
-        """Tell who this is and what form its data have, but nothing about their content."""
+        """Tell who this is and what form its data have, but nothing about their content.
+
+        Or work for a while on what must be ready before this client's first round.
+        """
         try:
             self.demands.check(self.run.config, self.ledger())
         except FedmirageError as error:
             log(WARNING, "this node takes no part: %s", error)
             return {"partition": self.view.partition, ERROR: str(error)}
+        if PREPARE in config:
+            local = LocalClient(**self.surroundings())
+            return prepare(local, self.objectives(), float(config[PREPARE]))
         if (problem := name_problem(self.view.dataset, config)) is not None:
             log(WARNING, "this node is not used: %s", problem[1])
             return {"partition": self.view.partition, ERROR: problem[0]}
@@ -127,20 +133,26 @@ class FederatedClient(NumPyClient):
         memory = self.memory(config, number)
         broadcast = received.pop(SHARED)
         self.load(broadcast, memory)
-        data, run = self.view.dataset, self.run
-        resident = Resident.load(data.train, self.view.train, run.device, run.memory_format)
         return LocalRound(
+            **self.surroundings(),
             number=number,
-            partition=self.view.partition,
-            run=run,
             model=self.model,
-            data=LocalData(resident, data.mean, data.std, self.view.class_counts),
             received=received,
             memory=memory,
-            lr=run.config.learning_rate(number),
+            lr=self.run.config.learning_rate(number),
             broadcast=broadcast,
-            images=self.memory_folder.parent / "images" if run.config.save_images else None,
         )
+
+    def surroundings(self) -> dict[str, Any]:
+        """Gather what methods may know before any round: a `LocalClient`'s fields."""
+        data, run = self.view.dataset, self.run
+        resident = Resident.load(data.train, self.view.train, run.device, run.memory_format)
+        return {
+            "partition": self.view.partition,
+            "run": run,
+            "data": LocalData(resident, data.mean, data.std, self.view.class_counts),
+            "images": self.memory_folder.parent / "images" if run.config.save_images else None,
+        }
 
     def close(
         self,
@@ -240,10 +252,8 @@ class FederatedClient(NumPyClient):
         return self.folder_of(str(config["token"]))
 
     def folder_of(self, token: str) -> Path:
-        """Where this client keeps what belongs to a run; the server may not name other places."""
-        if not TOKEN.fullmatch(token):
-            raise WireError(f"the server names the run {token!r}, and not by 16 digits 0-9a-f")
-        return self.memory_folder / token / self.name
+        """Where this client keeps what belongs to a run."""
+        return client_folder(self.memory_folder, token, self.view.partition)
 
     def ledger(self) -> Ledger:
         """Open the list of all releases of this client, over all runs."""

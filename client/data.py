@@ -67,10 +67,13 @@ class LocalData:
         varied = augment(images, AUGMENTATIONS[name], generator, mean_bytes(self.mean))
         return normalise(varied, self.mean, self.std, image_format)
 
-    def batches(self, local: LocalRound) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the (images, labels) of every step of the round."""
+    def batches(self, local: LocalRound, phase: str = "") -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the (images, labels) of every step of the round.
+
+        A second phase of training names itself, e.g. "generator.", and gets other batches.
+        """
         config = local.config
-        order, varied = local.generator("batches"), local.generator("augment")
+        order, varied = local.generator(f"{phase}batches"), local.generator(f"{phase}augment")
         image_format = local.run.memory_format
         alone_spoils = has_batch_statistics(local.model) and not self.accompanied
         steps, epochs = config.local_steps or None, config.local_epochs or None

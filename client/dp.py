@@ -5,21 +5,18 @@ noise is drawn once per round: whoever asks for the round again gets the same re
 second noise on the same update would be a second release.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from flwr.common import Scalar
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from client.round import LocalRound
 from common.dp.bound import bound_update
-from common.dp.ledger import Ledger, open_private
+from common.dp.ledger import Ledger
 from common.dp.settings import DpOn, LocalDp
-from common.errors import FedmirageError
+from common.errors import DataError, FedmirageError
 from common.wire.figures import CLIPPED
+from common.wire.files import read_arrays, write_arrays
 from common.wire.payload import SHARED, Arrays, Sections
 
 REPLY = "reply.safetensors"
@@ -63,14 +60,8 @@ def write_down(dp: DpOn, ledger: Ledger, token: str, number: int) -> None:
 def keep_reply(folder: Path, number: int, reply: Reply) -> None:
     """Write the reply of a round; it replaces that of the round before."""
     arrays = {f"{index:04d}": array for index, array in enumerate(reply.shared)}
-    arrays["examples"] = np.array(reply.examples)
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"reply.{os.getpid()}.tmp"
-    with open(draft, "wb", opener=open_private) as file:
-        file.write(save(arrays, metadata={"round": str(number)}))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, folder / REPLY)
+    facts = {"round": number, "examples": reply.examples}
+    write_arrays(folder / REPLY, arrays, facts, private=True)
 
 
 def find_reply(folder: Path, number: int) -> Reply | None:
@@ -79,24 +70,20 @@ def find_reply(folder: Path, number: int) -> Reply | None:
     A round before the last one that was answered is refused: its reply is gone, and a new one would
     carry new noise.
     """
-    path = folder / REPLY
-    if not path.exists():
+    if not (folder / REPLY).exists():
         return None
     try:
-        with safe_open(path, framework="numpy") as file:
-            answered = int(file.metadata()["round"])
-            if answered < number:
-                return None
-            if answered == number:
-                names = sorted(set(file.keys()) - {"examples"})
-                shared = [file.get_tensor(name) for name in names]
-                return Reply(shared, int(file.get_tensor("examples")))
-    except (SafetensorError, KeyError, TypeError, ValueError):
+        arrays, facts = read_arrays(folder / REPLY)
+    except DataError:
         raise FedmirageError(
             "the last reply of this node cannot be read any more, and a new one would carry new"
             " noise; it takes no part in this run"
         ) from None
-    raise FedmirageError(
-        f"this node has answered round {answered} already; an answer to round {number} would carry"
-        " new noise, and is refused"
-    )
+    if facts["round"] > number:
+        raise FedmirageError(
+            f"this node has answered round {facts['round']} already; an answer to round {number}"
+            " would carry new noise, and is refused"
+        )
+    if facts["round"] < number:
+        return None
+    return Reply([arrays[name] for name in sorted(arrays)], facts["examples"])

@@ -7,9 +7,10 @@ from typing import Generic, TypeVar
 
 from torch import Tensor
 
-from client.round import LocalRound, Step
+from client.round import LocalClient, LocalRound, Step
 from common.methods import Method
 from common.wire.payload import Array, Sections
+from common.wire.preparation import Preparation
 
 M = TypeVar("M", bound=Method)
 
@@ -22,6 +23,14 @@ class Objective(Generic[M]):
 
     def __init__(self, params: M) -> None:
         self.params = params
+
+    def prepare_client(self, local: LocalClient, until: float) -> Preparation:
+        """Do what must be done before this client's first round, if the method `prepares`.
+
+        Stop soon after time.monotonic() has reached `until`, save what was done, and say how far it
+        is; further calls, perhaps in other processes, go on from there.
+        """
+        return Preparation()
 
     def begin(self, local: LocalRound) -> None:
         """Prepare the round before the first batch: synthesise, restore, replace the data."""

@@ -1,4 +1,4 @@
-"""One round on a client, and one step of its training: all that a method may know of them."""
+"""A client, one round on it, and one step of its training: all that a method may know of them."""
 
 from __future__ import annotations
 
@@ -23,29 +23,14 @@ if TYPE_CHECKING:
     from client.data import LocalData
 
 
-@dataclass
-class LocalRound:
-    """All that a method may know about the round on this client."""
+@dataclass(kw_only=True)
+class LocalClient:
+    """All that a method may know about its client before any round."""
 
-    number: int  # counted from 1
     partition: int
     run: Run
-    model: Model  # starts as the received weights, and is trained in place
     data: LocalData
-    received: Sections  # the sections that came beside `shared`
-    memory: Memory
-    lr: float
-    broadcast: Arrays = field(default_factory=list)  # `shared` as it came
     images: Path | None = None  # the folder for pictures of virtual data, if they are wanted
-    steps: int = 0  # how many the round had; known once training is over
-    samples: int = 0  # how many these steps looked at, repeats included
-    report: dict[str, float] = field(default_factory=dict)  # named figures for results.jsonl
-    # name -> weight at the start of the round, for the parameters that are trained; never changes
-    reference: dict[str, Tensor] = field(init=False)
-
-    def __post_init__(self) -> None:
-        trained = self.trained_parameters().items()
-        self.reference = {name: value.detach().clone() for name, value in trained}
 
     @property
     def config(self) -> RunConfig:
@@ -66,6 +51,27 @@ class LocalRound:
     def device(self) -> torch.device:
         """Where this client computes."""
         return self.run.device
+
+
+@dataclass(kw_only=True)
+class LocalRound(LocalClient):
+    """All that a method may know about the round on this client."""
+
+    number: int  # counted from 1
+    model: Model  # starts as the received weights, and is trained in place
+    received: Sections  # the sections that came beside `shared`
+    memory: Memory
+    lr: float
+    broadcast: Arrays = field(default_factory=list)  # `shared` as it came
+    steps: int = 0  # how many the round had; known once training is over
+    samples: int = 0  # how many these steps looked at, repeats included
+    report: dict[str, float] = field(default_factory=dict)  # named figures for results.jsonl
+    # name -> weight at the start of the round, for the parameters that are trained; never changes
+    reference: dict[str, Tensor] = field(init=False)
+
+    def __post_init__(self) -> None:
+        trained = self.trained_parameters().items()
+        self.reference = {name: value.detach().clone() for name, value in trained}
 
     def generator(self, purpose: str) -> torch.Generator:
         """Make a generator for one purpose.

@@ -8,19 +8,19 @@ round is forgotten, so that its state and the server's stay in step. Nothing is 
 simulation.
 """
 
-import os
+import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from safetensors import safe_open
-from safetensors.numpy import save
 
+from common.errors import DataError
+from common.wire.files import read_arrays, write_arrays
 from common.wire.payload import Arrays
 
 LOCAL_MODEL = "local.model"  # the client's last local model, kept whatever the methods are
 LOCAL_EXAMPLES = "local.examples"
+log = logging.getLogger("fedmirage")
 VERSION = re.compile(r"round-(\d+)\.safetensors")
 
 
@@ -41,11 +41,14 @@ class Memory:
         since: int | None = None,
     ) -> None:
         self.folder, self.round, self.keep_all = folder, round_number, keep_all
-        self.source = newest(folder, before=round_number if since is None else since + 1)
+        before = round_number if since is None else since + 1
+        self.source, self._stored = read_newest(folder, before)
+        # Whether this client took part before, but nothing of that is left here.
+        self.lost = bool(since) and self.source is None
         self.inherited = False  # whether what is read here was written by another run
         # A warm start begins with the memory of the run that it starts from.
         if self.source is None and parent is not None:
-            self.source = newest(parent, before=parent_round + 1)
+            self.source, self._stored = read_newest(parent, parent_round + 1)
             self.inherited = self.source is not None
         self._changes: dict[str, Arrays] = {}
 
@@ -54,9 +57,7 @@ class Memory:
 
     def get(self, key: str) -> Arrays | None:
         """Return the arrays under a key, or None on a first visit."""
-        if key in self._changes:
-            return self._changes[key]
-        return dict(self._stored(key)).get(key)
+        return self._changes[key] if key in self._changes else self._stored.get(key)
 
     def put(self, key: str, arrays: Arrays) -> None:
         """Remember arrays under a key; `close` writes them."""
@@ -69,32 +70,18 @@ class Memory:
 
     def close(self) -> None:
         """Write this round's file atomically, and delete those that no repeated round can need."""
-        entries = {**dict(self._stored()), **self._changes}
+        entries = {**self._stored, **self._changes}
         flat = {
             f"{key}/{index:04d}": array
             for key, arrays in entries.items()
             for index, array in enumerate(arrays)
         }
-        self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"round-{self.round:05d}.safetensors"
-        draft = path.with_suffix(f".{os.getpid()}.tmp")
-        draft.write_bytes(save(flat, metadata={"round": str(self.round)}))
-        os.replace(draft, path)
+        write_arrays(path, flat, {"round": self.round}, private=True)
         if not self.keep_all:
             for old in versions(self.folder):
                 if old not in (path, self.source):
                     old.unlink(missing_ok=True)
-
-    def _stored(self, only: str | None = None) -> Iterator[tuple[str, Arrays]]:
-        if self.source is None:
-            return
-        grouped: dict[str, Arrays] = {}
-        with safe_open(self.source, framework="numpy") as file:
-            for name in sorted(file.keys()):
-                key = name.rpartition("/")[0]
-                if only in (None, key) and key not in self._changes:
-                    grouped.setdefault(key, []).append(file.get_tensor(name))
-        yield from grouped.items()
 
 
 def versions(folder: Path) -> list[Path]:
@@ -104,9 +91,22 @@ def versions(folder: Path) -> list[Path]:
     )
 
 
-def newest(folder: Path, before: int) -> Path | None:
-    """Find the newest file of a round before the given one."""
-    return next((path for path in reversed(versions(folder)) if _number(path) < before), None)
+def read_newest(folder: Path, before: int) -> tuple[Path | None, dict[str, Arrays]]:
+    """Read the newest file of a round before the given one; a damaged file gives way to an older.
+
+    What the client did in the round of a damaged file is then forgotten.
+    """
+    for path in reversed([path for path in versions(folder) if _number(path) < before]):
+        try:
+            arrays, _ = read_arrays(path)
+        except DataError as error:
+            log.warning("a client forgets a round: %s", error)
+            continue
+        grouped: dict[str, Arrays] = {}
+        for name in sorted(arrays):
+            grouped.setdefault(name.rpartition("/")[0], []).append(arrays[name])
+        return path, grouped
+    return None, {}
 
 
 def _number(path: Path) -> int:

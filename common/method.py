@@ -91,8 +91,8 @@ class Method(Params):
     authors: ClassVar[str]
     link: ClassVar[str]
 
-    parts: ClassVar[Parts] = Parts()
     replaces_data: ClassVar[bool] = False  # clients train on other data than their own
+    prepares: ClassVar[bool] = False  # its client half has long work to do before a first round
     server_rule: ClassVar[bool] = False  # changes how the average becomes the next model
     reads_average: ClassVar[bool] = False  # learns from the plain average of a round
     repairs: ClassVar[bool] = False  # changes the global model once more after the server's update
@@ -100,14 +100,30 @@ class Method(Params):
     # Why it is not defined for multi-label tasks, as half a sentence; "" means that it is defined.
     single_label_because: ClassVar[str] = ""
     up: ClassVar[tuple[Section, ...]] = ()  # what clients send beside `shared`
-    down: ClassVar[tuple[Section, ...]] = ()
     # What the server sends beside `shared`; only the names of these sections matter.
+    down: ClassVar[tuple[Section, ...]] = ()
     # What its client half may report: "term.NAME" for its terms, and names of its own. In a secure
     # sum, a figure that a client does not report counts as 0.
     figures: ClassVar[tuple[str, ...]] = ()
     diagnostics: ClassVar[tuple[str, ...]] = ()  # what it reports under --diagnostics only
     # What to write instead if the method must see clients one by one but only sums are visible.
     summable_instead: ClassVar[str] = ""
+
+    @property
+    def parts(self) -> Parts:
+        """What happens to each part of the model; it may depend on the parameters.
+
+        Where it does not, a class variable says it: `parts: ClassVar[Parts] = Parts(...)`.
+        """
+        return Parts()
+
+    @property
+    def needs_weighting(self) -> Weighting | None:
+        """The only weighting with which it is sound; None if any is.
+
+        It may depend on the parameters.
+        """
+        return self.weighting
 
     @property
     def needs_each_client(self) -> str:
@@ -168,7 +184,7 @@ def parts_of(methods: Sequence[Method]) -> Parts:
 
 def required_weighting(methods: Sequence[Method]) -> Weighting | None:
     """The weighting that one of the methods requires, if any."""
-    return next((method.weighting for method in methods if method.weighting), None)
+    return next((wanted for method in methods if (wanted := method.needs_weighting)), None)
 
 
 def clashes(methods: Sequence[Method]) -> list[str]:
@@ -256,7 +272,7 @@ def _check_data(methods: Sequence[Method]) -> list[str]:
 
 
 def _check_weightings(methods: Sequence[Method]) -> list[str]:
-    wanted = {method.weighting: method.name for method in methods if method.weighting}
+    wanted = {weighting: method.name for method in methods if (weighting := method.needs_weighting)}
     if len(wanted) < 2:
         return []
     what = " and ".join(f"{name} ({weighting})" for weighting, name in wanted.items())

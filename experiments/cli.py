@@ -261,19 +261,33 @@ def presets(
 @app.command(cls=Command)
 def datasets(
     name: Annotated[
-        str | None, typer.Argument(help="One data set, with everything that can be set.")
+        str | None,
+        typer.Argument(help="One data set, with everything that can be set; or what to draw."),
     ] = None,
     data_dir: Annotated[str | None, typer.Option(help="Where to look for files.")] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Draw a sample of every class (and domain) of the set into this PNG."),
+    ] = None,
 ) -> None:
     """What --dataset accepts: every data set, its parameters, and whether its files are here."""
-    from common.data import DATASETS
+    from common.data import DATASETS, load
     from experiments.show.catalogue import show_datasets, show_entry
 
-    (
-        show_datasets(out, data_dir)
-        if name is None
-        else show_entry(out, find(DATASETS, name, "dataset"))
-    )
+    if picture is None:
+        (
+            show_datasets(out, data_dir)
+            if name is None
+            else show_entry(out, find(DATASETS, name, "dataset"))
+        )
+        return
+    from experiments.show.samples import draw_samples  # here, because it loads matplotlib
+
+    if name is None:
+        raise FedmirageError(
+            '--picture shows one set; write which: fedmirage datasets "digits" --picture FILE'
+        )
+    out.print(f"picture: {draw_samples(load(name, data_dir), picture)}", highlight=False)
 
 
 @app.command(cls=Command)

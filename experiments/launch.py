@@ -62,7 +62,7 @@ def launch(
             summary = read(folder / FILE)[-1]
         except KeyboardInterrupt:
             with undisturbed():
-                text = interrupted(folder)
+                text = close_interrupted(folder)
                 with contextlib.suppress(OSError):  # the terminal may be closed
                     console.show_cursor()
                     console.print(text, highlight=False, soft_wrap=True)
@@ -118,7 +118,7 @@ def attend(processes: Processes, request: dict[str, Any], console: Console) -> N
         said = follow(child, pipe, console)
         if child.returncode:
             log.seek(0)
-            raise failure(said, child.returncode, log.read().decode(errors="replace"))
+            raise make_error(said, child.returncode, log.read().decode(errors="replace"))
 
 
 def follow(child: "subprocess.Popen[bytes]", pipe: Any, console: Console) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def follow(child: "subprocess.Popen[bytes]", pipe: Any, console: Console) -> dic
     return why
 
 
-def failure(said: dict[str, Any], code: int, log: str) -> FedmirageError:
+def make_error(said: dict[str, Any], code: int, log: str) -> FedmirageError:
     """Make the error to raise for a process that failed."""
     if "problems" in said:
         return ConfigurationError(said["problems"])
@@ -145,7 +145,7 @@ def failure(said: dict[str, Any], code: int, log: str) -> FedmirageError:
     )
 
 
-def interrupted(folder: Path) -> str:
+def close_interrupted(folder: Path) -> str:
     """Close the results of a run whose processes are gone; return how to continue."""
     results = Results(folder)
     if not results.lines("config"):

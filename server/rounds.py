@@ -18,7 +18,8 @@ from common.settings.config import RunConfig
 from common.wire.payload import Arrays, size
 from server.messages.checks import read_evaluation, read_reply
 from server.messages.exchange import exchange
-from server.messages.plain import Fit, FitOutcome, RoundFailed, add_last_counted
+from server.messages.plain import Fit, FitOutcome, RoundFailed, add_last_counted, explain
+from server.messages.preparation import Preparer
 from server.messages.sampling import Roster
 from server.record.checkpoint import FILE as CHECKPOINT
 from server.record.checkpoint import Checkpoint
@@ -41,6 +42,7 @@ class Rounds:
     evaluator: Evaluator
     results: Results
     checkpoint: Checkpoint
+    prepare: Preparer | None = None  # if a method has work to do before a client's first round
     # the last evaluation, with what the lines of rounds leave out
     last_evaluation: dict[str, Any] = field(default_factory=dict)
 
@@ -99,7 +101,7 @@ class Rounds:
         for attempt in range(self.config.retries + 1):
             self.roster.refresh(self.config.node_timeout)
             try:
-                return self.fit(number, parameters)
+                return self.fit_prepared(number, parameters)
             except RoundFailed as error:
                 self.results.append(
                     {"kind": "retry", "round": number, "attempt": attempt + 1, "reason": str(error)}
@@ -111,6 +113,26 @@ class Rounds:
                         f" (retries={self.config.retries})."
                     ) from None
         raise AssertionError("unreachable")
+
+    def fit_prepared(self, number: int, parameters: Parameters) -> FitOutcome:
+        """Train with the clients that have done what methods need before their first round.
+
+        Who does not take part may have lost what it had made, and is asked again next time.
+        """
+        if self.prepare is None:
+            return self.fit(number, parameters)
+        started = time.perf_counter()
+        lost = self.prepare(number)
+        seconds = time.perf_counter() - started
+        try:
+            outcome = self.fit(number, parameters)
+        except RoundFailed as error:
+            self.prepare.forget(set(self.roster.proxies))
+            raise RoundFailed(f"{error} {explain(lost)}" if lost else str(error)) from None
+        self.prepare.forget({int(entry["partition"]) for entry in outcome.refused})
+        outcome.refused = sorted(lost + outcome.refused, key=lambda entry: int(entry["partition"]))
+        outcome.seconds["preparation"] = seconds
+        return outcome
 
     def evaluate(self, number: int, shared: Arrays) -> dict[str, Any]:
         """Evaluate the global model on the test set and, if configured, on validation shares."""
@@ -124,7 +146,7 @@ class Rounds:
             line = {"accuracy": accuracy, "loss": loss, "evaluation": kept}
         if self.config.validation:
             line["validation"] = self.validate(number, parameters)
-        if self.config.scores_local_models:
+        if self.config.averages_local_models:
             line.setdefault("evaluation", {}).update(
                 self.evaluator.average_of_local_models(
                     self.folder / "memory" / self.checkpoint.token, number

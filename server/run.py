@@ -22,6 +22,7 @@ from common.settings.config import RunConfig
 from server.messages.checks import ReplyCheck
 from server.messages.exchange import exchange
 from server.messages.plain import Fit, PlainFit
+from server.messages.preparation import Preparer
 from server.messages.sampling import Roster, Send
 from server.record.checkpoint import Checkpoint
 from server.record.folder import (
@@ -99,26 +100,35 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         }
         results.begin(config, resolved)
     send = partial(exchange, grid)
-    facts = (appearance(dataset), announce_names(dataset))
-    roster = Roster(grid, config.clients, config.seed, send, *facts, config.dp_params.secret_draw)
+    roster = Roster(
+        grid,
+        config.clients,
+        config.seed,
+        send,
+        expected=appearance(dataset),
+        told=announce_names(dataset),
+        secret=config.dp_params.secret_draw,
+    )
     if state.round == 0 and (first := strategy.initialize_parameters(roster)) is not None:
         # As in Flower, the strategy decides with which parameters a new run begins.
         state.shared = parameters_to_ndarrays(first)
     fit = make_fit(run, strategy, roster, send, state)
-    return Rounds(config, folder, strategy, roster, fit, evaluator, results, state)
+    prepares = any(method.prepares for method in config.method_list)
+    preparer = Preparer(roster, send, config.round_timeout, results) if prepares else None
+    return Rounds(config, folder, strategy, roster, fit, evaluator, results, state, preparer)
 
 
 def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Checkpoint) -> Fit:
     """Choose how the server receives the clients' updates: each one, or only their sum."""
     config = run.config
-    limits = (config.round_timeout, config.min_replies, state)
+    timeout, least = config.round_timeout, config.min_replies
     if isinstance(secagg := config.secagg_params, SecAggOn):
         from server.messages.secagg import SecureFit  # its cryptography takes time to load
 
         log(INFO, "%s", secagg.budget(config.drawn))
-        vector = SecureVector(run)
-        return SecureFit(strategy, roster, send, *limits, secagg, vector, config.drawn)
-    return PlainFit(strategy, roster, send, *limits, ReplyCheck(run))
+        vector, drawn = SecureVector(run), config.drawn
+        return SecureFit(strategy, roster, send, timeout, least, state, secagg, vector, drawn)
+    return PlainFit(strategy, roster, send, timeout, least, state, ReplyCheck(run))
 
 
 def make_strategy(run: Run, state: Checkpoint, evaluator: Evaluator, results: Results) -> Strategy:

@@ -15,9 +15,9 @@ from common.data.partitions import split
 from common.errors import ConfigurationError, FedmirageError
 from common.run import Run, check_with_data, make_run
 from common.settings.config import RunConfig
+from common.wire.files import read_arrays
 from common.wire.manifest import Manifest
 from common.wire.payload import Arrays
-from common.wire.weights import load as load_weights
 from server.record import checkpoint as checkpoints
 from server.record.checkpoint import Checkpoint
 
@@ -98,7 +98,7 @@ def read_kept_model(source: Path, number: int, shared_names: Sequence[str]) -> A
             f"{source} keeps no model of round {number}; run it with keep-models='all', or start"
             " from its last round"
         )
-    named, _ = load_weights(path)
+    named, _ = read_arrays(path)
     return [named[name] for name in shared_names if name in named]
 
 

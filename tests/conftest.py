@@ -1,9 +1,9 @@
-"""What holds for every test: nothing leaves the machine, nothing touches the user's own folders,
-one thread a process.
+"""What holds for every test.
 
-Tests that start Ray or Flower's processes belong in tests/e2e. They want the machine for
-themselves, so `make test` runs them one at a time after the others. (xdist's groups would do it in
-one go, but xdist 3.8 ignores them beside pytest 9.2.)
+Nothing leaves the machine, nothing touches the user's own folders, and every process has one
+thread. Tests that start Ray or Flower's processes belong in tests/e2e. They need the whole machine,
+so `make test` runs them one at a time after the others. (xdist's groups would do it in one go, but
+xdist 3.8 ignores them beside pytest 9.2.)
 """
 
 import os

@@ -1,5 +1,7 @@
-"""The layout is a fact: import directions, a page for every method, no pickle, nothing of one
-machine in a committed file."""
+"""The layout is a fact: rooms, import directions, a declaration for every method, no pickle.
+
+No committed file names a path of one machine.
+"""
 
 import ast
 import re
@@ -49,8 +51,7 @@ def test_imports_go_one_way(source: str) -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_relative_imports_stay_inside_their_package(source: str) -> None:
-    """`from ...x import y` could climb out of `common`; the parts above would then go unseen by the
-    test of directions."""
+    """`from ...x import y` could climb out of `common`, past the test of directions."""
     depth = source.count("/")
     for node in ast.walk(ast.parse((ROOT / source).read_text())):
         if isinstance(node, ast.ImportFrom):
@@ -58,7 +59,7 @@ def test_relative_imports_stay_inside_their_package(source: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["client", "server"])
-def test_every_half_of_a_method_has_its_page(side: str) -> None:
+def test_every_half_of_a_method_has_its_declaration(side: str) -> None:
     def names(package: str) -> set[str]:
         return {path.stem for path in (ROOT / package / "methods").glob("[!_]*")}
 
@@ -118,7 +119,31 @@ def test_messages_that_train_nothing_load_no_torch() -> None:
 def test_no_test_imports_from_another_test(test: Path) -> None:
     """What two tests need lies in tests/support."""
     for node in ast.walk(ast.parse(test.read_text())):
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("tests."):
-            assert str(node.module).startswith("tests.support."), (
-                f"line {node.lineno}: {node.module}"
-            )
+        names = [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for name in names:
+            room = name.split(".")[:2]
+            assert room[0] != "tests" or room == ["tests", "support"], f"line {node.lineno}: {name}"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem)
+def test_paths_that_the_docs_name_exist(page: Path) -> None:
+    """A page that names a file or a folder of the source in backticks must follow when it moves."""
+    named = re.findall(rf"`((?:{'|'.join(MAY_IMPORT)}|tests)/[\w./-]*)`", page.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def list_folders(root: Path) -> list[str]:
+    """List a folder and those below it, by their path from the checkout."""
+    folders = [root, *(path for path in sorted(root.rglob("*")) if path.is_dir())]
+    names = [path.relative_to(ROOT).as_posix() for path in folders]
+    return [name for name in names if "__pycache__" not in name]
+
+
+def test_tests_lie_in_the_folders_of_the_source() -> None:
+    """Tests of whole methods, whole runs and real processes have folders of their own."""
+    mirrored = [name.removeprefix("tests/") for name in list_folders(ROOT / "tests")]
+    rooms = {name.split("/")[0] for name in mirrored} - {"tests", "methods", "rounds", "e2e"}
+    known = {folder for package in MAY_IMPORT for folder in list_folders(ROOT / package)}
+    assert rooms - {"support"} == set(MAY_IMPORT)
+    assert {name for name in mirrored if name.split("/")[0] in MAY_IMPORT} <= known

@@ -11,8 +11,7 @@ from torch import Tensor
 from client.handout import receive
 from client.objective import Objective
 from client.round import LocalRound, Step
-from common.data.batches import Resident, batches, normalise
-from common.device import memory_format
+from common.data.batches import ENDLESS, Resident, batches, normalise
 from common.learning.augment import AUGMENTATIONS, augment, mean_bytes
 from common.learning.losses import label_distance, supervised_contrast
 from common.methods.vhl import REMEMBERED, VIRTUAL, Vhl
@@ -20,7 +19,6 @@ from common.methods.vhl.sets import normalisation, virtual_images, virtual_means
 from common.models.base import LAST
 from common.wire.payload import Arrays
 
-ENDLESS = 2**62  # steps: the virtual set is passed over for as long as the round lasts
 COMPARED = 512  # at most this many real and this many virtual samples enter --diagnostics
 
 
@@ -35,6 +33,9 @@ class VhlClient(Objective[Vhl]):
     images: Tensor  # x~ of this step, as the network sees them
     labels: Tensor  # y~ of this step
     anchors: Tensor  # this step's virtual features for "vfa"
+    order: Iterator[Tensor]  # positions in `data`, batch after batch
+    varied: torch.Generator  # draws the augmentation
+    drawn: torch.Generator  # draws the features of "vfa"
     epoch: int  # steps per pass over the client's own data
     classified = 0  # virtual samples, over all evaluations
     right: Tensor | float = 0.0  # how many of them were classified correctly
@@ -59,7 +60,7 @@ class VhlClient(Objective[Vhl]):
             return
         images, labels = (torch.tensor(array, device=local.device) for array in arrays)
         self.data = Resident(
-            images.contiguous(memory_format=memory_format(local.config)), labels.to(torch.int64)
+            images.contiguous(memory_format=local.run.memory_format), labels.to(torch.int64)
         )
         local.data.accompanied = True
         self.order = self.batches(local)
@@ -91,7 +92,7 @@ class VhlClient(Objective[Vhl]):
             images = augment(
                 images, AUGMENTATIONS[self.params.augment], self.varied, mean_bytes(mean)
             )
-        return normalise(images, mean, std, memory_format(local.config))
+        return normalise(images, mean, std, local.run.memory_format)
 
     def draw_features(self, step: Step) -> None:
         """Draw floor(B / C) + 1 virtual features per class, around the mean of the class."""
@@ -188,7 +189,7 @@ class VhlClient(Objective[Vhl]):
 
     def prepare_real(self, images: Tensor, local: LocalRound) -> Tensor:
         """Prepare real samples as for evaluation."""
-        return local.data.prepare(images, "none", self.varied, memory_format(local.config))
+        return local.data.prepare(images, "none", self.varied, local.run.memory_format)
 
     def prepare_virtual(self, images: Tensor, local: LocalRound) -> Tensor:
         """Prepare virtual samples without augmentation."""

@@ -11,6 +11,8 @@ from torch import Tensor
 from common.data.partitions.deal import Indices
 from common.data.set import Split
 
+ENDLESS = 2**62  # steps: passes follow each other for as long as a round lasts
+
 
 @dataclass(frozen=True)
 class Resident:

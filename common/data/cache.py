@@ -43,8 +43,15 @@ def stamp_files(files: Iterable[Path]) -> list[tuple[str, int, int]]:
     return [(str(file.absolute()), status.st_size, status.st_mtime_ns) for file, status in found]
 
 
-def load_or_build(name: str, key: Any, build: Callable[[], DataSet]) -> DataSet:
-    """Return the set stored under `key` (any JSON value); build and store it if there is none."""
+def load_or_build(
+    name: str, key: Any, build: Callable[[], DataSet], private: bool = False
+) -> DataSet:
+    """Return the set stored under `key` (any JSON value); build and store it if there is none.
+
+    A private entry can be read by its owner only; FEDMIRAGE_CACHE_OWN=0 makes none of it.
+    """
+    if private and os.environ.get("FEDMIRAGE_CACHE_OWN") == "0":
+        return build()
     digest = hashlib.sha256(json.dumps([VERSION, name, key], sort_keys=True).encode()).hexdigest()
     entry = cache_folder() / f"{name}-{digest[:24]}"
     stored = _load(entry)
@@ -52,7 +59,7 @@ def load_or_build(name: str, key: Any, build: Callable[[], DataSet]) -> DataSet:
         return stored
     built = build()
     try:
-        _store(entry, built)
+        _store(entry, built, 0o700 if private else 0o755)
     except OSError as error:
         log.warning(
             "the decoded data cannot be stored in %s (%s), so every process decodes them again;"
@@ -78,7 +85,7 @@ def content_fingerprint(train: Split | RawSplit, test: Split | RawSplit) -> str:
     return digest.hexdigest()
 
 
-def _store(entry: Path, dataset: DataSet) -> None:
+def _store(entry: Path, dataset: DataSet, mode: int) -> None:
     entry.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{entry.name}.", dir=entry.parent))
     try:
@@ -91,7 +98,7 @@ def _store(entry: Path, dataset: DataSet) -> None:
             name: [list(values.shape), values.dtype.str] for name, values in arrays.items()
         }
         (temporary / DESCRIPTION).write_text(json.dumps(facts))
-        temporary.chmod(0o755)
+        temporary.chmod(mode)
         if entry.exists() and _load(entry) is None:
             # It is damaged: move it out of the way. A process that has mapped it keeps its data.
             damaged = Path(tempfile.mkdtemp(prefix=f".{entry.name}.damaged.", dir=entry.parent))

@@ -12,8 +12,12 @@ from common.errors import ConfigurationError
 NEUTRAL = 0.5  # mean and std of a combined set whose parts are normalised differently
 
 
-def combine(parts: list[DataSet]) -> DataSet:
-    """Join several sets; they are normalised with 0.5/0.5 unless all have the same mean and std."""
+def combine(parts: list[DataSet], domains: tuple[str, ...], private: bool = False) -> DataSet:
+    """Join several sets under the given names of their domains.
+
+    They are normalised with 0.5/0.5 unless all have the same mean and std. The joined copy on the
+    disk is private if one of them is somebody's own.
+    """
     _check_alike(parts)
     same = len({(part.mean, part.std) for part in parts}) == 1
     neutral = (NEUTRAL,) * parts[0].shape[0]
@@ -26,12 +30,10 @@ def combine(parts: list[DataSet]) -> DataSet:
             parts[0], train=train, test=test, fingerprint=content_fingerprint(train, test)
         )
 
-    joined = load_or_build("combined", [part.fingerprint for part in parts], build)
+    joined = load_or_build("combined", [part.fingerprint for part in parts], build, private)
     name = ", ".join(part.name for part in parts)
     mean, std = (parts[0].mean, parts[0].std) if same else (neutral, neutral)
     named = _find_named(parts)
-    short = [part.name.partition("(")[0] for part in parts]
-    domains = short if len(set(short)) == len(short) else [part.name for part in parts]
     return replace(
         joined,
         name=name,
@@ -40,7 +42,7 @@ def combine(parts: list[DataSet]) -> DataSet:
         classes=named.classes,
         task=named.task,
         named_by=named.named_by,
-        domains=tuple(domains),
+        domains=domains,
         divided=any(part.divided for part in parts),
     )
 

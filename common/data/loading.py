@@ -7,7 +7,13 @@ import numpy as np
 
 from common.data.cache import content_fingerprint, load_or_build, stamp_files
 from common.data.catalogue.cards import Card
-from common.data.catalogue.params import DATASETS, DatasetParams, ImageFolder, OwnParams
+from common.data.catalogue.params import (
+    DATASETS,
+    DatasetParams,
+    ImageFolder,
+    OwnParams,
+    find_origin,
+)
 from common.data.combine import combine
 from common.data.files.checks import check_lengths, check_splits
 from common.data.files.places import Source, data_folder, homes
@@ -28,7 +34,8 @@ def load(line: str, data_dir: str | Path | None = None, download: bool = False) 
     chosen = resolve_line(line, DATASETS, "dataset")
     folder = data_folder(data_dir)
     parts = [load_one(params, folder, download) for params in chosen]
-    return parts[0] if len(parts) == 1 else combine(parts)
+    own = any(isinstance(params, OwnParams) for params in chosen)
+    return parts[0] if len(parts) == 1 else combine(parts, _name_sources(chosen), private=own)
 
 
 def list_available(data_dir: str | Path | None = None) -> dict[str, str | None]:
@@ -46,21 +53,37 @@ def list_available(data_dir: str | Path | None = None) -> dict[str, str | None]:
 
 def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
     """Load one set; it is decoded once per combination of files and parameters."""
-    source = locate(params, folder)
-    if source is None and download and params.about().hub:
+    source, origin = locate(params, folder), find_origin(params)
+    if source is None and download and origin.about().hub:
         from common.data.files.hub import fetch
 
-        fetch(params, homes(params, folder)[0])
+        fetch(origin, homes(origin, folder)[0])
         source = locate(params, folder)
     if source is None:
         raise DataError(_missing(params, folder, download))
     found = source
     key = [params.model_dump(mode="json", exclude={"mean", "std"}), stamp_files(found.files)]
-    dataset = load_or_build(params.name, key, lambda: _decode(params, found))
+    own = isinstance(params, OwnParams)
+    dataset = load_or_build(params.name, key, lambda: _decode(params, found), private=own)
     mean, std = (_normalisation(params, name, dataset.shape[0]) for name in ("mean", "std"))
-    named_by, domains = _named_by(params, dataset), _domains(dataset)
+    named_by, domains = _named_by(params, dataset), _domains(params, dataset)
     facts = {"mean": mean, "std": std, "named_by": named_by, "domains": domains}
     return replace(dataset, name=write(params), **facts)  # type: ignore[arg-type]
+
+
+def _name_sources(chosen: list[DatasetParams]) -> tuple[str, ...]:
+    """Name the domains of several sets as briefly as tells them apart.
+
+    That is by the sets' names, else by those of their folders and files, else by all parameters.
+    """
+    brief = tuple(params.name for params in chosen)
+    places = tuple(
+        Path(params.path).stem if isinstance(params, OwnParams) else params.name
+        for params in chosen
+    )
+    tried = (brief, places)
+    different = (names for names in tried if len(set(names)) == len(names))
+    return next(different, tuple(write(params) for params in chosen))
 
 
 def _decode(params: DatasetParams, source: Source) -> DataSet:
@@ -102,8 +125,10 @@ def _named_by(params: DatasetParams, dataset: DataSet) -> NamedBy:
     return "own" if named or dataset.classes != numbers else "numbers"
 
 
-def _domains(dataset: DataSet) -> tuple[str, ...]:
-    """Name the domains of a column "domain" in the files by their numbers."""
+def _domains(params: DatasetParams, dataset: DataSet) -> tuple[str, ...]:
+    """Name the domains: as the card does, or else those of a column in the files by number."""
+    if params.about().domains:
+        return params.about().domains
     columns = [split.columns.get("domain") for split in (dataset.train, dataset.test)]
     top = max((column.max(initial=-1) for column in columns if column is not None), default=-1)
     return tuple(map(str, range(int(top) + 1)))
@@ -144,11 +169,11 @@ def _normalisation(params: DatasetParams, key: str, channels: int) -> tuple[floa
 
 
 def _missing(params: DatasetParams, folder: Path, download: bool) -> str:
-    card = params.about()
-    looked = (
-        f"looked for train*.parquet and {card.test[0]}*.parquet as on the hub, or {card.files}, in "
-    )
-    looked += ", ".join(str(home) for home in homes(params, folder))
+    origin = find_origin(params)
+    card = origin.about()
+    hub = f"train*.parquet and {card.test[0]}*.parquet as on the hub, or " if card.image else ""
+    looked = f"looked for {hub}{card.files}, in "
+    looked += ", ".join(str(home) for home in homes(origin, folder))
     ways = (
         f"get them from {card.origin} and put them into the first of these, or name another data"
         " folder (data-dir)"
@@ -157,4 +182,5 @@ def _missing(params: DatasetParams, folder: Path, download: bool) -> str:
         ways += f", or add --download to fetch {card.hub} from the hub"
     elif not card.hub:
         ways += "; --download does not help here: no copy on the hub is known"
-    return f"dataset: {params.name} was not found: {looked}; {ways}"
+    needed = f" (needed for {params.name})" if origin is not params else ""
+    return f"dataset: {origin.name}{needed} was not found: {looked}; {ways}"

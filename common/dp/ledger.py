@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import FedmirageError
+from common.wire.files import open_private
 
 FILE = "releases.jsonl"
 
@@ -67,8 +68,3 @@ def ends_line(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"
-
-
-def open_private(path: str, flags: int) -> int:
-    """Create a file that only its owner can read."""
-    return os.open(path, flags, 0o600)

@@ -34,7 +34,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {
 
 
 @dataclass(frozen=True)
-class Draw:
+class AugmentationDraw:
     """The random parameters of one batch, one entry per sample."""
 
     top: Tensor  # (batch,) row of the padded image at which the crop begins
@@ -62,7 +62,7 @@ def augment(
 
 def draw(
     augmentation: Augmentation, batch: int, height: int, width: int, generator: torch.Generator
-) -> Draw:
+) -> AugmentationDraw:
     """Draw the parameters of a batch; those that the augmentation does not use stay zero."""
     nothing = torch.zeros(batch, dtype=torch.int64)
     top, left, flip, hole = nothing, nothing, nothing.bool(), nothing.expand(2, batch)
@@ -73,11 +73,11 @@ def draw(
     if augmentation.cutout:
         rows = torch.randint(height, (batch,), generator=generator)
         hole = torch.stack((rows, torch.randint(width, (batch,), generator=generator)))
-    return Draw(top, left, flip, hole)
+    return AugmentationDraw(top, left, flip, hole)
 
 
 def apply(
-    images: Tensor, augmentation: Augmentation, drawn: Draw, fill: Tensor | None = None
+    images: Tensor, augmentation: Augmentation, drawn: AugmentationDraw, fill: Tensor | None = None
 ) -> Tensor:
     """Crop and flip as one gather: every output pixel looks up its source in the padded image."""
     batch, channels, height, width = images.shape
@@ -102,7 +102,9 @@ def apply(
     return cut_out(result, augmentation.cutout, drawn.hole, fill) if augmentation.cutout else result
 
 
-def _source(drawn: Draw, pad: int, height: int, width: int, device: torch.device) -> Tensor:
+def _source(
+    drawn: AugmentationDraw, pad: int, height: int, width: int, device: torch.device
+) -> Tensor:
     """(batch, height, width): the position in the flat padded image from which each pixel comes."""
     columns = torch.arange(width, device=device)
     columns = (

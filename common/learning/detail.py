@@ -3,6 +3,7 @@
 On skewed data, a single accuracy hides all of this.
 """
 
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,7 +60,7 @@ class Detail:
         self.position += len(labels)
 
     def result(self) -> dict[str, Any]:
-        """All metrics by name: `recall` per class, the worst class, and `domains` if there are any.
+        """All metrics by name: `recall` per class, the worst class, and the domains' accuracies.
 
         The recall of a class that the set lacks is None. With one label per sample there are also
         `confusion` and `macro_f1`, the latter over the classes that the set has.
@@ -93,6 +94,8 @@ class Detail:
                 for name, one, of in zip(self.domain_names, right, samples, strict=True)
                 if of
             }
+            # every domain counts once, however many samples it has
+            found["accuracy_domain_mean"] = statistics.fmean(found["domains"].values())
         return found
 
 

@@ -10,7 +10,7 @@ recomputed.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -35,15 +35,16 @@ def diff_augment(images: Tensor, generator: torch.Generator) -> Tensor:
     return apply(images, draw(len(images), generator))
 
 
-def draw(batch: int, generator: torch.Generator) -> Draw:
-    """Draw one of the six operations, all equally likely, and its parameters per sample."""
-    operation = tuple(OPERATIONS)[int(torch.randint(len(OPERATIONS), (), generator=generator))]
+def draw(batch: int, generator: torch.Generator, operations: Sequence[str] = ()) -> Draw:
+    """Draw one operation of these (or of all six), all equally likely; parameters per sample."""
+    names = operations or tuple(OPERATIONS)
+    operation = names[int(torch.randint(len(names), (), generator=generator))]
     return Draw(operation, torch.rand(3, batch, generator=generator))
 
 
-def draw_once(generator: torch.Generator) -> Draw:
-    """Draw one of the six operations, with the same parameters for every image of any batch."""
-    return draw(1, generator)
+def draw_once(generator: torch.Generator, operations: Sequence[str] = ()) -> Draw:
+    """Draw one operation of these (or of all), with the same parameters for every image."""
+    return draw(1, generator, operations)
 
 
 def apply(images: Tensor, drawn: Draw) -> Tensor:

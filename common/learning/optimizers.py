@@ -1,15 +1,19 @@
 """torch's optimisers without torch's compiler.
 
-On their first step they import it, sympy and all: 1.6 s of every process that trains, and over gRPC
-every message is a process. All that they want of it is to keep their steps out of compiled code, of
-which there is none here. The steps themselves are torch's own.
+On their first step, torch's optimisers import its compiler with sympy, which takes 1.6 s in every
+process that trains, and over gRPC every message is a process. They need the compiler only to keep
+their steps out of compiled code, and there is none here. The steps themselves are torch's own.
 """
 
 import inspect
 from typing import Any
 
+import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
+
+from common.wire.payload import Arrays
+from common.wire.weights import arrays_of, tensors_like
 
 for _name in ("add_param_group", "zero_grad"):
     _inner = inspect.unwrap(getattr(Optimizer, _name))
@@ -37,3 +41,36 @@ class AdamW(torch.optim.AdamW):
     """Adam with decoupled weight decay."""
 
     step = _bare(torch.optim.AdamW)
+
+
+def save_moments(optimizer: torch.optim.Adam) -> Arrays:
+    """What an Adam that has made steps remembers: their number, then m and v of every parameter.
+
+    Before the first step this is empty. All parameters must have had a gradient in every step.
+    """
+    states = [optimizer.state[weight] for weight in _parameters(optimizer)]
+    if not all(states):
+        return []
+    steps = np.array([float(states[0]["step"])])
+    return [
+        steps,
+        *arrays_of([state["exp_avg"] for state in states]),
+        *arrays_of([state["exp_avg_sq"] for state in states]),
+    ]
+
+
+def restore_moments(optimizer: torch.optim.Adam, saved: Arrays) -> None:
+    """Continue with saved moments; with none, the optimiser stays as it is."""
+    if not saved:
+        return
+    weights = _parameters(optimizer)
+    (steps, *moments) = saved
+    first = tensors_like(moments[: len(weights)], weights)
+    second = tensors_like(moments[len(weights) :], weights)
+    for weight, exp_avg, exp_avg_sq in zip(weights, first, second, strict=True):
+        step = torch.tensor(float(steps[0]), device=weight.device)
+        optimizer.state[weight] = {"step": step, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
+
+
+def _parameters(optimizer: torch.optim.Adam) -> list[torch.Tensor]:
+    return [weight for group in optimizer.param_groups for weight in group["params"]]

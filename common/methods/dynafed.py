@@ -160,12 +160,11 @@ class DynaFed(Method):
 
     def check(self, config: RunConfig) -> list[str]:
         """If all rounds have too few clients, synthesis would never begin."""
-        drawn = max(1, round(config.clients * config.participation))
-        if drawn < self.min_participants:
+        if config.drawn < self.min_participants:
             return [
                 f"methods: dynafed(min_participants={self.min_participants}) learns from averages"
                 f" of at least that many clients, but clients={config.clients} with"
-                f" participation={config.participation:g} gives {drawn} per round; raise one of"
-                " them, or lower min_participants if the server may learn about single clients"
+                f" participation={config.participation:g} gives {config.drawn} per round; raise one"
+                " of them, or lower min_participants if the server may learn about single clients"
             ]
         return []

@@ -57,7 +57,7 @@ class FedCog(Method):
         "fedcog.partner_age",
     )
 
-    renamed: ClassVar[dict[str, str]] = {"js": "disagreement"}
+    renamed: ClassVar[dict[str, str]] = {"js": "disagreement", "shared": "same_images"}
     # The teacher must be the consensus of all clients.
     parts: ClassVar[Parts] = Parts(requires=NETWORK)
 
@@ -97,7 +97,7 @@ class FedCog(Method):
     takes all at once."""
     regenerate: bool = False
     """Make the images again after half of the local steps, against the half-trained model."""
-    shared: bool = False
+    same_images: bool = False
     """All clients make the same images, as the convergence proof (A.2) assumes: uniform labels, no
     disagreement, one seed."""
     supervision: Literal["soft", "hard"] = "soft"

@@ -42,7 +42,7 @@ class FedNova(Method):
     up: ClassVar[tuple[Section, ...]] = (Section(EFFECTIVE_STEPS, weighting="run", holds="number"),)
 
     def check(self, config: RunConfig) -> list[str]:
-        """Only for SGD is a_i known."""
+        """a_i is known only for SGD."""
         if config.optimizer == "sgd":
             return []
         return [

@@ -53,7 +53,7 @@ class Scaffold(Method):
         return first_round(config) + 1
 
     def check(self, config: RunConfig) -> list[str]:
-        """Only for SGD is (w - w_i) / (a eta) a mean of gradients."""
+        """(w - w_i) / (a eta) is a mean of gradients only for SGD."""
         if config.optimizer != "sgd":
             return [
                 "methods: scaffold reads gradients off the steps of SGD, but"

@@ -1,6 +1,5 @@
 """Saves a model in a file with everything that is needed to use it, and loads such a file."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -15,13 +14,10 @@ from common.errors import DataError
 from common.method import NETWORK
 from common.models.base import Model
 from common.models.factory import build
+from common.wire.files import read_arrays, write_arrays
 from common.wire.manifest import Manifest
 from common.wire.payload import Array
-from common.wire.weights import from_arrays, load, save
-
-# The only key of the file's metadata. Safetensors writes several keys in an order that differs from
-# time to time, but the same model must give the same file.
-KEY = "fedmirage"
+from common.wire.weights import from_arrays
 
 
 @dataclass(frozen=True)
@@ -52,22 +48,17 @@ class ModelFacts:
             )
         return normalise(images, self.mean, self.std)
 
-    def to_metadata(self) -> dict[str, str]:
-        """The facts as metadata of a safetensors file."""
-        return {KEY: json.dumps(asdict(self))}
-
     @classmethod
-    def from_metadata(cls, metadata: Mapping[str, str], path: str | Path) -> "ModelFacts":
-        """Read the facts from a file's metadata, or raise a DataError that says why it fails."""
+    def read(cls, found: Mapping[str, Any], path: str | Path) -> "ModelFacts":
+        """Read the facts of a file, or raise a DataError that says why it fails."""
         try:
-            found: dict[str, Any] = json.loads(metadata[KEY])
             known: dict[str, Any] = {
                 item.name: found[item.name] for item in fields(cls) if item.name in found
             }
             for name in ("classes", "shape", "mean", "std", "parts"):
                 known[name] = tuple(known[name])
             return cls(**known)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError):
             raise DataError(
                 f"{str(path)!r} does not say which network its weights belong to; it was written by"
                 " another program or by an earlier version: run it again, or load its arrays with"
@@ -77,7 +68,7 @@ class ModelFacts:
 
 def save_model(named: Mapping[str, Array], path: str | Path, facts: ModelFacts) -> None:
     """Write weights by name, with the facts that are needed to use them."""
-    save(named, path, facts.to_metadata())
+    write_arrays(path, named, asdict(facts))
 
 
 def load_model(path: str | Path) -> tuple[Model, ModelFacts]:
@@ -87,8 +78,8 @@ def load_model(path: str | Path) -> tuple[Model, ModelFacts]:
     are not needed for predictions and are left out. A file that lacks a part of the network is
     refused, because that part has stayed with the clients.
     """
-    named, metadata = load(path)
-    facts = ModelFacts.from_metadata(metadata, path)
+    named, found = read_arrays(path)
+    facts = ModelFacts.read(found, path)
     if not set(NETWORK) <= set(facts.parts):
         raise DataError(
             f"{str(path)!r} holds only {' and '.join(facts.parts)} of a {facts.model}, which is"

@@ -1,6 +1,7 @@
-"""Networks that generate images."""
+"""Networks that generate images, and networks that generate features."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.models.base import Shape, chain
@@ -40,6 +41,46 @@ class ImageGenerator(nn.Module):
         """(samples, noise) to (samples, channels, height, width)."""
         images: Tensor = self.layers(self.linear(noise).view(len(noise), *self.small))
         return images
+
+
+class FeatureGenerator(nn.Module):
+    """FedMD-CG's network from noise and a label to features; its FedGen and FedCG have the same.
+
+    It has three linear layers, the first two with batch norm and ReLU. The output is linear, and so
+    may be negative although the features that it imitates are not.
+    """
+
+    def __init__(self, noise_dim: int, classes: int, feature_dim: int) -> None:
+        super().__init__()
+        self.noise_dim, self.classes = noise_dim, classes
+        self.layers = chain(
+            hidden1=_normed_linear(noise_dim + classes, 512),
+            hidden2=_normed_linear(512, 256),
+            output=nn.Linear(256, feature_dim),
+        )
+
+    def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
+        """(batch, noise_dim) and the labels of the batch to (batch, feature_dim)."""
+        one_hot = F.one_hot(labels, self.classes).to(noise.dtype)  # (batch, classes)
+        features: Tensor = self.layers(torch.cat((noise, one_hot), dim=1))
+        return features
+
+
+class FeatureMeans(nn.Module):
+    """One vector of features per class, whatever the noise: the placebo of a feature generator."""
+
+    def __init__(self, noise_dim: int, classes: int, feature_dim: int) -> None:
+        super().__init__()
+        self.noise_dim, self.classes = noise_dim, classes
+        self.means = nn.Parameter(torch.zeros(classes, feature_dim))
+
+    def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
+        """(batch, noise_dim), of which nothing is used, and labels to (batch, feature_dim)."""
+        return self.means.index_select(0, labels)
+
+
+def _normed_linear(size: int, width: int) -> nn.Sequential:
+    return chain(linear=nn.Linear(size, width), norm=nn.BatchNorm1d(width), activation=nn.ReLU())
 
 
 def _convolution(channels: int, width: int) -> nn.Sequential:

@@ -1,10 +1,11 @@
-"""Replacements for two functions of Flower's SecAgg+: the generator of the masks, and rounding.
+"""Replacements for functions of Flower's SecAgg+: the masks, and rounding there and back.
 
 The masks come from AES-256 in counter mode. Flower's come from a Mersenne Twister with a seed of 32
 bits, which can be found with 2^32 guesses (Flower issue 7522). Flower's rounding draws from numpy's
 global generator and is limited to 31 bits; ours rounds to the nearest step, as fine as the sum
-allows, so that one seed gives the same bits again. Flower imports each function by name in one
-module per side, and `install` replaces it there.
+allows, so that one seed gives the same bits again. Flower turns the sum back into numbers with
+divisions that may be wrong by a step if the sum has nearly 53 bits; ours stays whole. Flower
+imports each function by name in one module per side, and `install` replaces it there.
 """
 
 from collections.abc import Callable
@@ -57,6 +58,16 @@ def quantize(
         )
         for array in parameters
     ]
+
+
+def dequantize(
+    quantized_parameters: list[npt.NDArray[np.int64]], clipping_range: float, target_range: int
+) -> list[npt.NDArray[np.float64]]:
+    """Leave the sums whole; append 1, which shows by what Flower multiplies them afterwards.
+
+    Flower determines the names of the arguments, which are not needed.
+    """
+    return [array.astype(np.float64) for array in [*quantized_parameters, np.ones(1, np.int64)]]
 
 
 def install(module: ModuleType, *replacements: Callable[..., Any]) -> None:

@@ -56,10 +56,11 @@ class SecAggOn(SecAggParams):
     (SecAgg+) but survives fewer losses. A client has at least 2 log2(clients) + 1 neighbours, so
     that losses rarely cut the circle of neighbours apart; a round that they do cut is not
     opened."""
-    threshold: Annotated[float, Field(gt=0.5, lt=1)] = 0.6
+    threshold: Annotated[float, Field(gt=0.5, lt=1)] = 0.67
     """Fraction of a client's key shares that is needed to open its masks, and so the fraction of
-    its neighbours that must stay to the end. It is more than half, so that no two groups can open
-    both masks of one client; at most all shares but one are needed."""
+    its neighbours that must stay to the end; at most all shares but one are needed. It is more than
+    half, so that no two groups can open both masks of one client. With more than two thirds, that
+    holds even if nearly a third of the clients help a dishonest server (docs/security.md)."""
     clip: Annotated[float, Field(gt=0)] = 8.0
     """The largest absolute value that can be masked. A client whose weighted update contains a
     larger one says so and does not take part in the round."""

@@ -34,6 +34,7 @@ from common.wire.manifest import Entry
 from common.wire.payload import SHARED, Array, Arrays, Sections
 
 Vector = npt.NDArray[np.float64]
+Steps = npt.NDArray[np.int64]  # a sum of vectors, in whole steps of secure aggregation
 WIDE_BITS = 19  # wide numbers may be as large as 2^19
 COUNTS = 2  # the first two wide numbers: 1 if the client trained, and n_i / max_examples
 
@@ -149,14 +150,13 @@ class SecureVector:
 
     # On the server
 
-    def decode(self, sums: Vector, reference: Arrays) -> SecureMeans | None:
-        """The means that follow from a sum; None if nobody trained."""
-        wide, narrow = self._join(sums[: 2 * self.wide]), sums[2 * self.wide :]
+    def decode(self, sums: Steps, reference: Arrays, active: int) -> SecureMeans | None:
+        """The means that follow from the sum of so many vectors; None if nobody trained."""
+        wide, narrow = self._join(sums[: 2 * self.wide]), sums[2 * self.wide :] * self.secagg.step
+        self._check_counts(float(wide[0]), float(wide[1]), active)
         clients, share = round(wide[0]), float(wide[1])
         if clients < 1:
             return None
-        if share <= 0:
-            raise WireError(f"the sum has {clients} clients that trained, but no examples")
         totals: dict[Weighting, float] = {"examples": share, "uniform": float(clients)}
         before, sections = (
             iter(reference),
@@ -178,6 +178,19 @@ class SecureVector:
         }
         return SecureMeans(sections, clients, round(share * self.secagg.max_examples), figures)
 
+    def _check_counts(self, trained: float, share: float, active: int) -> None:
+        """Refuse a sum that so many honest clients cannot have: a false count scales everything."""
+        slack = active * self.unit * 2.0**-self.secagg.bits  # every client rounds its own numbers
+        clients, least = round(trained), trained / self.secagg.max_examples
+        if abs(trained - clients) > slack or not 0 <= clients <= active:
+            raise WireError(f"the sum says that {trained:g} of {active} clients trained")
+        if not least - slack <= share <= clients + slack:
+            raise WireError(
+                f"the sum says that {clients} clients have"
+                f" {share * self.secagg.max_examples:g} examples together, which is impossible if"
+                f" each has 1 to {self.secagg.max_examples}; a client has sent false counts"
+            )
+
     # Rounded and wide numbers
 
     @property
@@ -195,10 +208,10 @@ class SecureVector:
             (values - whole * self.unit) * (self.secagg.clip / self.unit)
         )
 
-    def _join(self, pairs: Vector) -> Vector:
+    def _join(self, pairs: Steps) -> Vector:
         """The sums of wide numbers from the sums of their two elements."""
         whole, rest = np.split(pairs, 2)
         return np.asarray(
-            np.rint(whole / self.secagg.step) * self.unit + rest * (self.unit / self.secagg.clip),
+            whole * self.unit + rest * self.secagg.step * (self.unit / self.secagg.clip),
             dtype=np.float64,
         )

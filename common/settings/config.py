@@ -24,7 +24,7 @@ from common.dp.settings import DpParams
 from common.errors import ConfigurationError
 from common.method import NETWORK, Method, Weighting, parts_of, required_weighting
 from common.models.params import ModelParams
-from common.secagg.settings import SecAggParams
+from common.secagg.settings import SecAggOn, SecAggParams
 from common.settings.language import nearest, sentence
 from common.settings.lines import Lines, read_lines
 from common.settings.project import project
@@ -131,9 +131,9 @@ class RunConfig(BaseModel):
     """Stop after this many consecutive evaluations without a better validation loss; 0 never stops
     early."""
     local_evaluation: bool
-    """Score every local model on its own IID shard of the test set and, in a simulation, the
-    average of all local models. Always on if a method shares only a part of the model, because
-    there is no global model to score then."""
+    """Score every local model on its own IID shard of the test set and, in a simulation without
+    secagg and dp, the average of all local models. Always on if a method shares only a part of the
+    model, because there is no global model to score then."""
     target: Annotated[float, Field(ge=0, le=1)]
     """An accuracy on the test set; the summary names the first round that reached it. 0 means no
     target."""
@@ -236,6 +236,15 @@ class RunConfig(BaseModel):
     def scores_local_models(self) -> bool:
         """Whether local models are scored: on request, or because there is no global one."""
         return self.local_evaluation or not self.shares_all
+
+    @property
+    def averages_local_models(self) -> bool:
+        """Whether the average of all local models is scored, on a host that has all of them.
+
+        Secure aggregation and dp keep single models from the server, so not with these.
+        """
+        hidden = isinstance(self.secagg_params, SecAggOn) or self.dp_params.active
+        return self.scores_local_models and not hidden
 
     @property
     def cautions(self) -> list[str]:

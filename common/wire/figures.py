@@ -1,4 +1,4 @@
-"""The names of all figures that a client may report beside its arrays.
+"""The names of all figures that a client may report beside its arrays, and their prefixes.
 
 An undeclared figure is refused in every mode. Under secure aggregation each figure needs a fixed
 position in the sum, and in a plain run an undeclared figure is a misspelt one.
@@ -20,8 +20,14 @@ TASK_TERM = f"{TERM}task"
 STEPS = "steps"  # optimiser steps
 SAMPLES = "samples"  # samples in the batches of these steps, repeats included
 SECONDS = "seconds"  # how long the client took to handle the whole message
-CLIPPED = "dp.clipped"  # 1 if the client's update was longer than dp's clip
-TEST_SHARD = "local_model.on_test_shard.by_examples."  # prefix: the local model on its test shard
+TIMES = "seconds."  # the prefix of the times that methods take, which are part of it
+DP = "dp."  # the prefix of the figures of differential privacy
+CLIPPED = f"{DP}clipped"  # 1 if the client's update was longer than dp's clip
+SCORES = "local_model."  # the prefix of the scores of local models
+SHARD_SCORES = f"{SCORES}on_test_shard."  # those on the client's own shard of the test set
+TEST_SHARD = f"{SHARD_SCORES}by_examples."  # their mean over the clients, weighted by examples
+# The prefix of the scores of the average of all local models, which only a simulation knows.
+AVERAGE_SCORES = "average_of_local_models.on_test.by_examples."
 DIAGNOSTICS = "diagnostics."  # the prefix of the figures that --diagnostics adds
 DRIFT = f"{DIAGNOSTICS}drift"
 LOCAL_MODEL = f"{DIAGNOSTICS}local_model"

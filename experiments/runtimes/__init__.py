@@ -1,1 +1,1 @@
-"""Where a run takes place."""
+"""The runtimes: the processes in which a run takes place, and how they are ended."""

@@ -1,9 +1,9 @@
 """The process in which a run takes place: checks first, then server and simulated clients.
 
-The command that a person sees computes nothing. It starts this program, watches, and ends it; so
-it can be interrupted at any moment, whatever Ray, Flower or torch are doing, and so can a notebook.
-The request comes as JSON on standard input. What the starter should know goes back as lines of JSON
-through a pipe.
+The command that a person types computes nothing: it starts this program, watches it and ends it.
+So the command, or a notebook, can be interrupted at any moment, whatever Ray, Flower or torch are
+doing. The request comes as JSON on standard input; messages go back through a pipe, as lines of
+JSON.
 """
 
 import json
@@ -17,11 +17,11 @@ from typing import Any
 from common.errors import ConfigurationError, FedmirageError
 from common.settings.config import RunConfig, validate
 
-SMALL = 1000  # client trainings (clients of a round x rounds) up to which `auto` does without Ray
+SMALL = 1000  # up to this many client trainings (clients per round x rounds) `auto` needs no Ray
 
 
 def main() -> None:
-    """Do what the request asks for; 0 if it went well."""
+    """Do what the request asks for; the exit code is 0 if it went well."""
     request = json.load(sys.stdin)
     os.set_inheritable(request["pipe"], False)
     code = 1
@@ -35,23 +35,23 @@ def main() -> None:
             code = 0
         except ConfigurationError as error:
             tell(problems=error.problems)
-        except (FedmirageError, OSError) as error:  # a full disk is no mistake of this program
+        except (FedmirageError, OSError) as error:  # a full disk is not a fault of this program
             tell(failure=str(error))
         except BaseException:
             traceback.print_exc()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # threads of Ray and Flower may wait for what never comes
+    os._exit(code)  # threads of Ray and Flower may wait for something that never comes
 
 
 def conduct(
     tell: Any, config: dict[str, Any], folder: str, runtime: str, actors: int, verbose: bool
 ) -> None:
-    """Check; say where the run takes place; run, unless that is somebody else's part (grpc)."""
+    """Check the request, say where the run takes place, and run it unless others do (grpc)."""
     settings = validate(config)
     weights = check(settings, Path(folder), actors)
     if settings.keep_models == "all":
-        tell(say=space(settings, weights))
+        tell(say=estimate_space(settings, weights))
     if runtime == "grpc":
         return
     from experiments.runtimes.simulation import plan_actors
@@ -72,12 +72,14 @@ def conduct(
 
 
 def check(config: RunConfig, folder: Path, actors: int) -> int:
-    """All problems at once, before anything is started or written; returns the bytes of a model."""
+    """Refuse all problems at once, before anything starts; return the bytes of a model."""
     from server.start import check_run
 
     problems: list[str] = []
     if actors < 0:
-        problems.append(f"actors={actors}: write how many clients train at a time, or 0")
+        problems.append(
+            f"actors={actors}: write how many clients may train at a time, or 0 for one per core"
+        )
     try:
         model = check_run(config, folder)
     except ConfigurationError as error:
@@ -88,7 +90,7 @@ def check(config: RunConfig, folder: Path, actors: int) -> int:
 
 
 def choose(config: RunConfig) -> tuple[str, str]:
-    """The runtime of `auto`, and why it is that one."""
+    """Choose the runtime of `auto`, and say why."""
     from common import device
 
     trainings, place = config.drawn * config.rounds, device.pick(config.device).type
@@ -100,9 +102,11 @@ def choose(config: RunConfig) -> tuple[str, str]:
     return "simulation", f" (a large run: {count}; --runtime inprocess would do without it)"
 
 
-def space(config: RunConfig, weights: int) -> str:
-    """What keep-models=all will take of the disk, at least: a method that remembers more than the
-    local model adds to it."""
+def estimate_space(config: RunConfig, weights: int) -> str:
+    """Say how much disk space keep-models=all needs at least.
+
+    A method that remembers more than the local model adds to it.
+    """
     models = config.rounds * weights
     memories = models * config.drawn
     return (

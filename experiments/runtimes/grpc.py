@@ -1,5 +1,7 @@
-"""The grpc runtime: a real SuperLink and real SuperNodes on free loopback ports of this host, in a
-FLWR_HOME of their own."""
+"""The grpc runtime: a real SuperLink and real SuperNodes on free loopback ports of this host.
+
+They have a FLWR_HOME of their own.
+"""
 
 import contextlib
 import json
@@ -24,25 +26,26 @@ from server.record import checkpoint
 from server.record.results import FILE, Results, read
 
 ENVIRONMENT = {
-    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": (
-        "1"
-    ),  # or every run begins with a download of torch
+    # Otherwise every run would begin with a download of torch.
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_TELEMETRY_ENABLED": "0",
     "PYTHONUNBUFFERED": "1",
 }
 PROGRAMS = Path(sys.executable).parent
-ENDED = "finished"  # what the status of a run that is over begins with
-STATUS_EVERY = 30.0  # seconds between two questions for the run's status
+ENDED = "finished"  # how the status of a run that is over begins
+STATUS_EVERY = 30.0  # seconds between two requests for the run's status
 
 
 def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
-    """Start everything, submit the run, wait for its end, stop everything; a failed run raises its
-    reason."""
+    """Start everything, submit the run, wait for its end, and stop everything.
+
+    If the run fails, the reason is raised.
+    """
     folder = Path(config.resume or config.out)
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    if config.resume:  # an older summary would look like the end of this run
+    if config.resume:  # its earlier summary would look like the end of this run
         Results(folder).forget_after(checkpoint.read(folder / checkpoint.FILE).round)
     else:
         (folder / FILE).unlink(missing_ok=True)  # of a run that never finished a round
@@ -66,9 +69,8 @@ class Federation:
 
     def __init__(self, home: Path, logs: Path, verbose: bool) -> None:
         self.home, self.logs, self.verbose = home, logs, verbose
-        path = os.pathsep.join(
-            [str(PROGRAMS), os.environ.get("PATH", "")]
-        )  # Flower's programs call each other by name
+        # Flower's programs call each other by name.
+        path = os.pathsep.join([str(PROGRAMS), os.environ.get("PATH", "")])
         self.environment = {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(home), "PATH": path}
         self.all = Processes(f"FLWR_HOME={home}", home)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -82,7 +84,7 @@ class Federation:
         self.all.stop()
 
     def start(self, config: RunConfig, memory: Path) -> None:
-        """A SuperLink, then a SuperNode a client."""
+        """Start a SuperLink, then one SuperNode per client."""
         runtime, self.fleet, self.control, *nodes = free_addresses(3 + config.clients)
         for address in (runtime, self.fleet, self.control, *nodes):
             require_free(address)
@@ -115,7 +117,7 @@ class Federation:
         (self.home / "config.toml").write_text(tomli_w.dumps(connection))
 
     def spawn(self, name: str, program: str, *arguments: str) -> None:
-        """Start a process; what it says goes to its log."""
+        """Start a process that writes its output to a log."""
         command = [str(PROGRAMS / program), *arguments]
         with (self.logs / f"{name}.log").open("ab") as log:
             output = None if self.verbose else log
@@ -141,7 +143,7 @@ class Federation:
         )
 
     def check_alive(self, *names: str) -> None:
-        """Raise with the end of its log if a process has ended that should not have."""
+        """Raise the end of its log if a process has ended too early."""
         for name in names or list(self.processes):
             code = self.processes[name].poll()
             if code is not None:
@@ -156,8 +158,7 @@ class Federation:
                 )
 
     def submit(self, config: RunConfig) -> str:
-        """Hand the app and its configuration to the SuperLink; returns Flower's number of the
-        run."""
+        """Submit the app and its configuration to the SuperLink; return Flower's id of the run."""
         settings = self.home / "run.toml"
         settings.write_text(tomli_w.dumps(config.flat()))
         answer = self.flwr(
@@ -176,20 +177,17 @@ class Federation:
         return str(answer["run-id"])
 
     def status(self, run_id: str) -> str:
-        """What the SuperLink says of the run, e.g. "running" or "finished:completed"."""
+        """Ask the SuperLink how the run is doing, e.g. "running" or "finished:completed"."""
         try:
             runs = self.flwr("list", "local", "--run-id", run_id, "--format", "json").get(
                 "runs", []
             )
-        except (
-            FedmirageError,
-            subprocess.TimeoutExpired,
-        ):  # a busy machine is no reason to end a run
-            runs = []
+        except (FedmirageError, subprocess.TimeoutExpired):
+            runs = []  # a busy machine is no reason to end a run
         return str(runs[0]["status"]) if runs else "unknown"
 
     def flwr(self, *arguments: str) -> dict[str, Any]:
-        """Ask Flower's own command line, which answers in JSON."""
+        """Call Flower's own command line and return its answer, which is JSON."""
         command = [str(PROGRAMS / "flwr"), *arguments]
         done = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, timeout=120, check=False
@@ -203,13 +201,15 @@ class Federation:
         raise FedmirageError(f"flwr {arguments[0]} failed: {(done.stderr or done.stdout).strip()}")
 
     def wait(self, run_id: str, folder: Path) -> None:
-        """Until results.jsonl has its summary; a run that ends without one has failed, whatever
-        Flower's exit codes say."""
+        """Wait until results.jsonl has its summary.
+
+        A run that ends without one has failed, whatever Flower's exit codes say.
+        """
         asked = time.monotonic()
         while True:
             time.sleep(0.3)
             self.check_alive("superlink")
-            summary = ended(folder)
+            summary = find_summary(folder)
             if summary is not None:
                 if summary["status"] != "finished":
                     raise FedmirageError(str(summary.get("reason", "the run failed")))
@@ -217,32 +217,33 @@ class Federation:
             if time.monotonic() - asked > STATUS_EVERY:
                 asked = time.monotonic()
                 status = self.status(run_id)
-                if status.startswith(ENDED) and not ended(folder):
+                if status.startswith(ENDED) and not find_summary(folder):
                     raise FedmirageError(
                         f"the run ended as {status!r} without a summary; see"
                         f" {self.logs / 'superlink.log'}"
                     )
 
 
-def ended(folder: Path) -> dict[str, Any] | None:
-    """The summary line of a run that is over."""
+def find_summary(folder: Path) -> dict[str, Any] | None:
+    """Return the summary line of a run that is over, or None."""
     return next((line for line in read(folder / FILE)[-1:] if line.get("kind") == "summary"), None)
 
 
 def require_free(address: str) -> None:
-    """Refuse an address on which somebody listens: Flower would only say so in a log."""
+    """Refuse an address that is in use; Flower would only say so in a log."""
     host, _, port = address.rpartition(":")
     with socket.socket() as probe:
         try:
             probe.bind((host, int(port)))
         except OSError:
             raise FedmirageError(
-                f"the port {port} of {host} is in use; end what listens there, or take another port"
+                f"port {port} of {host} is in use; end the program that listens there, or use"
+                " another port"
             ) from None
 
 
 def free_addresses(count: int) -> list[str]:
-    """Loopback addresses that nobody uses right now."""
+    """Find loopback addresses that are not in use."""
     with contextlib.ExitStack() as stack:
         return [f"127.0.0.1:{port}" for port in _bound(stack, count)]
 

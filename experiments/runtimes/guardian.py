@@ -1,11 +1,12 @@
-"""Ends what a run has started when the process that watches over the run is gone, however it went:
-after kill -9 nobody else is left to do it.
+"""Ends the processes of a run when the process that watches over the run has died.
+
+After kill -9 nothing else is left to do it.
 
     python guardian.py MARK [FOLDER]
 
-waits until its standard input is closed; a word on it before means that all is well. MARK is the
-NAME=VALUE in the environment of everything that is to end, FOLDER is removed with it. Only the
-standard library, so that it is there in a moment.
+waits until its standard input is closed; if anything was written there before, all is well. MARK is
+the NAME=VALUE in the environment of every process that must end, and FOLDER is removed afterwards.
+The program uses only the standard library, so that it starts at once.
 """
 
 import contextlib
@@ -16,12 +17,14 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE = 20.0  # seconds until what cannot be ended is left alone
+PATIENCE = 20.0  # seconds until processes that do not end are left alone
 
 
 def processes_with(variable: str) -> set[int]:
-    """Ids of the processes that have this variable in their environment; where there is no /proc,
-    none are found."""
+    """Find the ids of the processes that have this variable in their environment.
+
+    On a system without /proc, none are found.
+    """
     found = set()
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -32,7 +35,7 @@ def processes_with(variable: str) -> set[int]:
 
 
 def end_all(variable: str) -> None:
-    """Kill until nobody is left; who was being started during one look is found by the next."""
+    """Kill until none is left; a process that starts during one search is found by the next."""
     deadline, quiet = time.monotonic() + PATIENCE, 0
     while quiet < 2 and time.monotonic() < deadline:
         members = processes_with(variable) - {os.getpid()}

@@ -1,6 +1,8 @@
-"""The inprocess runtime: server and clients in one process, which needs neither Ray nor gRPC and so
-starts soonest. Where several clients train in a round and there are cores, a few more processes
-help."""
+"""The inprocess runtime: server and clients in one process, without Ray and gRPC.
+
+It starts soonest. If several clients train in a round and there are cores for them, a few more
+processes help.
+"""
 
 import multiprocessing
 import os
@@ -28,7 +30,7 @@ FAILED = 2  # Flower's code for a client that raised an exception
 
 
 def run_in_process(config: RunConfig, processes: int = 1) -> dict[str, Any]:
-    """Run to the end in this process and `processes` - 1 others; returns the summary line."""
+    """Run to the end in this process and `processes` - 1 others; return the summary line."""
     memory = Path(config.resume or config.out) / "memory"
     grid = LocalGrid(make_app(config, memory), config.clients)
     try:
@@ -57,7 +59,7 @@ class Helper:
             return False
 
     def answer(self, message: Message, context: Context) -> tuple[Message, Context]:
-        """Let it answer a message; one that dies over it has failed."""
+        """Let it answer a message; if its process ends instead, the client has failed."""
         try:
             self.connection.send((message, context))
             answered: tuple[Message, Context] = self.connection.recv()
@@ -68,17 +70,17 @@ class Helper:
             return Message(Error(code=FAILED, reason=reason), reply_to=message), context
 
     def stop(self) -> None:
-        """End it, whatever it does."""
+        """End it, whatever it is doing."""
         self.process.kill()
         self.process.join()
         self.connection.close()
 
 
 def _help(connection: Connection, config: RunConfig, memory: Path) -> None:
-    """What a helper does until nobody asks any more."""
+    """Answer messages until the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that it helps
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    import client.build  # noqa: F401 - now, and not while a client waits
+    import client.build  # noqa: F401 - now, so that no client has to wait for it
 
     app = make_app(config, memory)
     connection.send(True)
@@ -91,7 +93,7 @@ def _help(connection: Connection, config: RunConfig, memory: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    """In the middle of a training too, and however the parent ended."""
+    """End this process as soon as its parent has ended, even in the middle of a training."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])
@@ -99,8 +101,10 @@ def _end_with_parent() -> None:
 
 
 def answer(app: ClientApp, message: Message, context: Context) -> tuple[Message, Context]:
-    """A client's reply and its state after it; as in Flower, an exception becomes an error message
-    and leaves the state as it was."""
+    """Return a client's reply and its state afterwards.
+
+    As in Flower, an exception becomes an error message and leaves the state as it was.
+    """
     later = deepcopy(context)
     try:
         return app(deepcopy(message), later), later
@@ -109,8 +113,11 @@ def answer(app: ClientApp, message: Message, context: Context) -> tuple[Message,
 
 
 class LocalGrid(Grid):
-    """Flower's Grid over a dictionary. Messages are answered while they are pushed: by this
-    process, and by its helpers as soon as they are ready."""
+    """Flower's Grid over a dictionary.
+
+    Messages are answered while they are pushed: by this process, and by its helpers as soon as they
+    are ready.
+    """
 
     def __init__(self, app: ClientApp, nodes: int) -> None:
         self.app = app
@@ -132,7 +139,7 @@ class LocalGrid(Grid):
         self.closed = False
 
     def add(self, helper: Helper) -> None:
-        """Let a helper take its share of the messages from when it is ready."""
+        """Let a helper take its share of the messages as soon as it is ready."""
         self.helpers.append(helper)
         threading.Thread(target=self._feed, args=(helper,), daemon=True).start()
 
@@ -146,7 +153,7 @@ class LocalGrid(Grid):
 
     @property
     def run(self) -> Any:
-        """Flower's record of the run, which nobody here reads."""
+        """Flower's record of the run, which is not used here."""
         return None
 
     def set_run(self, run: Any) -> None:
@@ -164,11 +171,11 @@ class LocalGrid(Grid):
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """Everybody is there from the beginning."""
+        """All nodes are connected from the beginning."""
         return list(self.contexts)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Have all of them answered, or passed over where their time is up before they begin."""
+        """Have all of them answered, except those whose time is up before they begin."""
         pushed = list(messages)
         for message in pushed:
             message.metadata.__dict__["_message_id"] = str(uuid4())
@@ -187,7 +194,7 @@ class LocalGrid(Grid):
         return [message.metadata.message_id for message in pushed]
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """The replies that are there."""
+        """Return the replies that have arrived."""
         return [self.replies.pop(number) for number in list(message_ids) if number in self.replies]
 
     def send_and_receive(
@@ -197,15 +204,15 @@ class LocalGrid(Grid):
         return self.pull_messages(self.push_messages(messages))
 
     def receive(self, node: int, reply: Message) -> Message | None:
-        """What becomes of a reply on its way; None loses it."""
+        """Return a reply as it arrives; None if it was lost on its way."""
         return reply
 
     def expired(self, message: Message) -> bool:
-        """Whether a message has waited for too long to be begun."""
+        """Whether a message has waited so long that it is not begun any more."""
         return time.time() > message.metadata.created_at + message.metadata.ttl
 
     def _next(self) -> Message | None:
-        """The next message that is to be answered."""
+        """Take the next message that must be answered."""
         with self.change:
             while self.waiting:
                 message = self.waiting.popleft()
@@ -226,7 +233,7 @@ class LocalGrid(Grid):
                 self.replies[message.metadata.message_id] = kept
 
     def _feed(self, helper: Helper) -> None:
-        """A helper's share, in a thread that mostly waits for it."""
+        """Give a helper its share of the messages, in a thread that mostly waits for it."""
         usable = helper.ready()
         while usable and not self.closed:
             with self.change:
@@ -244,5 +251,5 @@ class LocalGrid(Grid):
 
 
 def node_id(partition: int) -> int:
-    """Ids that do not sort like partitions, as Flower's random ones do not."""
+    """Make ids that do not sort like partitions, just as Flower's random ones do not."""
     return 10_000 - 7 * partition

@@ -1,5 +1,4 @@
-"""The processes that a run starts. None of them outlives the run, nor the process that started
-them."""
+"""The processes that a run starts; none of them outlives the run or the process that started it."""
 
 import contextlib
 import os
@@ -17,8 +16,8 @@ from experiments.runtimes import guardian
 class Processes:
     """Everything with one mark (NAME=VALUE) in its environment.
 
-    Flower's SuperExec and Ray's daemons detach themselves from who starts them, so neither process
-    groups nor parents are enough to find them; an environment is inherited by all.
+    Flower's SuperExec and Ray's daemons detach themselves from the process that starts them, so
+    process groups and parents are not enough to find them. The environment is inherited by all.
     """
 
     def __init__(self, mark: str, folder: Path | None = None) -> None:
@@ -40,7 +39,7 @@ class Processes:
     def spawn(
         self, command: Sequence[str], environment: Mapping[str, str], **options: Any
     ) -> "subprocess.Popen[bytes]":
-        """Start a process in a session of its own: a terminal's Ctrl-C is not meant for it."""
+        """Start a process in a session of its own, which a terminal's Ctrl-C does not reach."""
         name, _, value = self.mark.partition("=")
         process = subprocess.Popen(
             command,
@@ -52,11 +51,11 @@ class Processes:
         return process
 
     def stop(self) -> None:
-        """End all of them, at once: whatever they leave on disk is whole at any moment."""
+        """End all of them at once; this is safe, because their files are complete at any moment."""
         with undisturbed():
             for process in self.started:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)  # its session, where there is no /proc
+                    os.killpg(process.pid, signal.SIGKILL)  # its session, for systems without /proc
             guardian.end_all(self.mark)
             for process in self.started:
                 process.wait()
@@ -69,7 +68,7 @@ class Processes:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Clear up without interruption; a signal that comes meanwhile arrives afterwards."""
+    """Delay signals until the block has ended, so that nothing interrupts it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)
     try:
         yield
@@ -78,7 +77,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def environment() -> dict[str, str]:
-    """This process's own, in which a new Python finds this code first, wherever it is started."""
+    """Return this process's environment, changed so that a new Python finds this code first."""
     root = str(Path(__file__).parents[2])
     known = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([root, known] if known else [root])}

@@ -1,9 +1,9 @@
-"""The simulation runtime: one process for the server, Ray actors for the clients, all on this
-host."""
+"""The simulation runtime: one process for the server, and Ray actors for the clients."""
 
 import logging
 import math
 import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+# Whoever reaches Ray's ports can run programs here. Despite its name, this variable decides on
+# every system whether Ray's processes listen on the network or on this host only.
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
 
 
 @dataclass(frozen=True)
@@ -35,31 +38,48 @@ class ActorPlan:
         )
 
     def backend(self, verbose: bool) -> dict[str, Any]:
-        """As Flower's simulation wants it; one Ray "CPU" is one actor, so that Ray starts exactly
-        as many as planned."""
+        """Describe the plan for Flower's simulation.
+
+        One Ray "CPU" is one actor, so that Ray starts exactly as many as planned.
+        """
         quiet = {} if verbose else {"logging_level": "CRITICAL", "log_to_driver": False}
         return {
-            "init_args": {"num_cpus": self.actors, "num_gpus": self.gpus, **quiet},
+            "init_args": {
+                "num_cpus": self.actors,
+                "num_gpus": self.gpus,
+                "include_dashboard": False,
+                **quiet,
+            },
             "client_resources": {"num_cpus": 1, "num_gpus": self.gpu_share},
         }
 
 
 def plan_actors(config: RunConfig, actors: int = 0) -> ActorPlan:
-    """As many actors as there are cores for their threads, and never more than clients that train
-    at once."""
+    """Plan as many actors as there are cores for their threads.
+
+    There are never more of them than clients that train in a round.
+    """
     import torch
 
     count = min(config.drawn, actors or max(1, device.cores() // config.threads))
     gpus = torch.cuda.device_count() if device.pick(config.device).type == "cuda" else 0
-    share = (
-        0.0 if not gpus else 1.0 if count <= gpus else 1 / math.ceil(count / gpus)
-    )  # Ray takes whole GPUs, or a part of one
+    # Ray assigns whole GPUs, or a part of one.
+    share = 0.0 if not gpus else 1.0 if count <= gpus else 1 / math.ceil(count / gpus)
     return ActorPlan(count, config.threads, gpus, share)
 
 
-def simulate(config: RunConfig, verbose: bool = False, actors: int = 0) -> None:
-    """Run to the end, or raise what the server raised."""
+def prepare_ray() -> None:
+    """Set what Ray reads when it is first imported.
+
+    The token is new for every run: other users of this host cannot talk to its processes either.
+    """
     os.environ.update({key: os.environ.get(key, value) for key, value in QUIET.items()})
+    os.environ.update(LOOPBACK, RAY_AUTH_TOKEN=secrets.token_hex(32))
+
+
+def simulate(config: RunConfig, verbose: bool = False, actors: int = 0) -> None:
+    """Run to the end; an error of the server is raised here."""
+    prepare_ray()
     import ray
     from flwr.simulation import run_simulation
 

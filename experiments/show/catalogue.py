@@ -61,9 +61,13 @@ def show_methods(console: Console) -> None:
     """Show one line per method."""
     made = table("methods", "name", "paper", "shares", "secagg", "sends beside it")
     for method in METHODS.values():
-        sent, allowed = zip(*map(sends, variants(method).values()), strict=True)
-        shown = "yes" if set(allowed) == {"yes"} else "some variants" if "yes" in allowed else "no"
-        shares = describe_parts(method.parts)
+        written = variants(method)
+        sent, allowed = zip(*map(sends, written.values()), strict=True)
+        instead = method.summable_instead.removeprefix("write ") or "no"
+        shown = (
+            "yes" if set(allowed) == {"yes"} else "some variants" if "yes" in allowed else instead
+        )
+        shares = describe_parts(next(iter(written.values())).parts)
         made.add_row(method.name, method.authors, shares, shown, sent[0])
     console.print(made)
     console.print(

@@ -8,14 +8,15 @@ from rich.text import Text
 
 from common.errors import FedmirageError
 from server.record.results import FILE, read, summarise
+from server.record.shown import AVERAGE, SHARD
 
 SCORES = ("final_accuracy", "best_accuracy", "last5_accuracy")
 WHAT = ("methods", "dataset", "partition", "model", "clients", "rounds", "seed")
 STYLES = ("-", "--", ":", "-.")  # with ten colours they make forty distinguishable curves
-Run = tuple[Path, dict[str, Any], list[dict[str, Any]]]
+RecordedRun = tuple[Path, dict[str, Any], list[dict[str, Any]]]
 
 
-def load(folders: list[Path]) -> list[Run]:
+def load(folders: list[Path]) -> list[RecordedRun]:
     """Return folder, configuration and all lines of every run; refuse folders without results."""
     runs = [(folder, read(folder / FILE)) for folder in folders]
     empty = [str(folder) for folder, lines in runs if not lines or lines[0]["kind"] != "config"]
@@ -27,7 +28,10 @@ def load(folders: list[Path]) -> list[Run]:
 
 
 def table(folders: list[Path]) -> Group:
-    """Make two lines per run, its figures and its own settings; remarks about runs come last."""
+    """Make two lines per run, its figures and its own settings; remarks about runs come last.
+
+    A run on several domains, or one that scored its local models, has a further line.
+    """
     runs = load(folders)
     differ = [key for key in WHAT if len({str(config.get(key)) for _, config, _ in runs}) > 1]
     common = [key for key in WHAT if key not in differ]
@@ -40,7 +44,9 @@ def table(folders: list[Path]) -> Group:
         scores = [f"{100 * end[key]:.2f}" if end[key] is not None else "-" for key in SCORES]
         figures = (str(end["rounds"]), *scores, f"{end['bytes_up'] / 1e6:.1f}", end["status"])
         shown.append(_line(_row(folder.name, *figures)))
+        shown += [_line(f"  {text}") for text in _local(end["final_evaluation"])]
         shown += [_line("  " + _settings(config, differ), "dim")] if differ else []
+        shown += _domains(end["final_evaluation"])
         idle = [f"{name} never acted: {why}" for name, why in end.get("idle", {}).items()]
         remarks += [(folder.name, text) for text in [*idle, *end.get("notes", [])]]
     said = [Text(f"{name}: {text}", style="yellow") for name, text in remarks]
@@ -51,6 +57,25 @@ def ending(lines: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the summary of a run; for a run that has none yet, summarise it as far as it is."""
     summaries = [line for line in lines if line["kind"] == "summary"]
     return summaries[-1] if summaries else {**summarise(lines), "status": "unfinished"}
+
+
+def _domains(evaluation: dict[str, Any]) -> list[Text]:
+    """List the final accuracy on every domain, after their unweighted mean; nothing without any."""
+    if "domains" not in evaluation:
+        return []
+    each = [f"{name} {100 * value:.2f}" for name, value in evaluation["domains"].items()]
+    mean = 100 * evaluation["accuracy_domain_mean"]
+    return [Text(f"  mean over domains {mean:.2f}: {', '.join(each)}")]
+
+
+def _local(evaluation: dict[str, Any]) -> list[str]:
+    """Describe the scores of the local models in one line, if there are any."""
+    texts = []
+    if SHARD in evaluation:
+        texts.append(f"local models {100 * evaluation[SHARD]:.2f} % on test shards")
+    if AVERAGE in evaluation:
+        texts.append(f"their average {100 * evaluation[AVERAGE]:.2f} % on the test set")
+    return [", ".join(texts)] if texts else []
 
 
 def _settings(config: dict[str, Any], keys: list[str]) -> str:

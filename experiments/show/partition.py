@@ -176,7 +176,7 @@ def draw_pixels(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
             strict=True,
         ):
             panel.stairs(curve, edges, color=colour, linewidth=1.2, label=name)
-        panel.set_title(f"client {client}: {len(parts[client])} samples", fontsize=9)
+        panel.set_title(_caption(dataset, client, parts[client]), fontsize=9)
         panel.set(yscale=scale, xlim=(0, 256), xticks=[0, 128, 255])
         panel.spines[["top", "right"]].set_visible(False)
     for panel in axes.flat[len(chosen) :]:
@@ -192,6 +192,15 @@ def draw_pixels(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
         fontsize=9,
     )
     return _save(figure, path)
+
+
+def _caption(dataset: DataSet, client: int, part: Indices) -> str:
+    """Name a client, its size and, if all of its samples are of one domain, that domain."""
+    caption = f"client {client}: {len(part)} samples"
+    if not dataset.domains:
+        return caption
+    held = np.unique(dataset.train.columns["domain"][part])
+    return f"{caption}, {dataset.domains[held[0]]}" if len(held) == 1 else caption
 
 
 def _intensities(

@@ -18,6 +18,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from common.wire.figures import SHARD_SCORES
 from server.record.results import FILE, read
 from server.record.shown import describe_scores, local_scores
 from server.strategy.budget import spent
@@ -127,9 +128,11 @@ def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
         )
     for name, value in evaluation.get("domains", {}).items():
         shown[f"accuracy on {name}"] = percent(value)
-    if "local_model.on_test_shard.worst.accuracy" in evaluation:
+    if "accuracy_domain_mean" in evaluation:
+        shown["mean over domains"] = percent(evaluation["accuracy_domain_mean"])
+    if f"{SHARD_SCORES}worst.accuracy" in evaluation:
         worst, best, std = (
-            percent(evaluation[f"local_model.on_test_shard.{name}.accuracy"])
+            percent(evaluation[f"{SHARD_SCORES}{name}.accuracy"])
             for name in ("worst", "best", "std")
         )
         shown["clients' models"] = f"{worst} to {best}, standard deviation {std}"
@@ -163,9 +166,8 @@ def summary_table(summary: dict[str, Any]) -> Table:
                 name.replace("_", " ").replace("last5 accuracy", "mean of the last five"),
                 percent(summary[name]),
             )
-    if summary.get("final_accuracy") is None:
-        for name, value in local_scores(summary.get("final_evaluation", {})).items():
-            table.add_row(name, percent(value))
+    for name, value in local_scores(summary.get("final_evaluation", {})).items():
+        table.add_row(name, percent(value))
     for name, text in class_scores(summary.get("final_evaluation", {})).items():
         table.add_row(name, Text(text))
     if "target_accuracy" in summary:

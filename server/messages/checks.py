@@ -1,5 +1,6 @@
-"""Checks every reply before anything uses it: readable, with the right names, shapes and types,
-finite and plausible.
+"""Checks every reply before anything uses it.
+
+It must be readable, have the right names, shapes and types, and hold finite, plausible numbers.
 
 Anybody may have written a reply, so whatever goes wrong while it is read costs its sender the
 round, and nobody else.

@@ -8,22 +8,27 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
-import numpy as np
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
-from flwr.supercore.primitives.asymmetric import bytes_to_public_key
 
 from common.errors import WireError
-from common.secagg.masks import GENERATOR, MASKS, WORD
-from common.secagg.settings import MODULUS_BITS, REFUSAL
-from common.wire.payload import decode
-from server.messages.checks import HEADER, clean, read_reply
+from common.secagg.agreement import AGREE, AGREEMENT, NODES, SIGNATURES, SURVIVORS, TAGS
+from common.secagg.circle import CIRCLE, Circle
+from common.secagg.masks import GENERATOR, MASKS
+from common.secagg.settings import REFUSAL
+from server.messages.checks import clean, read_reply
 from server.messages.plain import Asked
 from server.messages.sampling import Send
+from server.messages.secure_checks import (
+    find_senders_of_equal_keys,
+    problem_of_keys,
+    problem_of_vector,
+)
 
-# by stage, the fields that name the clients whose key shares a reply holds, and the shares
-KEY_SHARES = {
+# by stage, the fields that name the clients that a reply's parts belong to, and the parts
+PARTS = {
     Stage.SHARE_KEYS: (Key.DESTINATION_LIST, Key.CIPHERTEXT_LIST),
+    AGREE: (NODES, TAGS),
     Stage.UNMASK: (Key.NODE_ID_LIST, Key.SHARE_LIST),
 }
 
@@ -36,39 +41,83 @@ class Courier:
     timeout: float
     size: int  # of a masked vector
     asked: Asked
+    circle: Circle
+    shares: int  # of each client's keys
     up: int = 0  # bytes received
     down: int = 0  # bytes sent
     reasons: dict[int, str] = field(default_factory=dict)  # node -> why it was lost
+    # node -> who told it which clients are left, and the tags that prove it
+    tags: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    signatures: dict[int, bytes] = field(default_factory=dict)  # of the nodes' public keys
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> list[Message]:
         """Return the usable replies; a client without one is lost to this try of the round."""
         waiting, stage = {message.metadata.dst_node_id: message for message in messages}, ""
+        for node in waiting.keys() & self.reasons.keys():
+            del waiting[node]  # it was lost while the clients agreed on who is left
         for message in waiting.values():
-            request = message.content.config_records[RECORD_KEY_CONFIGS]
-            stage = str(request[Key.STAGE])
-            if stage == Stage.SETUP:
-                request[MASKS] = GENERATOR
+            stage = self.complete(message)
             self.down += count_bytes(message)
-        usable = []
+        usable: dict[int, Message] = {}
+        silent = set(waiting)
         for node, reply in self.send(list(waiting.values()), self.timeout):
-            del waiting[node]
+            silent.remove(node)
             try:
-                reason = read_reply(reply, partial(self.problem, stage))
+                reason = read_reply(reply, partial(self.problem, stage, waiting[node]))
             except WireError as error:
                 reason = str(error)
             if reason is None:
-                self.up += count_bytes(reply)
-                usable.append(reply)
+                usable[node] = reply
             else:
                 self.reasons[node] = reason
         self.reasons |= dict.fromkeys(
-            waiting, f"no answer within {self.timeout:.0f} s (round-timeout)"
+            silent, f"no answer within {self.timeout:.0f} s (round-timeout)"
         )
-        return usable
+        if stage == Stage.SETUP:
+            for node in find_senders_of_equal_keys(usable):
+                self.reasons[node] = "its public keys are also those of another client"
+                del usable[node]
+            self.signatures = find_signatures(usable)
+        self.up += sum(map(count_bytes, usable.values()))
+        return list(usable.values())
 
-    def problem(self, stage: str, content: RecordDict) -> str | None:
+    def complete(self, message: Message) -> str:
+        """Add what our clients need beside Flower's request; return the stage."""
+        request = message.content.config_records[RECORD_KEY_CONFIGS]
+        stage = str(request[Key.STAGE])
+        if stage == Stage.SETUP:
+            request[MASKS] = GENERATOR
+            message.content.config_records[CIRCLE] = self.circle.write()
+        elif stage == Stage.SHARE_KEYS and self.signatures:
+            known = {node: tag for node, tag in self.signatures.items() if str(node) in request}
+            message.content.config_records[SIGNATURES] = write_tags(known)
+        elif stage == Stage.UNMASK and self.tags:
+            tags = self.tags.get(message.metadata.dst_node_id, {})
+            message.content.config_records[AGREEMENT] = write_tags(tags)
+        return stage
+
+    def collect_agreement(self, survivors: set[int]) -> int:
+        """Ask who would open the sum of these clients; return how many would.
+
+        Their tags are passed on to their neighbours with the next message.
+        """
+        messages = []
+        for node in sorted(survivors):
+            request = ConfigRecord({Key.STAGE: AGREE, SURVIVORS: sorted(survivors)})
+            content = RecordDict({RECORD_KEY_CONFIGS: request})
+            number = str(self.circle.round)
+            messages.append(Message(content, node, MessageType.TRAIN, group_id=number))
+        replies = self.send_and_receive(messages)
+        for reply in replies:
+            answer = reply.content.config_records[RECORD_KEY_CONFIGS]
+            targets, tags = cast(list[int], answer[NODES]), cast(list[bytes], answer[TAGS])
+            for target, tag in zip(targets, tags, strict=True):
+                self.tags.setdefault(target, {})[reply.metadata.src_node_id] = tag
+        return len(replies)
+
+    def problem(self, stage: str, asked: Message, content: RecordDict) -> str | None:
         """Say why a reply cannot be used; return None if it can."""
         records = content.config_records
         if REFUSAL in records:
@@ -78,53 +127,30 @@ class Courier:
         answer = records[RECORD_KEY_CONFIGS]
         if stage == Stage.SETUP and answer.get(MASKS) != GENERATOR:
             return f"its masks do not come from {GENERATOR!r}; run the same version on both sides"
-        if stage == Stage.COLLECT_MASKED_VECTORS:
-            return self.problem_of_vector(answer.get(Key.MASKED_PARAMETERS))
-        return self.problem_of_keys(stage, answer)
-
-    def problem_of_keys(self, stage: str, answer: ConfigRecord) -> str | None:
-        """Check public keys, or key shares of clients of this round."""
         if stage == Stage.SETUP:
-            try:
-                for key in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2):
-                    bytes_to_public_key(cast(bytes, answer[key]))
-            except (KeyError, TypeError, ValueError, AttributeError):
-                return "its message holds no public keys"
-            return None
-        owners, values = KEY_SHARES[stage]
-        nodes, shares = answer.get(owners), answer.get(values)
-        if not isinstance(nodes, list) or not isinstance(shares, list) or len(nodes) != len(shares):
-            return "its key shares are malformed"
-        known = {proxy.node_id for proxy, _ in self.asked}
-        right = known.issuperset(nodes) and all(isinstance(share, bytes) for share in shares)
-        return None if right else "its key shares are malformed"
+            return problem_of_keys(answer)
+        if stage == Stage.COLLECT_MASKED_VECTORS:
+            return problem_of_vector(answer.get(Key.MASKED_PARAMETERS), self.size)
+        return self.problem_of_parts(stage, answer, asked)
 
-    def problem_of_vector(self, parts: Any) -> str | None:
-        """Check Flower's factor and our vector: whole numbers below the modulus."""
-        if (
-            not isinstance(parts, list)
-            or len(parts) != 2
-            or not all(isinstance(part, bytes) for part in parts)
-        ):
-            return "its message holds no masked vector"
-        if len(parts[1]) > WORD * self.size + HEADER or len(parts[0]) > WORD + HEADER:
-            return f"its masked vector has {len(parts[1])} bytes instead of {WORD * self.size}"
-        try:
-            arrays = decode(parts)
-        except WireError as error:
-            return str(error)
-        if [array.shape for array in arrays] != [(1,), (self.size,)] or any(
-            array.dtype != np.int64 for array in arrays
-        ):
-            return (
-                f"its masked vector is {arrays[1].dtype}{arrays[1].shape} instead of"
-                f" int64({self.size},)"
-            )
-        if any(
-            array.min(initial=0) < 0 or array.max(initial=0) >= 2**MODULUS_BITS for array in arrays
-        ):
-            return "its masked vector holds numbers that are not below the modulus"
-        return None
+    def problem_of_parts(self, stage: str, answer: ConfigRecord, asked: Message) -> str | None:
+        """Check that a reply has one part, and only one, for each client that it was asked for."""
+        request = asked.content.config_records[RECORD_KEY_CONFIGS]
+        node = asked.metadata.dst_node_id
+        if stage == Stage.SHARE_KEYS:
+            wanted = {int(name) for name in request if name != Key.STAGE} - {node}
+        elif stage == AGREE:
+            survivors = set(cast(list[int], request[SURVIVORS]))
+            wanted = self.circle.neighbours(node, self.shares) & survivors - {node}
+        else:
+            lists = (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
+            wanted = {owner for key in lists for owner in cast(list[int], request[key])}
+        owners, values = (answer.get(key) for key in PARTS[stage])
+        if not isinstance(owners, list) or not isinstance(values, list):
+            return "its key shares are malformed"
+        right = len(owners) == len(values) == len(wanted) and set(owners) == wanted
+        right = right and all(isinstance(value, bytes) for value in values)
+        return None if right else "its key shares are malformed"
 
     def list_refused(self) -> list[dict[str, Any]]:
         """List the lost clients and the reasons, by partition, for results.jsonl."""
@@ -134,6 +160,24 @@ class Courier:
             if proxy.node_id in self.reasons
         ]
         return [{"partition": partition, "reason": reason} for partition, reason in sorted(lost)]
+
+
+def write_tags(tags: dict[int, bytes]) -> ConfigRecord:
+    """Write what clients have vouched for, by node."""
+    return ConfigRecord({NODES: list(tags), TAGS: list(tags.values())})
+
+
+def find_signatures(replies: dict[int, Message]) -> dict[int, bytes]:
+    """Find with what clients have signed their keys, if they did; the server only passes it on."""
+    found = {
+        node: reply.content.config_records.get(SIGNATURES, ConfigRecord()).get(TAGS)
+        for node, reply in replies.items()
+    }
+    return {
+        node: tags[0]
+        for node, tags in found.items()
+        if isinstance(tags, list) and len(tags) == 1 and isinstance(tags[0], bytes)
+    }
 
 
 def count_bytes(message: Message) -> int:

@@ -64,6 +64,7 @@ class Roster(ClientManager):
         self.only_own = False
         self.round = 0  # set by the rounds' loop before each draw
         self.resting: set[int] = set()  # partitions that further tries of this round leave out
+        self.unprepared: set[int] = set()  # partitions that cannot train yet
         self.proxies: dict[int, PartitionProxy] = {}
         self.refused: dict[int, str] = {}  # node id -> why
 
@@ -188,7 +189,7 @@ class Roster(ClientManager):
             if self.secret
             else numpy_generator(self.seed, "sampling", self.round).permutation(self.clients)
         )
-        ready = self.proxies.keys() - self.resting
+        ready = self.proxies.keys() - self.resting - self.unprepared
         present = [self.proxies[partition] for partition in map(int, order) if partition in ready]
         chosen = [proxy for proxy in present if criterion is None or criterion.select(proxy)][
             :num_clients
@@ -206,7 +207,7 @@ class Roster(ClientManager):
 
     def all(self) -> dict[str, ClientProxy]:
         """Return all clients that can be drawn, by partition."""
-        ready = {*self.proxies} - self.resting
+        ready = {*self.proxies} - self.resting - self.unprepared
         return {str(partition): self.proxies[partition] for partition in sorted(ready)}
 
     def register(self, client: ClientProxy) -> bool:
@@ -217,7 +218,7 @@ class Roster(ClientManager):
         """Nodes leave through `refresh`."""
 
     def wait_for(self, num_clients: int, timeout: int = 86400) -> bool:
-        """Belong to Flower's interface only; `await_all` does the waiting."""
+        """Say whether that many clients are connected; `await_all` does the waiting."""
         return len(self.proxies) >= num_clients
 
 

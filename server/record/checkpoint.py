@@ -4,18 +4,15 @@ Arrays are stored as they are, everything else as JSON in the header. Nothing is
 reading a pickle can run any program.
 """
 
-import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from common.errors import FedmirageError
-from common.wire.payload import Arrays
+from common.errors import DataError, FedmirageError
+from common.wire.files import read_arrays, write_arrays
+from common.wire.payload import Array, Arrays
 
 FILE = "checkpoint.safetensors"
 
@@ -34,19 +31,14 @@ class Checkpoint:
     counted: dict[str, int] | None = None
 
     def write(self, path: Path) -> None:
-        """Write a draft, then rename it, so that a reader sees the old file or the new one."""
-        arrays: dict[str, np.ndarray[Any, Any]] = {}
+        """Write everything in one step, so that a reader sees the old file or the new one."""
+        arrays: dict[str, Array] = {}
         header = {"round": self.round, "token": self.token, "parent": self.parent}
         header |= {"progress": self.progress, "counted": self.counted}
         header |= {
             name: _strip(getattr(self, name), name, arrays) for name in ("shared", "strategy")
         }
-        draft = path.with_suffix(f".{os.getpid()}.tmp")
-        with draft.open("wb") as file:
-            file.write(save(arrays, metadata={"header": json.dumps(header)}))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
+        write_arrays(path, arrays, header, private=True)
 
 
 def read(path: Path) -> Checkpoint:
@@ -59,19 +51,18 @@ def read(path: Path) -> Checkpoint:
             " with its first command, without resume"
         )
     try:
-        with safe_open(path, framework="numpy") as file:
-            header = json.loads(file.metadata()["header"])
-            return Checkpoint(
-                **{
-                    name: _fill(value, file) if name in ("shared", "strategy") else value
-                    for name, value in header.items()
-                }
-            )
-    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+        arrays, header = read_arrays(path)
+        return Checkpoint(
+            **{
+                name: _fill(value, arrays) if name in ("shared", "strategy") else value
+                for name, value in header.items()
+            }
+        )
+    except (DataError, KeyError, TypeError, ValueError) as error:
         raise FedmirageError(f"the checkpoint {path} cannot be read: {error}") from None
 
 
-def _strip(value: Any, where: str, arrays: dict[str, "np.ndarray[Any, Any]"]) -> Any:
+def _strip(value: Any, where: str, arrays: dict[str, Array]) -> Any:
     """Replace every array inside a value by its name in the file."""
     if isinstance(value, np.ndarray):
         arrays[where] = np.ascontiguousarray(value).reshape(value.shape)
@@ -91,11 +82,11 @@ def _strip(value: Any, where: str, arrays: dict[str, "np.ndarray[Any, Any]"]) ->
     return {"plain": value}
 
 
-def _fill(value: Any, file: Any) -> Any:
+def _fill(value: Any, arrays: dict[str, Array]) -> Any:
     """Put the arrays back."""
     ((kind, content),) = value.items()
     if kind == "array":
-        return file.get_tensor(content)
+        return arrays[content]
     if kind == "dict":
-        return {key: _fill(item, file) for key, item in content.items()}
-    return [_fill(item, file) for item in content] if kind == "list" else content
+        return {key: _fill(item, arrays) for key, item in content.items()}
+    return [_fill(item, arrays) for item in content] if kind == "list" else content

@@ -8,8 +8,13 @@
     dp                how much of the privacy budget has been spent
     evaluation        further scores of the global model, and those of the local models:
         recall, macro_f1, worst_class, ...        common/learning/detail.py
-        domains                                   accuracy on each set of the dataset line
-        local_model.on_test_shard.NAME.accuracy   the worst, the best, and the std over clients
+        domains                                   accuracy on each domain of the data by its name
+        accuracy_domain_mean                      their mean, in which every domain counts once
+        local_model.on_test_shard.NAME.accuracy   the mean, the worst, the best, and the std over
+                                                  clients (by_examples is FedMD-CG's L.acc)
+        average_of_local_models.on_test.NAME...   the average of all clients' last models, read from
+                                                  their memories on the server's own host, without
+                                                  secagg and dp (FedMD-CG's G.acc)
     diagnostics       with --diagnostics:
         drift                                     mean distance of the local models to their
                                                   average, weighted as the average is
@@ -33,20 +38,24 @@ from common.errors import WireError
 from common.settings.config import RunConfig
 from common.wire.figures import (
     DIAGNOSTICS,
+    DP,
     DRIFT,
     LOCAL_MODEL,
     PARTICIPANTS,
     SAMPLES,
+    SCORES,
     SECONDS,
+    SHARD_SCORES,
     STEPS,
     TERM,
     TEST_SHARD,
+    TIMES,
 )
 from server.messages.plain import FitOutcome
 from server.strategy.budget import figures as budget_figures
 
 # What a round's metrics hold beside the figures of its methods.
-PREFIXES = (TERM, DIAGNOSTICS, "local_model.", "dp.", "seconds.")
+PREFIXES = (TERM, DIAGNOSTICS, SCORES, DP, TIMES)
 COUNTED = (STEPS, SAMPLES, SECONDS, PARTICIPANTS)
 
 
@@ -77,7 +86,7 @@ def make_round_line(
         line["diagnostics"] = diagnose(outcome, progress)
     validated = line.get("validation", {}).get("bytes_down", 0)
     line |= {"bytes_up": outcome.bytes_up, "bytes_down": outcome.bytes_down + validated}
-    local = {name: value for name, value in metrics.items() if name.startswith("local_model")}
+    local = {name: value for name, value in metrics.items() if name.startswith(SCORES)}
     line["evaluation"] = {**local, **spread(outcome.clients), **line.get("evaluation", {})}
     return line
 
@@ -93,7 +102,7 @@ def spread(clients: list[dict[str, Any]]) -> dict[str, float]:
     if not scores:
         return {}
     found = {"worst": min(scores), "best": max(scores), "std": statistics.pstdev(scores)}
-    return {f"local_model.on_test_shard.{name}.accuracy": value for name, value in found.items()}
+    return {f"{SHARD_SCORES}{name}.accuracy": value for name, value in found.items()}
 
 
 def with_prefix(metrics: dict[str, Scalar], prefix: str) -> dict[str, Scalar]:

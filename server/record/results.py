@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from common.errors import DataError
 from common.settings.config import RunConfig
 from common.settings.project import project
 from server.record.shown import describe_outcome
@@ -177,7 +178,13 @@ def _scores(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 def read(path: Path) -> list[dict[str, Any]]:
     """Read the complete lines of a results file."""
     lines: list[dict[str, Any]] = []
-    for text in path.read_text().splitlines() if path.exists() else []:
+    try:
+        content = path.read_text(encoding="utf-8") if path.exists() else ""
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is damaged: it is not UTF-8 at byte {error.start}; restore it from a copy"
+        ) from None
+    for text in content.splitlines():
         try:
             lines.append(json.loads(text))
         except json.JSONDecodeError:

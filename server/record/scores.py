@@ -19,6 +19,7 @@ from common.models.files import ModelFacts, save_model
 from common.run import Run
 from common.settings.language import write
 from common.settings.project import project
+from common.wire.figures import AVERAGE_SCORES
 from common.wire.payload import Arrays
 from common.wire.weights import from_arrays
 from server.strategy.average import shares_of, weighted_mean
@@ -80,10 +81,7 @@ class Evaluator:
             return {}
         types = [array.dtype for array in self.run.initial]
         mean = weighted_mean((arrays for _, arrays in found), weights, types)
-        return {
-            f"average_of_local_models.on_test.by_examples.{name}": value
-            for name, value in self.score(mean).items()
-        }
+        return {f"{AVERAGE_SCORES}{name}": value for name, value in self.score(mean).items()}
 
     def save(self, shared: Arrays, path: Path, round_number: int) -> None:
         """Write the shared weights by name, with the facts that are needed to use them.

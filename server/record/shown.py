@@ -2,7 +2,11 @@
 
 from typing import Any
 
+from common.wire.figures import AVERAGE_SCORES, TEST_SHARD
 from server.strategy.budget import spent
+
+SHARD = f"{TEST_SHARD}accuracy"  # FedMD-CG's L.acc
+AVERAGE = f"{AVERAGE_SCORES}accuracy"  # its G.acc
 
 
 def describe_scores(line: dict[str, Any]) -> str:
@@ -19,13 +23,13 @@ def describe_scores(line: dict[str, Any]) -> str:
 
 
 def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
-    """Return what replaces `accuracy` where there is no global model, under explicit names."""
+    """Return the scores of the local models, which replace `accuracy` where there is no global one.
+
+    Their names say what was scored, on what, and how clients are weighted.
+    """
     return {
         name.replace("_", " ").replace(".", " "): evaluation[name]
-        for name in (
-            "local_model.on_test_shard.by_examples.accuracy",
-            "average_of_local_models.on_test.by_examples.accuracy",
-        )
+        for name in (SHARD, AVERAGE)
         if name in evaluation
     }
 

@@ -1,8 +1,10 @@
-"""What a client remembers: by round, so that a repeated round starts from where it started."""
+"""What a client remembers, round by round, so that a repeated round has the same start."""
 
+import stat
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory, local_models, versions
 
@@ -95,3 +97,33 @@ def test_local_models_come_in_partition_order(tmp_path: Path) -> None:
     found = local_models(tmp_path, 2)
     assert [examples for examples, _ in found] == [30, 10]
     assert local_models(tmp_path, 1) == []
+
+
+def test_a_memory_is_lost_if_a_counted_round_left_nothing(tmp_path: Path) -> None:
+    """A client that never took part has nothing to lose; `since` is its last round that counted."""
+    assert not Memory(tmp_path / "new", 5, since=0).lost
+    assert Memory(tmp_path / "gone", 5, since=3).lost
+    kept = Memory(tmp_path / "kept", 3)
+    kept.close()
+    assert not Memory(tmp_path / "kept", 5, since=3).lost
+
+
+def test_a_damaged_memory_gives_way_to_the_version_before_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in (1, 2, 3):
+        remember(tmp_path, number, float(number))
+    newest = versions(tmp_path)[-1]
+    damaged = bytearray(newest.read_bytes())
+    damaged[-1] ^= 1
+    newest.write_bytes(damaged)
+    assert recall(tmp_path, 4) == 2.0
+    assert "a client forgets a round" in caplog.text
+    assert Memory(tmp_path, 4).age == 2
+
+
+def test_a_memory_is_private(tmp_path: Path) -> None:
+    remember(tmp_path / "client", 1, 1.0)
+    (file,) = versions(tmp_path / "client")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700

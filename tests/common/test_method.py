@@ -2,7 +2,16 @@
 
 from typing import ClassVar
 
-from common.method import CLASSIFIER, FEATURES, Method, Parts, Section, clashes
+from common.method import (
+    CLASSIFIER,
+    FEATURES,
+    Method,
+    Parts,
+    Section,
+    Weighting,
+    clashes,
+    required_weighting,
+)
 from common.methods.dynafed import DynaFed
 from common.methods.fedavgm import FedAvgM
 from common.methods.fedper import FedPer
@@ -31,7 +40,7 @@ class HeadOnly(Method):
     parts: ClassVar[Parts] = Parts(sends=(CLASSIFIER,), trains=(CLASSIFIER,))
 
 
-def test_who_reads_the_average_stands_left_of_who_repairs_it() -> None:
+def test_a_method_that_reads_the_average_stands_left_of_one_that_repairs_it() -> None:
     assert clashes([Reader(), DynaFed()]) == []
     assert clashes([DynaFed(), Reader()]) == [
         "methods: reader learns from the average, which dynafed repairs afterwards; write reader"
@@ -48,6 +57,21 @@ def test_two_that_replace_data_or_ask_for_unlike_weights_clash() -> None:
     ]
 
 
+def test_the_weighting_that_a_method_needs_may_depend_on_its_parameters() -> None:
+    class Choosing(Replacer):
+        name: ClassVar[str] = "choosing"
+        by_examples: bool = False
+
+        @property
+        def needs_weighting(self) -> Weighting:
+            return "examples" if self.by_examples else "uniform"
+
+    assert required_weighting([Scaffold(), Choosing()]) == "uniform"
+    assert required_weighting([Choosing(by_examples=True)]) == "examples"
+    (_, weightings) = clashes([Choosing(by_examples=True), Replacer()])
+    assert "choosing (examples) and replacer (uniform)" in weightings
+
+
 def test_parts_decide_what_goes_together() -> None:
     assert clashes([HeadOnly(), FedPer()]) == [
         "methods: head-only (classifier) and fedper (features) each decide what is shared; keep one"
@@ -55,6 +79,21 @@ def test_parts_decide_what_goes_together() -> None:
     assert clashes([Scaffold(), HeadOnly()]) == [
         "methods: scaffold needs the whole model, but head-only shares only: classifier; drop one"
         " of them"
+    ]
+
+
+def test_parts_may_depend_on_the_parameters() -> None:
+    class Chooser(Method):
+        name: ClassVar[str] = "chooser"
+        classifier_only: bool = False
+
+        @property
+        def parts(self) -> Parts:
+            return Parts(sends=(CLASSIFIER,)) if self.classifier_only else Parts()
+
+    assert clashes([FedPer(), Chooser()]) == []
+    assert clashes([FedPer(), Chooser(classifier_only=True)]) == [
+        "methods: fedper (features) and chooser (classifier) each decide what is shared; keep one"
     ]
 
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 
 def long(runtime: str) -> list[str]:
-    """Enough rounds to be caught in the middle; those in one process take a moment each."""
+    """Enough rounds for a fault in the middle; in one process, a round takes only a moment."""
     rounds = "80" if runtime == "inprocess" else "6"
     return [*TINY, "--rounds", rounds, "--clients", "3", "--runtime", runtime]
 

@@ -1,5 +1,5 @@
 """`flwr run .`, for people who know Flower: its own simulation, and a SuperLink with SuperNodes;
-exactly as README.md says it."""
+exactly as docs/running.md says."""
 
 import json
 import os

@@ -93,7 +93,7 @@ def test_a_node_killed_while_training_is_left_out(tmp_path: Path) -> None:
     assert process.returncode == 0, output
     second = lines(folder)[1]
     assert [client["partition"] for client in second["clients"]] == [0, 2, 3]
-    assert second["secure"]["clients"] == 3
+    assert second["secagg"]["clients"] == 3
     assert [entry["partition"] for entry in second["refused"]] == [1]
     assert lines(folder, "retry") == []
     assert processes(str(folder)) == []

@@ -24,7 +24,7 @@ from experiments.show.compare import picture
 from server.record.results import Results
 from tests.support.commands import fedmirage
 from tests.support.inprocess import run_in_process
-from tests.support.runs import SMALL
+from tests.support.runs import SMALL, lines
 
 runner = CliRunner(env={"COLUMNS": "300", "TERM": "dumb"})
 
@@ -244,6 +244,20 @@ def test_compare_is_compact_and_shows_what_there_is(tmp_path: Path) -> None:
     head = next(at for at, row in enumerate(rows) if row.startswith("run "))
     assert said == head + 1 + 2 * 3  # two lines per run
     assert "seed 0" in " ".join(rows[:head])  # what all runs have in common is not cut
+
+
+def test_compare_names_the_scores_of_local_models(tmp_path: Path) -> None:
+    """LG-FedAvg has no global model, so that its accuracies are those of the local models."""
+    run_in_process(tmp_path / "part", **{**SMALL, "rounds": 1}, methods="lg-fedavg")
+    evaluation = lines(tmp_path / "part")[-1]["evaluation"]
+    local, average = (
+        f"{100 * evaluation[f'{name}.by_examples.accuracy']:.2f} %"
+        for name in ("local_model.on_test_shard", "average_of_local_models.on_test")
+    )
+    narrow = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"})
+    rows = narrow.invoke(app, ["compare", str(tmp_path / "part")]).output.splitlines()
+    expected = f"  local models {local} on test shards, their average {average} on the test set"
+    assert expected in [row.rstrip() for row in rows]
 
 
 def test_compare_repeats_the_notes_of_a_run_that_is_not_finished(tmp_path: Path) -> None:

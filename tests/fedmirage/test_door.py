@@ -21,7 +21,7 @@ def test_the_documented_names() -> None:
 
 
 def test_a_runs_model_answers_with_names(tmp_path: Path) -> None:
-    """As the README shows it."""
+    """As docs/running.md shows it."""
     run_in_process(tmp_path, **{**SMALL, "rounds": 1})
     model, facts = fedmirage.load_model(tmp_path / "model.safetensors")
     images = torch.zeros(2, *facts.shape, dtype=torch.uint8)

@@ -10,8 +10,8 @@ from flwr.app import Message
 from common.errors import ConfigurationError
 from common.memory import LOCAL_MODEL, Memory
 from common.settings.config import configure
+from common.wire.files import read_arrays
 from common.wire.payload import Arrays
-from common.wire.weights import load
 from experiments.show.progress import summary_table
 from server.record.checkpoint import read as read_checkpoint
 from server.record.shown import describe_scores
@@ -46,7 +46,7 @@ def test_exactly_its_part_is_shared_and_averaged(tmp_path: Path, methods: str, m
         else []
     )
     file = tmp_path / "model.safetensors"
-    assert set(load(file)[0] if file.exists() else {}) == set(shared)
+    assert set(read_arrays(file)[0] if file.exists() else {}) == set(shared)
     models, shares = last_local_models(tmp_path)
     for position, found in zip(map(named(config).index, shared), weights(tmp_path), strict=True):
         mean = sum(

@@ -1,13 +1,22 @@
-"""What a round's line and the summary tell beside the one accuracy."""
+"""What a round's line and the summary report beside the accuracy."""
 
+import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from rich.console import Console
 
+from common.data import load
+from common.data.batches import normalise
+from common.run import blueprint
+from common.wire.weights import from_arrays
+from experiments.show import compare
 from experiments.show.progress import summary_table
 from tests.support.inprocess import run_in_process
+from tests.support.rules import last_local_models
 from tests.support.runs import SMALL, lines
 from tests.support.vhl import BASE
 
@@ -62,8 +71,33 @@ def test_every_domain_has_its_accuracy(tmp_path: Path) -> None:
     assert np.mean(accuracies) == pytest.approx(lines(tmp_path / "same")[-1]["accuracy"])
     cells = list(summary_table(lines(tmp_path / "same", "summary")[0]).columns[0].cells)
     assert f"accuracy on {names[0]}" in cells
+    assert "mean over domains" in cells
     run_in_process(tmp_path / "one", **{**SMALL, "rounds": 1})
     assert "domains" not in lines(tmp_path / "one")[-1]["evaluation"]
+
+
+def test_a_small_domain_counts_as_much_as_a_large_one(tmp_path: Path) -> None:
+    """Accuracy weights domains by their test samples, the mean over domains does not. A round, the
+    summary and the comparison of runs all have it."""
+    few = load("digits-domains(limit=200)")
+    names = list(few.domains)
+    settings = {"dataset": "digits-domains(limit=200)", "model": "mlp(hidden=16)", "clients": 5}
+    run_in_process(tmp_path, **{**SMALL, **settings}, partition="domains")
+    evaluation = lines(tmp_path)[-1]["evaluation"]
+    assert list(evaluation["domains"]) == names
+    mean = np.mean(list(evaluation["domains"].values()))
+    assert evaluation["accuracy_domain_mean"] == pytest.approx(mean)
+    sizes = np.bincount(few.test.columns["domain"])
+    pooled = np.average(list(evaluation["domains"].values()), weights=sizes)
+    assert lines(tmp_path)[-1]["accuracy"] == pytest.approx(pooled)
+    (summary,) = lines(tmp_path, "summary")
+    assert summary["final_evaluation"]["domains"] == evaluation["domains"]
+    assert summary["final_evaluation"]["accuracy_domain_mean"] == pytest.approx(mean)
+    console = Console(width=80, file=io.StringIO())
+    console.print(compare.table([tmp_path]))
+    text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+    assert f"mean over domains {100 * mean:.2f}: plain " in text
+    assert all(name in text for name in names)
 
 
 def test_clients_accuracies_and_how_far_they_lie_apart(tmp_path: Path) -> None:
@@ -84,6 +118,42 @@ def test_a_secure_run_tells_nothing_of_single_clients(tmp_path: Path) -> None:
     evaluation = lines(tmp_path)[-1]["evaluation"]
     assert "local_model.on_test_shard.by_examples.accuracy" in evaluation
     assert not any(".worst." in name or ".std." in name for name in evaluation)
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [{"secagg": "on"}, {"dp": "central(clip=1, noise=1)"}, {"dp": "local(clip=1, noise=1)"}],
+)
+def test_what_hides_local_models_also_hides_their_average(
+    tmp_path: Path, hidden: dict[str, str]
+) -> None:
+    """All memories lie on this host, but secagg and dp promise that the server sees no model of a
+    single client, so it does not read them."""
+    run_in_process(tmp_path, **{**SMALL, "rounds": 1}, **hidden, methods="lg-fedavg")
+    assert not any(name.startswith("average") for name in lines(tmp_path)[-1]["evaluation"])
+
+
+def test_the_average_of_local_models_is_weighted_by_examples(tmp_path: Path) -> None:
+    """G.acc by hand: sum_i n_i w_i / sum_i n_i of the whole local models, BatchNorm's running
+    statistics included, scored on the whole test set."""
+    config = run_in_process(
+        tmp_path, **SMALL, methods="lg-fedavg", model="lenet-bn", partition="dirichlet(alpha=0.3)"
+    )
+    models, shares = last_local_models(tmp_path)
+    mean = [
+        sum(p * array for p, array in zip(shares, arrays, strict=True))
+        for arrays in zip(*models, strict=True)
+    ]
+    dataset = load(config.dataset)
+    model = blueprint(config, dataset.shape, len(dataset.classes)).eval()
+    from_arrays(model, [array.astype(np.float32) for array in mean])
+    pixels = torch.tensor(dataset.test.images)
+    answers = model(normalise(pixels, dataset.mean, dataset.std)).argmax(1).numpy()
+    found = lines(tmp_path)[-1]["evaluation"]
+    assert len(set(shares)) > 1
+    assert found["average_of_local_models.on_test.by_examples.accuracy"] == pytest.approx(
+        (answers == dataset.test.labels).mean()
+    )
 
 
 @pytest.mark.parametrize("secagg", ["off", "on"])

@@ -22,7 +22,7 @@ def version(round_number: int) -> Arrays:
 def one_round(
     folder: Path, handout: HandOut, number: int, down: set[int]
 ) -> tuple[list[int], list[str]]:
-    """The clients that were sent arrays, and what the clients said that could not go on."""
+    """Return the clients that were sent arrays, and the sentences of those that failed."""
     message = FitIns(ndarrays_to_parameters([np.zeros(1, np.float32)]), {LAYOUT: "shared:1"})
     asked = handout.attach([(Client(client), message) for client in range(3)], version(number))  # type: ignore[misc]
     sent, answers, said = [], [], []

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.errors import ConfigurationError, FedmirageError
-from common.wire.weights import load
+from common.wire.files import read_arrays
 from server.record.results import read
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.runs import (
@@ -36,7 +36,7 @@ def test_a_run_writes_what_it_promises(tmp_path: Path) -> None:
         assert line["bytes_up"] == line["bytes_down"] > 4 * 4 * config["resolved"]["parameters"]
     assert summary["status"] == "finished"
     assert summary["final_accuracy"] == rounds[-1]["accuracy"]
-    named, _ = load(tmp_path / "model.safetensors")
+    named, _ = read_arrays(tmp_path / "model.safetensors")
     assert sum(array.size for array in named.values()) == config["resolved"]["parameters"]
 
 

@@ -1,5 +1,7 @@
-"""The seams that no published method needs yet, in whole runs of the methods in
-tests/support/methods."""
+"""The seams that no published method needs yet.
+
+Whole runs of the methods in tests/support/methods use them.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +14,9 @@ from common.errors import ConfigurationError
 from common.memory import LOCAL_MODEL, Memory
 from common.run import blueprint
 from common.settings.config import configure
+from common.wire.files import read_arrays
 from common.wire.manifest import Manifest
-from common.wire.weights import load, to_arrays
+from common.wire.weights import to_arrays
 from server.record.checkpoint import read
 from tests.support.inprocess import run_in_process
 from tests.support.methods import add_methods
@@ -79,7 +82,7 @@ def test_only_the_parts_that_are_sent_cross_the_wire(tmp_path: Path) -> None:
         headers = 128 * 4 * (len(sent) + 1)
         assert 4 * 4 * sent.size < line["bytes_up"] <= 4 * (4 * sent.size + 8 * 10) + headers
         assert line["train"]["generator.imitation"] > 0
-    named, _ = load(tmp_path / "model.safetensors")
+    named, _ = read_arrays(tmp_path / "model.safetensors")
     assert set(named) == set(sent.names)
 
 
@@ -89,7 +92,7 @@ def test_clients_load_one_part_and_keep_the_others(tmp_path: Path) -> None:
     settings = {**BASE, "methods": "sketch", "keep_models": "all", "lr": 1e-30}
     run_in_process(tmp_path, **settings)
     first, second = local_models(tmp_path, 1), local_models(tmp_path, 2)
-    average, _ = load(tmp_path / "models" / "round-00001.safetensors")
+    average, _ = read_arrays(tmp_path / "models" / "round-00001.safetensors")
     for before, after in zip(first, second, strict=True):
         for name, array in after.items():
             if name.startswith("classifier."):

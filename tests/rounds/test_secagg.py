@@ -1,9 +1,7 @@
 """Secure rounds in one process: Flower's real protocol and cryptography, without the network."""
 
-import io
 import json
 import re
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -16,22 +14,29 @@ from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFI
 from flwr.compat.common import recorddict_compat as compat
 
 from client.app import make_app
-from client.secagg import secure
+from client.secagg.mod import secure
 from common.errors import ConfigurationError, FedmirageError
 from common.memory import local_models
 from common.methods import METHODS
+from common.secagg.agreement import AGREE
 from common.secagg.masks import GENERATOR, MASKS, mask
 from common.secagg.settings import MODULUS_BITS, REFUSAL, why_not
 from common.settings.config import configure
 from common.wire.payload import decode
-from server.messages.secagg import are_connected
 from server.record.checkpoint import read
+from server.rounds import Rounds
 from server.run import run
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 from tests.support.pairs import BASE, BATCH_NORM, finite, line
 from tests.support.runs import KilledError, kill_in_round
+from tests.support.secure_rounds import (
+    array_bytes,
+    broken,
+    exchange_long_term_keys,
+    lose,
+    stage_of,
+)
 
-Intercept = Callable[[int, Message], Message | None]
 SMALL = {**BASE, "eval_every": 1}
 
 
@@ -53,44 +58,18 @@ def close(one: list[np.ndarray], other: list[np.ndarray], within: float) -> bool
 
 
 def found_in(wanted: dict[str, float], figures: dict[str, float]) -> dict[str, float]:
-    """Some of a secure round's figures: there are all that clients may have, at 0 where none has
-    one."""
+    """Select some of a secure round's figures; those that no client reports are 0."""
     assert not any(value for name, value in figures.items() if name not in wanted)
     return {name: figures[name] for name in wanted}
-
-
-def stage_of(reply: Message) -> str:
-    """Which of the four exchanges a client's reply belongs to."""
-    if reply.has_error() or RECORD_KEY_CONFIGS not in reply.content.config_records:
-        return ""
-    keys = reply.content.config_records[RECORD_KEY_CONFIGS].keys()
-    marks = {
-        Key.PUBLIC_KEY_1: Stage.SETUP,
-        Key.DESTINATION_LIST: Stage.SHARE_KEYS,
-        Key.MASKED_PARAMETERS: Stage.COLLECT_MASKED_VECTORS,
-        Key.SHARE_LIST: Stage.UNMASK,
-    }
-    return next(stage for mark, stage in marks.items() if mark in keys)
-
-
-def lose(partition: int, stage: str, times: int = 1) -> Intercept:
-    """A client whose answers in one stage never arrive, so many times."""
-    left = [times]
-
-    def intercept(node: int, reply: Message) -> Message | None:
-        if node == node_id(partition) and stage_of(reply) == stage and left[0]:
-            left[0] -= 1
-            return None
-        return reply
-
-    return intercept
 
 
 @pytest.mark.parametrize("model", [BASE["model"], BATCH_NORM])
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_gives_the_plain_numbers(tmp_path: Path, name: str, model: str) -> None:
-    """One round to the quantisation step; methods are found by themselves, and those that must see
-    clients alone are refused."""
+    """A secure round equals the plain one up to the quantisation step.
+
+    Methods that must see clients one by one are refused.
+    """
     settings = {**SMALL, "model": model, "methods": line(name), "secagg": "on"}
     (method,) = configure({"methods": line(name)}).method_list
     if why_not(method) is not None:
@@ -119,8 +98,10 @@ def test_every_method_gives_the_plain_numbers(tmp_path: Path, name: str, model: 
 
 
 def test_one_seed_gives_the_same_bits_again(tmp_path: Path) -> None:
-    """Masks and keys differ from run to run, what they hide does not: numbers lie on the grid
-    before they are rounded."""
+    """Masks and keys differ from run to run, but what they hide does not.
+
+    Numbers are multiples of the step before they are rounded.
+    """
     for name in ("one", "two"):
         run_in_process(tmp_path / name, **SMALL, methods="scaffold", secagg="on")
     one, two = shared(tmp_path / "one"), shared(tmp_path / "two")
@@ -281,7 +262,7 @@ def test_a_client_lost_before_the_sum_is_opened_changes_nothing(tmp_path: Path) 
 
 
 def test_a_client_that_never_shares_its_keys_is_done_without(tmp_path: Path) -> None:
-    """It is there, and silent: later tries of the round do not ask it again."""
+    """It is connected but silent, so later tries of the round do not ask it again."""
     run_in_process(
         tmp_path,
         lose(2, Stage.SETUP, times=9),
@@ -303,7 +284,7 @@ def test_tries_end(tmp_path: Path) -> None:
 
     with pytest.raises(
         FedmirageError,
-        match=r"2 clients are connected, .* at least 3. The round was tried 2 times \(retries=1\)",
+        match=r"2 clients are connected, .* at least 3\. client 0: no answer .* tried 2 times",
     ):
         run_in_process(tmp_path, two, **{**SMALL, "round_timeout": 0.3}, retries=1, secagg="on")
     assert lines(tmp_path, "summary")[0]["status"] == "failed"
@@ -321,15 +302,6 @@ def test_too_many_lost_while_training(tmp_path: Path) -> None:
         FedmirageError, match=r"left with 2 of 4 clients while training, 3 are needed"
     ):
         run_in_process(tmp_path, two, **{**SMALL, "round_timeout": 0.3}, retries=0, secagg="on")
-
-
-def test_neighbours_that_losses_cut_apart_are_noticed() -> None:
-    """A circle of six, each with one neighbour on either side: without 0 and 3 there are two
-    arcs."""
-    ring = {node: {(node + offset) % 6 for offset in (-1, 0, 1)} for node in range(6)}
-    assert are_connected({0, 1, 2, 3, 4, 5}, ring)
-    assert are_connected({1, 2, 3}, ring)
-    assert not are_connected({1, 2, 4, 5}, ring)
 
 
 def test_fewer_neighbours_than_clients(tmp_path: Path) -> None:
@@ -368,6 +340,83 @@ def test_a_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
     ]
 
 
+def kill_before_checkpoint(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """The server dies when it has opened the sum of a round, and before it has saved it."""
+    save = Rounds.save
+
+    def die(self: Rounds, done: int, model: list[np.ndarray]) -> None:
+        if done == number:
+            monkeypatch.setattr(Rounds, "save", save)
+            raise KilledError
+        save(self, done, model)
+
+    monkeypatch.setattr(Rounds, "save", die)
+
+
+def test_a_round_that_was_opened_is_repeated_with_the_same_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum is the one that the server has seen before."""
+    settings = {**SMALL, "rounds": 3, "methods": "scaffold", "secagg": "on"}
+    run_in_process(tmp_path / "whole", **settings)
+    kill_before_checkpoint(monkeypatch, 2)
+    with pytest.raises(KilledError):
+        run_in_process(tmp_path / "cut", **settings)
+    run_in_process(tmp_path / "cut", **settings, resume=str(tmp_path / "cut"))
+    assert close(shared(tmp_path / "whole"), shared(tmp_path / "cut"), 0)
+
+
+@pytest.mark.parametrize("stage", [Stage.SETUP, Stage.COLLECT_MASKED_VECTORS])
+def test_a_round_that_was_opened_is_not_repeated_without_a_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """The sentence says what to do; nothing was changed, so the same clients can still go on."""
+    settings = {**SMALL, "secagg": "on", "retries": 2, "round_timeout": 0.3}
+    kill_before_checkpoint(monkeypatch, 2)
+    with pytest.raises(KilledError):
+        run_in_process(tmp_path, **settings)
+    resumed = {**settings, "resume": str(tmp_path)}
+    with pytest.raises(FedmirageError, match="client 0: this client has opened round 2"):
+        run_in_process(tmp_path, lose(3, stage, times=9), **resumed)
+    run_in_process(tmp_path, **resumed)
+    assert lines(tmp_path)[-1]["round"] == 2
+
+
+def test_a_try_that_could_not_be_opened_is_repeated(tmp_path: Path) -> None:
+    """Two of four answers to the last request are lost: some shares were sent, of the same sum."""
+    settings = {**SMALL, "rounds": 1, "round_timeout": 0.3, "secagg": "on"}
+    both = [lose(who, Stage.UNMASK) for who in (1, 2)]
+
+    def two(node: int, reply: Message) -> Message | None:
+        return None if any(drop(node, reply) is None for drop in both) else reply
+
+    run_in_process(tmp_path / "lost", two, **settings)
+    run_in_process(tmp_path / "whole", **settings)
+    assert len(lines(tmp_path / "lost", "retry")) == 1
+    assert close(shared(tmp_path / "lost"), shared(tmp_path / "whole"), 0)
+
+
+def test_a_client_lost_while_the_others_agree_changes_nothing(tmp_path: Path) -> None:
+    """Client 4 of six is lost in training; client 2 says nothing when asked who is left."""
+    settings = {**SMALL, "rounds": 1, "clients": 6, "round_timeout": 0.3}
+    settings["secagg"] = "on(threshold=0.6)"  # four of six
+    both = [lose(4, Stage.COLLECT_MASKED_VECTORS), lose(2, AGREE, times=9)]
+
+    def two(node: int, reply: Message) -> Message | None:
+        return None if any(drop(node, reply) is None for drop in both) else reply
+
+    run_in_process(tmp_path / "one", lose(4, Stage.COLLECT_MASKED_VECTORS), **settings)
+    run_in_process(tmp_path / "two", two, **settings)
+    assert close(shared(tmp_path / "one"), shared(tmp_path / "two"), 0)
+    assert [client["partition"] for client in lines(tmp_path / "two")[0]["clients"]] == [
+        0,
+        1,
+        2,
+        3,
+        5,
+    ]
+
+
 def test_a_client_out_of_range_says_so_and_sits_out(tmp_path: Path) -> None:
     """Partition 3 has more examples than the others; max_examples lies between."""
     run_in_process(
@@ -385,24 +434,6 @@ def test_a_client_out_of_range_says_so_and_sits_out(tmp_path: Path) -> None:
 
 
 # Peers that do not fit
-
-
-def broken(change: Callable[[list[Any]], list[Any]]) -> Intercept:
-    """Partition 1 sends another masked vector than its own."""
-
-    def intercept(node: int, reply: Message) -> Message:
-        if node == node_id(1) and stage_of(reply) == Stage.COLLECT_MASKED_VECTORS:
-            record = reply.content.config_records[RECORD_KEY_CONFIGS]
-            record[Key.MASKED_PARAMETERS] = change(record[Key.MASKED_PARAMETERS])  # type: ignore[arg-type]
-        return reply
-
-    return intercept
-
-
-def array_bytes(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
-    return file.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -431,31 +462,6 @@ def test_a_malformed_vector_is_refused(tmp_path: Path, change: Any, reason: str)
     assert [client["partition"] for client in line["clients"]] == [0, 2, 3]
     (refused,) = line["refused"]
     assert re.search(reason, refused["reason"])
-
-
-@pytest.mark.parametrize(
-    ("stage", "key", "value", "reason"),
-    [
-        (Stage.SETUP, Key.PUBLIC_KEY_1, "text", "holds no public keys"),
-        (Stage.SETUP, Key.PUBLIC_KEY_2, b"junk", "holds no public keys"),
-        (Stage.SHARE_KEYS, Key.DESTINATION_LIST, [1, 2, 3], "key shares are malformed"),
-        (Stage.SHARE_KEYS, Key.CIPHERTEXT_LIST, [b"x"], "key shares are malformed"),
-    ],
-)
-def test_malformed_keys_cost_their_sender_the_round(
-    tmp_path: Path, stage: str, key: str, value: Any, reason: str
-) -> None:
-    def spoil(node: int, reply: Message) -> Message:
-        if node == node_id(1) and stage_of(reply) == stage:
-            reply.content.config_records[RECORD_KEY_CONFIGS][key] = value
-        return reply
-
-    run_in_process(tmp_path, spoil, **{**SMALL, "rounds": 1}, secagg="on")
-    assert (
-        f"client 1: its {'message ' * (stage == Stage.SETUP)}{reason}"
-        in lines(tmp_path, "retry")[0]["reason"]
-    )
-    assert [client["partition"] for client in lines(tmp_path)[0]["clients"]] == [0, 2, 3]
 
 
 def test_malformed_shares_of_the_sum_change_nothing(tmp_path: Path) -> None:
@@ -499,7 +505,7 @@ def test_masks_that_do_not_cancel_are_noticed(tmp_path: Path) -> None:
 
 
 def test_a_client_with_other_masks_is_refused(tmp_path: Path) -> None:
-    """Flower's own mod answers the set-up without a word about its generator."""
+    """Flower's own mod does not name its generator when it answers the set-up."""
 
     def without(node: int, reply: Message) -> Message:
         if node == node_id(1) and stage_of(reply) == Stage.SETUP:
@@ -528,22 +534,14 @@ SETUP = {
     [
         ({MASKS: "mt19937"}, "the server's masks come from 'mt19937'"),
         ({MASKS: None}, "the server's masks come from \"Flower's own generator\""),
-        ({Key.SAMPLE_NUMBER: 3}, "the server wants the sum of 3 clients; of 6 there must be 4"),
+        (
+            {Key.SAMPLE_NUMBER: 3},
+            "the server wants the sum of 3 clients; of 6 there must be at least 4",
+        ),
+        ({Key.SAMPLE_NUMBER: 7}, "the server wants the sum of 7 clients; of 6"),
         ({Key.THRESHOLD: 2}, "the server's threshold is 2, but secagg gives 3"),
         ({Key.MOD_RANGE: 2**32}, "the server's mod_range is"),
         ({Key.CLIPPING_RANGE: 1e9}, "the server's clipping_range is"),
-        (
-            {
-                Key.STAGE: Stage.UNMASK,
-                Key.ACTIVE_NODE_ID_LIST: [1, 2, 3],
-                Key.DEAD_NODE_ID_LIST: [2],
-            },
-            "both keys of a client",
-        ),
-        (
-            {Key.STAGE: Stage.UNMASK, Key.ACTIVE_NODE_ID_LIST: [1, 2], Key.DEAD_NODE_ID_LIST: []},
-            "open a sum of 2 clients",
-        ),
         (
             {Key.STAGE: Stage.SHARE_KEYS},
             "Abort secure aggregation: expect setup stage, but receive share_keys stage",
@@ -566,6 +564,27 @@ def test_a_client_holds_the_server_to_the_configuration(
     reply = secure(configure({"secagg": "on", "clients": 6}))(message, context, never)
     assert list(reply.content) == [REFUSAL]
     assert re.search(reason, str(reply.content.config_records[REFUSAL]["reason"]))
+
+
+def test_clients_that_know_each_other_give_the_same_bits(tmp_path: Path) -> None:
+    """The server passes their signatures on, and the others' keys are checked; a client without a
+    key of its own is named."""
+    settings = {**SMALL, "rounds": 1, "retries": 0, "secagg": "on"}
+    run_in_process(tmp_path / "strangers", **settings)
+    (tmp_path / "keys").mkdir()
+    keys = exchange_long_term_keys(tmp_path / "keys", 4)
+    for name in ("known", "refused"):
+        config = configure({**settings, "out": str(tmp_path / name)})
+        grid = InProcessGrid(make_app(config, tmp_path / name / "memory"), 4)
+        for who in range(4):
+            grid.contexts[node_id(who)].node_config.update(keys[who])  # type: ignore[arg-type]
+        if name == "known":
+            run(grid, config)
+            continue
+        del grid.contexts[node_id(2)].node_config["secagg-key"]
+        with pytest.raises(FedmirageError, match=r"client 2 are not signed with the key in 2\.pub"):
+            run(grid, config)
+    assert close(shared(tmp_path / "known"), shared(tmp_path / "strangers"), 0)
 
 
 def test_a_plain_server_gets_nothing(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ GUESSES = (1, 2, 0.5, "a", True)  # for a parameter without a default
 
 @cache
 def line(name: str) -> str:
-    """How a method is written to be tried."""
+    """Write a method with parameters that make it act in two short rounds."""
     short = name.replace("-", "_")
     package = (
         "tests.methods"

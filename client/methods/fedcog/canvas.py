@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from client.round import LocalRound
-from common.device import memory_format
 from common.methods.fedcog import FedCog
 from common.models.generators import ImageGenerator
 
@@ -21,7 +20,7 @@ def draw_canvases(
     All pixels are drawn before the first batch, so that they do not depend on the batch size.
     """
     shape = local.data.resident.images.shape[1:]  # (channels, height, width)
-    image_format = memory_format(local.config)
+    image_format = local.run.memory_format
     if params.source == "generator":
         for size in sizes:
             canvas = Generated(size, shape, local.data.mean, local.data.std, generator)

@@ -12,15 +12,13 @@ from client.methods.fedcog.generation import Virtual, synthesise
 from client.methods.fedcog.labels import balancing_weights
 from client.objective import Objective
 from client.round import LocalRound, Step
-from common.data.batches import Resident, batches
+from common.data.batches import ENDLESS, Resident, batches
 from common.learning.losses import bernoulli, distillation
 from common.learning.task import MultiLabel
 from common.memory import LOCAL_MODEL
 from common.methods.fedcog import FedCog
 from common.models.base import Model, frozen
 from common.wire.weights import from_arrays
-
-ENDLESS = 2**62  # steps: the generated samples are passed over for as long as the round lasts
 
 
 class FedCogClient(Objective[FedCog]):

@@ -58,10 +58,10 @@ def synthesise(
     The result depends only on seed, round, partition and the two models.
     """
     started = time.perf_counter()
-    position = () if params.shared else (local.partition,)
+    position = () if params.same_images else (local.partition,)
     generator = torch_generator(local.config.seed, purpose, local.number, *position)
     loss_of = GenerationLoss(
-        params, teacher, None if params.shared else partner, local.task, local.classes
+        params, teacher, None if params.same_images else partner, local.task, local.classes
     )
     frames = Frames(params) if local.images is not None else None
     labels = torch.split(target_labels(params, local), params.batch or params.samples)
@@ -87,7 +87,7 @@ def target_labels(params: FedCog, local: LocalRound) -> Tensor:
     The paper does not say what its generated FLAIR images show.
     """
     lacking = complement(local.data.class_counts)
-    uniform = params.labels == "uniform" or params.shared
+    uniform = params.labels == "uniform" or params.same_images
     wanted = allocate(params.samples, np.ones_like(lacking) if uniform else lacking)
     # (samples,)
     labels = torch.from_numpy(np.repeat(np.arange(local.classes), wanted)).to(local.device)

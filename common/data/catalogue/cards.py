@@ -35,10 +35,12 @@ class Card:
     std: tuple[float, ...] = (0.5,)
     hub: str = ""  # owner/name on the Hugging Face hub; empty: no copy is known
     subset: str = ""  # its configuration on the hub
-    image: tuple[str, ...] = ("image", "img")  # the column of the pictures, in order of preference
+    # the column of the pictures in parquet files, in order of preference; empty: there are none
+    image: tuple[str, ...] = ("image", "img")
     label: tuple[str, ...] = ("label", "labels")
     # further columns: their name in partitions, and their name in the files
     columns: tuple[tuple[str, str], ...] = ()
+    domains: tuple[str, ...] = ()  # names of the numbers in the column "domain", where it is made
     test: tuple[str, ...] = ("test",)  # what the hub and the archives call the test split
     folders: tuple[str, ...] = ()  # other names of its folder inside the data folder
     files: str = ""  # the genuine files, for the sentence about a missing set
@@ -61,6 +63,17 @@ EMBEDDED_MULTI = Card(
     mean=(0.113,),
     std=(0.2457,),
 )
+# In the order of their numbers: as it is; dark on a bright texture; blended with colourful patches
+# as in MNIST-M; rendered from fonts; warped and blurred.
+DIGIT_STYLES = ("plain", "inverted", "blended", "rendered", "warped")
+EMBEDDED_DOMAINS = Card(
+    "embedded digits in five styles, colour",
+    (3, 16, 16),
+    DIGITS,
+    mean=(0.5,) * 3,
+    std=(0.5,) * 3,
+    domains=DIGIT_STYLES,
+)
 FASHION_MNIST = Card(
     "clothes, grey",
     (1, 28, 28),
@@ -80,6 +93,14 @@ MNIST = Card(
     folders=("MNIST",),
     files=IDX_FILES,
     origin="yann.lecun.com/exdb/mnist or a mirror",
+)
+MNIST_DOMAINS = Card(
+    "MNIST in five styles, colour",
+    (3, 28, 28),
+    DIGITS,
+    mean=(0.5,) * 3,
+    std=(0.5,) * 3,
+    domains=DIGIT_STYLES,
 )
 EMNIST = Card(
     "handwritten digits and letters, grey",
@@ -113,6 +134,24 @@ CIFAR10 = Card(
     folders=("cifar-10", "CIFAR10"),
     files="cifar-10-python.tar.gz or the folder cifar-10-batches-py",
     origin="www.cs.toronto.edu/~kriz/cifar.html",
+)
+# By the names of the published files; the last four are extras of the benchmark.
+CORRUPTIONS = (
+    *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur"),
+    *("zoom_blur", "snow", "frost", "fog", "brightness", "contrast", "elastic_transform"),
+    *("pixelate", "jpeg_compression", "speckle_noise", "gaussian_blur", "spatter", "saturate"),
+)
+CIFAR10_C = Card(
+    "CIFAR-10 with 19 kinds of corruption, colour",
+    CIFAR10.shape,
+    THINGS,
+    mean=CIFAR10.mean,
+    std=CIFAR10.std,
+    image=(),
+    domains=CORRUPTIONS,
+    folders=("CIFAR-10-C",),
+    files="labels.npy and one .npy file per corruption",
+    origin="zenodo.org/records/2535967",
 )
 CIFAR100 = Card(
     "a hundred kinds of things, colour",
@@ -159,6 +198,27 @@ USPS = Card(
     folders=("USPS",),
     files="usps.bz2 and usps.t.bz2, or usps.h5",
     origin="www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html",
+)
+MNIST_M = Card(
+    "MNIST blended with crops of photographs, colour",
+    (3, 32, 32),
+    DIGITS,
+    mean=(0.5,) * 3,
+    std=(0.5,) * 3,
+    hub="Mike0307/MNIST-M",
+    folders=("mnist_m", "MNIST-M"),
+    files="mnist_m.tar.gz or its folder mnist_m (mnist_m_train, mnist_m_train_labels.txt, ...)",
+    origin="yaroslav.ganin.net, the page of its authors",
+)
+SYNTH_DIGITS = Card(
+    "digits rendered from fonts, colour",
+    (3, 32, 32),
+    DIGITS,
+    mean=(0.5,) * 3,
+    std=(0.5,) * 3,
+    folders=("SynthDigits", "synth_digits"),
+    files="synth_train_32x32.mat and synth_test_32x32.mat",
+    origin="github.com/domainadaptation/datasets",
 )
 TINY_IMAGENET = Card(
     "two hundred classes of ImageNet, colour; the labelled validation split is the test set",

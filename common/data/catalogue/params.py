@@ -1,61 +1,18 @@
 """The data sets by name, and their parameters. Imports neither torch nor any reader of files."""
 
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import Field, field_validator
 
 from common.data.catalogue import cards
+from common.data.catalogue.base import DatasetParams, Names
 from common.data.catalogue.cards import Card
-from common.settings.language import Params
+from common.data.catalogue.made import Cifar10C, DigitsDomains, MnistDomains
 
-# In Python ("user") is a text, not a tuple: accept it as the tuple that was meant.
-Names = Annotated[
-    tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
-]
+__all__ = ["DATASETS", "DatasetParams", "find_origin"]
 
-
-class DatasetParams(Params):
-    """The parameters of every data set."""
-
-    card: ClassVar[Card]
-
-    size: int | None = Field(None, ge=1, le=1024)
-    """Side in pixels to which every picture is resized once, when it is decoded (bilinear,
-    antialiased); None keeps the size in the files."""
-    channels: Literal[1, 3] | None = None
-    """1 averages the colours, 3 repeats the grey channel; None keeps the channels in the files."""
-    mean: float | tuple[float, ...] | None = None
-    """Subtracted from pixels in [0, 1]: one number, or one per channel; None takes the usual value
-    of the set."""
-    std: float | tuple[float, ...] | None = None
-    """Pixels are divided by it after the subtraction: one positive number, or one per channel; None
-    takes the usual value of the set."""
-    limit: int | None = Field(None, ge=1)
-    """Keeps this many training samples and a fifth as many test samples (but at least 200), by a
-    draw that depends only on the content."""
-
-    @field_validator("mean", "std", mode="before")
-    @classmethod
-    def _numbers(cls, value: Any) -> Any:
-        numbers = value if isinstance(value, tuple | list) else () if value is None else (value,)
-        if not all(
-            isinstance(number, int | float) and not isinstance(number, bool) for number in numbers
-        ):
-            raise ValueError("write a number, or a tuple with one number per channel")
-        return value
-
-    @field_validator("std")
-    @classmethod
-    def _positive(cls, value: float | tuple[float, ...] | None) -> float | tuple[float, ...] | None:
-        numbers = value if isinstance(value, tuple) else () if value is None else (value,)
-        if any(number <= 0 for number in numbers):
-            raise ValueError("a standard deviation divides the pixels; write numbers above 0")
-        return value
-
-    def about(self) -> Card:
-        """Return the facts about the set with these parameters."""
-        return self.card
+MOST_CLASSES = 100_000  # a head of more outputs is a mistyped number
 
 
 class Digits(DatasetParams):
@@ -160,6 +117,20 @@ class Usps(DatasetParams):
     card = cards.USPS
 
 
+class MnistM(DatasetParams):
+    """MNIST-M, MNIST blended with crops of photographs: 59,001 + 9,001 pictures, 32x32."""
+
+    name = "mnist-m"
+    card = cards.MNIST_M
+
+
+class SynthDigits(DatasetParams):
+    """SynthDigits, rendered from fonts: 479,400 + 9,553 pictures, 32x32."""
+
+    name = "synth-digits"
+    card = cards.SYNTH_DIGITS
+
+
 class TinyImagenet(DatasetParams):
     """Tiny ImageNet: 100,000 + 10,000 pictures, 64x64."""
 
@@ -215,6 +186,8 @@ class OwnParams(DatasetParams):
             raise ValueError("a class is named twice")
         if value is not None and (value if isinstance(value, int) else len(value)) < 2:
             raise ValueError("there must be two classes or more")
+        if isinstance(value, int) and value > MOST_CLASSES:
+            raise ValueError(f"there can be {MOST_CLASSES} classes at the most")
         return value
 
     def about(self) -> Card:
@@ -270,12 +243,19 @@ class Parquet(OwnParams):
         return replace(card, image=image, label=label)
 
 
-EMBEDDED: tuple[type[DatasetParams], ...] = (Digits, DigitsMulti)
+EMBEDDED: tuple[type[DatasetParams], ...] = (Digits, DigitsMulti, DigitsDomains)
 PUBLISHED: tuple[type[DatasetParams], ...] = (
-    *(FashionMnist, Mnist, Emnist, Cifar10, Cifar100, Svhn, Cinic10, Usps, TinyImagenet),
-    Flair,
+    *(FashionMnist, Mnist, Emnist, Cifar10, Cifar100, Svhn, Cinic10, Usps, MnistM, SynthDigits),
+    *(TinyImagenet, Flair),
 )
+MADE: tuple[type[DatasetParams], ...] = (MnistDomains, Cifar10C)
 OWN: tuple[type[DatasetParams], ...] = (ImageFolder, Npz, Parquet)
 DATASETS: dict[str, type[DatasetParams]] = {
-    params.name: params for params in EMBEDDED + PUBLISHED + OWN
+    params.name: params for params in EMBEDDED + PUBLISHED + MADE + OWN
 }
+
+
+def find_origin(params: DatasetParams) -> DatasetParams:
+    """Return the set whose files are read: another one, or the set itself."""
+    name = params.made_from()
+    return params if name is None else DATASETS[name]()

@@ -1,4 +1,8 @@
-"""Reads folders, zip and tar files in one way, and CIFAR's pickles without running any code."""
+"""Reads folders, zip and tar files in one way, and CIFAR's pickles without running any code.
+
+Files may come from anywhere: nothing is unpacked to disk, nothing outside a folder is read, and an
+entry that would fill the memory is refused before it is read.
+"""
 
 import io
 import pickle
@@ -13,6 +17,8 @@ import numpy as np
 from common.data.files.raw import reading
 from common.errors import DataError
 
+LARGEST_ENTRY = 2**30  # bytes of one file in an archive
+
 
 def read_entries(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Path]]:
     """Yield name and content of the wanted files in a folder (as paths) or an archive (as bytes).
@@ -21,14 +27,15 @@ def read_entries(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[st
     """
     if path.is_dir():
         for inner in sorted(path.rglob("*")):
-            if wanted(inner.relative_to(path).as_posix()) and inner.is_file():
-                yield inner.relative_to(path).as_posix(), inner
+            if wanted(inner.relative_to(path).as_posix()) and not inner.is_dir():
+                yield inner.relative_to(path).as_posix(), require_plain_file(inner, path)
         return
     with reading(path, "a complete archive"):
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 for name in sorted(archive.namelist()):
                     if wanted(name) and not name.endswith("/"):
+                        check_size(f"{path}: {name}", archive.getinfo(name).file_size)
                         yield name, archive.read(name)
             return
         with tarfile.open(path) as tar:
@@ -37,7 +44,23 @@ def read_entries(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[st
                     tar.extractfile(member) if member.isfile() and wanted(member.name) else None
                 )
                 if content is not None:
+                    check_size(f"{path}: {member.name}", member.size)
                     yield member.name, content.read()
+
+
+def require_plain_file(path: Path, root: Path) -> Path:
+    """Refuse what is no ordinary file, and links that lead out of the folder of the set."""
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise DataError(f"{path} is a link that leads out of {root}; copy the file there")
+    if not path.is_file():
+        raise DataError(f"{path} is not an ordinary file; remove it")
+    return path
+
+
+def check_size(name: str, size: int) -> None:
+    """Refuse an entry that no data set needs."""
+    if size > LARGEST_ENTRY:
+        raise DataError(f"{name} would take {size / 2**30:.1f} GiB; get the genuine file")
 
 
 def read_content(content: bytes | Path) -> bytes:
@@ -45,15 +68,50 @@ def read_content(content: bytes | Path) -> bytes:
     return content.read_bytes() if isinstance(content, Path) else content
 
 
+class PickledType:
+    """Stands for a numpy type while a pickle is read; it keeps the letters and nothing else."""
+
+    def __init__(self, letters: str | bytes = "", *_: Any) -> None:
+        self.letters = letters.decode("ascii") if isinstance(letters, bytes) else str(letters)
+
+    def __setstate__(self, state: Any) -> None:
+        """Byte order and fields are of no interest: the arrays of CIFAR hold bytes."""
+
+
+class PickledArray:
+    """Stands for an array while a pickle is read.
+
+    A real array would interpret whatever the pickle says about its memory, and crash over it.
+    """
+
+    state: tuple[Any, ...] = ()
+
+    def __setstate__(self, state: Any) -> None:
+        """Keep (version, shape, type, order, bytes)."""
+        self.state = tuple(state)
+
+    def to_array(self) -> np.ndarray[Any, Any]:
+        """Make the array, if it is one of bytes and complete."""
+        _, shape, kind, column_first, content = self.state
+        if kind.letters != "u1" or not isinstance(content, bytes):
+            raise DataError(
+                f"holds an array of {kind.letters!r} instead of bytes; get the genuine file"
+            )
+        flat = np.frombuffer(content, np.uint8)
+        return flat.reshape([int(size) for size in shape], order="F" if column_first else "C")
+
+
 class ArrayUnpickler(pickle.Unpickler):
-    """Reads numpy arrays and plain containers only: an ordinary unpickler can run any program."""
+    """Reads arrays of bytes and plain containers only: an ordinary one can run any program."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Resolve a name; it is called for everything that is not a number, text, list or dict."""
         if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name == "_reconstruct":
-            return _empty_array
-        if module == "numpy" and name in ("ndarray", "dtype"):
-            return getattr(np, name)
+            return _reconstruct
+        if (module, name) == ("numpy", "ndarray"):
+            return PickledArray
+        if (module, name) == ("numpy", "dtype"):
+            return PickledType
         if (module, name) == ("_codecs", "encode"):
             return _latin1
         raise DataError(
@@ -67,21 +125,19 @@ def unpickle(data: bytes, name: str) -> dict[str, Any]:
     with reading(name, "a pickled dict of arrays"):
         try:
             content = ArrayUnpickler(io.BytesIO(data), encoding="bytes").load()
+            return {
+                key.decode() if isinstance(key, bytes) else str(key): (
+                    value.to_array() if isinstance(value, PickledArray) else value
+                )
+                for key, value in content.items()
+            }
         except DataError as error:
             raise DataError(f"{name} {error}") from None
-        return {
-            key.decode() if isinstance(key, bytes) else str(key): value
-            for key, value in content.items()
-        }
 
 
-def _empty_array(kind: type, shape: tuple[int, ...], code: bytes) -> np.ndarray[Any, Any]:
-    """Do what numpy's own function does for an array whose state follows."""
-    if kind is not np.ndarray:
-        raise DataError(
-            f"asks for an array of kind {kind!r}, so it was not opened; get the genuine file"
-        )
-    return np.ndarray((0,), np.dtype("uint8"))
+def _reconstruct(kind: Any, shape: Any, code: Any) -> PickledArray:
+    """Stand for numpy's own function, whose array gets its state afterwards."""
+    return PickledArray()
 
 
 def _latin1(text: str, encoding: str | bytes) -> bytes:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from common.data.catalogue.made import Cifar10C
 from common.data.catalogue.params import DatasetParams, Emnist
 from common.data.files.places import Source, homes
 from common.data.files.raw import Form, Raw
@@ -122,6 +123,38 @@ def _tiny(params: DatasetParams, data: Path) -> Source | None:
     return _archive(params, data, ("tiny-imagenet-200", "tiny-imagenet-200.zip"), read)
 
 
+def _mnist_m(params: DatasetParams, data: Path) -> Source | None:
+    def read(path: Path, form: Form) -> Raw:
+        from common.data.files.formats import folders
+
+        return folders.mnist_m(path, form)
+
+    for home in homes(params, data):
+        if (home / "mnist_m_train_labels.txt").is_file():
+            return Source(str(home), _directories(home), partial(read, home))
+    return _archive(params, data, ("mnist_m", "mnist_m.tar.gz"), read)
+
+
+def _synth_digits(params: DatasetParams, data: Path) -> Source | None:
+    def read(files: tuple[Path, ...], form: Form) -> Raw:
+        from common.data.files.formats import published
+
+        return published.svhn(files[0], files[1], form)
+
+    return _pair(params, data, ("synth_train_32x32.mat", "synth_test_32x32.mat"), read)
+
+
+def _cifar10_c(params: DatasetParams, data: Path) -> Source | None:
+    def read(files: tuple[Path, ...], form: Form) -> Raw:
+        from common.data.made import corrupted
+
+        assert isinstance(params, Cifar10C)
+        return corrupted.read_published(files[0], files[1:], params, form)
+
+    names = tuple(f"{name}.npy" for name in ("labels", *params.about().domains))
+    return _pair(params, data, names, read)
+
+
 FINDERS: dict[str, Finder] = {
     "mnist": _mnist,
     "fashion-mnist": _mnist,
@@ -130,6 +163,9 @@ FINDERS: dict[str, Finder] = {
     "cifar100": _cifar,
     "svhn": _svhn,
     "usps": _usps,
+    "mnist-m": _mnist_m,
+    "synth-digits": _synth_digits,
+    "cifar10-c": _cifar10_c,
     "cinic10": _cinic,
     "tiny-imagenet": _tiny,
 }

@@ -10,6 +10,10 @@ from PIL import Image
 from common.data.files.raw import Form, Images
 from common.errors import DataError
 
+# Only decoders of pixels: Pillow would hand an EPS file to Ghostscript, whatever its name ends in.
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM", "TIFF")
+MOST_PIXELS = 50_000_000  # of one picture
+MOST_BYTES = 2**36  # of all decoded pictures together
 GREY_MODES = ("L", "LA", "1", "La")
 DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 
@@ -25,6 +29,11 @@ def decode(encoded: Iterable[tuple[str, bytes | Path]], count: int, form: Form) 
     for name, content in encoded:
         picture = _open(name, content, form)  # (channels, height, width)
         if images is None:
+            if count * picture.size > MOST_BYTES:
+                raise DataError(
+                    f"{count} pictures like {name} take {count * picture.size / 2**30:.0f} GiB;"
+                    " write size= to make them smaller"
+                )
             images = np.empty((count, *picture.shape), np.uint8)
         if picture.shape != images.shape[1:]:
             raise DataError(_explain_mismatch(name, picture.shape, images.shape[1:]))
@@ -54,7 +63,12 @@ def arrange(images: Images, form: Form) -> Images:
 def _open(name: str, content: bytes | Path, form: Form) -> Images:
     try:
         data = content.read_bytes() if isinstance(content, Path) else content
-        picture: Image.Image = Image.open(io.BytesIO(data))
+        picture: Image.Image = Image.open(io.BytesIO(data), formats=FORMATS)
+        if picture.width * picture.height > MOST_PIXELS:
+            raise DataError(
+                f"{name} is {picture.width}x{picture.height} pixels, and {MOST_PIXELS} are the"
+                " most; make it smaller"
+            )
         if picture.mode in DEEP_MODES:
             raise DataError(
                 f"{name} has more than 8 bits per pixel (mode {picture.mode}); convert it to 8 bits"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from common.data.catalogue.params import DatasetParams, Emnist
+from common.data.files.archives import require_plain_file
 from common.data.files.raw import Form, Raw
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
@@ -49,5 +50,6 @@ def list_pictures(root: Path) -> list[Path]:
     for folder, inner, names in os.walk(root):
         inner[:] = [name for name in inner if not name.startswith(".")]
         if folder != str(root):
-            found += [Path(folder, name) for name in names if is_picture(name)]
+            pictures = (Path(folder, name) for name in names if is_picture(name))
+            found += [require_plain_file(path, root) for path in pictures]
     return sorted(found)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from common.data.catalogue.made import Cifar10C, DigitsDomains, MnistDomains
 from common.data.catalogue.params import (
     DatasetParams,
     Digits,
@@ -14,6 +15,7 @@ from common.data.catalogue.params import (
     Npz,
     OwnParams,
     Parquet,
+    find_origin,
 )
 from common.data.files.genuine import FINDERS
 from common.data.files.places import Source, homes, list_pictures
@@ -23,12 +25,15 @@ from common.errors import DataError
 
 def locate(params: DatasetParams, data: Path) -> Source | None:
     """Find the source of a set: embedded, your own, or files in the data folder, or else None."""
-    if isinstance(params, Digits | DigitsMulti):
+    if isinstance(params, Digits | DigitsMulti | DigitsDomains):
         return _embedded(params)
     if isinstance(params, OwnParams):
         return _own(params, data)
+    if params.made_from() is not None:
+        return _made(params, data)
     finder = FINDERS.get(params.name)  # a set that exists as parquet only has none
-    return _parquet(params, homes(params, data)) or (finder(params, data) if finder else None)
+    found = _parquet(params, homes(params, data)) if params.card.image else None
+    return found or (finder(params, data) if finder else None)
 
 
 def _embedded(params: DatasetParams) -> Source:
@@ -39,9 +44,29 @@ def _embedded(params: DatasetParams) -> Source:
             return embedded.digits_multi(
                 form, params.per_image, params.train, params.test, params.seed
             )
+        if isinstance(params, DigitsDomains):
+            return embedded.digits_domains(form, params.seed)
         return embedded.digits(form)
 
     return Source(params.name, (), read)
+
+
+def _made(params: DatasetParams, data: Path) -> Source | None:
+    """Find the set from which this one is made."""
+    origin = locate(find_origin(params), data)
+    if origin is None:
+        return None
+
+    def read(form: Form) -> Raw:
+        from common.data.made import corrupted, digits
+
+        if isinstance(params, Cifar10C):
+            return corrupted.make_corrupted(origin.read(Form(channels=3)), params, form)
+        assert isinstance(params, MnistDomains)
+        grey = origin.read(Form(form.size, channels=1))
+        return digits.make_domains(grey, params.seed, form.channels)
+
+    return replace(origin, read=read)
 
 
 def _own(params: OwnParams, data: Path) -> Source:

@@ -28,6 +28,19 @@ def deal(
     return [np.sort(np.concatenate(hand)).astype(np.int64) for hand in hands]
 
 
+def deal_evenly(
+    labels: npt.NDArray[np.int64], hands: int, generator: np.random.Generator
+) -> list[Indices]:
+    """Shuffle every class and deal it like cards, each class beginning where the last one ended."""
+    sizes = np.bincount(labels, minlength=1)
+    firsts = np.cumsum(sizes) - sizes
+    counts = [
+        np.roll(divide_evenly(int(size), hands), int(first))
+        for size, first in zip(sizes, firsts, strict=True)
+    ]
+    return deal(labels, np.stack(counts, axis=1), generator)
+
+
 def divide_evenly(size: int, shares: int) -> Counts:
     """Divide `size` into `shares` whole numbers that differ by at most one, larger ones first."""
     return size // shares + (np.arange(shares) < size % shares).astype(np.int64)

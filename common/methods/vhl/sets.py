@@ -10,6 +10,7 @@ from torch import Tensor
 
 from common.data import load
 from common.errors import ConfigurationError
+from common.method import Shape
 from common.methods.vhl import Vhl
 from common.methods.vhl.gaussian import gaussian
 from common.methods.vhl.simple_cnn import simple_cnn
@@ -19,7 +20,6 @@ from common.seeds import derive, torch_generator
 from common.settings.config import RunConfig
 from common.wire.payload import Array, Arrays
 
-Shape = tuple[int, int, int]  # channels, height, width
 # params, C_v, side, generator -> (C_v * per_class, 3, side, side)
 Maker = Callable[[Vhl, int, int, torch.Generator], Tensor]
 OWN = (0.5, 0.25)  # mean and std of virtual pixels with normalise="own"

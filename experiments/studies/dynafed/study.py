@@ -37,8 +37,9 @@ from common.models import Model, build
 from common.run import blueprint, task_of
 from common.seeds import derive, torch_generator
 from common.settings.config import RunConfig, configure, defaults
+from common.wire.files import read_arrays
 from common.wire.manifest import Manifest
-from common.wire.weights import from_arrays, load
+from common.wire.weights import from_arrays
 from server.methods.dynafed.synthesis import Learned, Student, inner_step, plans
 from server.record.results import FILE, read
 from server.strategy.average import shares_of, weighted_mean
@@ -72,11 +73,9 @@ class Made:
         (settings,) = [line for line in read(folder / FILE) if line["kind"] == "config"]
         config = configure({key: value for key, value in settings.items() if key in defaults()})
         (params,) = [method for method in config.method_list if isinstance(method, DynaFed)]
-        content, about = load(files[-1])
+        content, about = read_arrays(files[-1])
         dataset = load_data(config.dataset, config.data_dir or None)
-        return cls(
-            folder, config, params, dataset, content, int(about["segment"]), int(about["round"])
-        )
+        return cls(folder, config, params, dataset, content, about["segment"], about["round"])
 
     @property
     def classes(self) -> int:
@@ -274,7 +273,7 @@ def stages(
     """Return (stage, client, weights) for one round."""
     number = line["round"]
     before, after = (
-        load(made.folder / "models" / f"round-{one:05d}.safetensors")[0]
+        read_arrays(made.folder / "models" / f"round-{one:05d}.safetensors")[0]
         for one in (number - 1, number)
     )
     entries = Manifest.of(model).names

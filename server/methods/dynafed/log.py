@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from common.wire.files import write_arrays
 from common.wire.payload import Array
-from common.wire.weights import arrays_of, save
+from common.wire.weights import arrays_of
 from server.methods.dynafed.synthesis import Synthesis
 from server.methods.dynafed.trajectory import Segments
 from server.strategy.context import Note
@@ -88,8 +89,8 @@ class SynthesisLog:
             "rate": rate,
             "losses": np.array(synthesis.losses, np.float32),
         }
-        save(
-            {**content, **self.snapshots, **paths},
+        write_arrays(
             file,
-            {"round": str(self.round), "segment": str(segments.length)},
+            {**content, **self.snapshots, **paths},
+            {"round": self.round, "segment": segments.length},
         )

@@ -10,7 +10,9 @@ from common.data.batches import batches
 from common.learning.diffaugment import diff_augment
 from common.learning.losses import soft_cross_entropy
 from common.methods.dynafed import DynaFed
+from common.wire.manifest import Manifest
 from common.wire.payload import Arrays
+from common.wire.weights import from_arrays, to_arrays
 
 # Passes over the unaugmented set that first bring BatchNorm's running statistics up to date.
 STATISTICS_PASSES = 3
@@ -27,17 +29,23 @@ def refine(
 ) -> Arrays | None:
     """Train the average for `epochs` passes of Adam; None if the result is not finite.
 
-    The given model is not changed.
+    `names` are those of the arrays in a state dict. What is not a floating-point number stays as it
+    is. The given model is not changed.
     """
-    model = deepcopy(model).train()
-    put(model, names, average)
+    if not all(np.isfinite(array).all() for array in average):
+        return None
+    model, named = deepcopy(model).train(), dict(zip(names, average, strict=True))
+    manifest = Manifest.of(model)
+    start = manifest.name(to_arrays(model)) | named
+    from_arrays(model, [start[entry.name].astype(entry.dtype) for entry in manifest])
     norms = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
     with torch.no_grad():
         for _ in range(STATISTICS_PASSES if norms else 0):
             for part in torch.split(images, params.batch):
                 model(part)
     train(params, model, images, labels, generator)
-    refined = take(model, names, average)
+    learned = manifest.name(to_arrays(model))
+    refined = [learned.get(name, array).astype(array.dtype) for name, array in named.items()]
     return refined if all(np.isfinite(array).all() for array in refined) else None
 
 
@@ -60,27 +68,3 @@ def train(
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-
-
-@torch.no_grad()
-def put(model: nn.Module, names: tuple[str, ...], arrays: Arrays) -> None:
-    """Copy arrays into the entries with these names."""
-    state = model.state_dict()
-    for name, array in zip(names, arrays, strict=True):
-        state[name].copy_(torch.tensor(array))
-
-
-def take(model: nn.Module, names: tuple[str, ...], like: Arrays) -> Arrays:
-    """Return the entries with these names, in the types of `like`.
-
-    Entries that are not floating-point numbers stay as they were in `like`.
-    """
-    state = model.state_dict()
-    return [
-        (
-            np.array(state[name].cpu().numpy(), dtype=array.dtype, order="C")
-            if state[name].is_floating_point()
-            else array
-        )
-        for name, array in zip(names, like, strict=True)
-    ]

@@ -79,17 +79,16 @@ class Student:
 
     def __init__(self, model: nn.Module, classes: int) -> None:
         self.model, self.classes = deepcopy(model).train(), classes
-        self.names = [name for name, _ in self.model.named_parameters()]
-        self.shapes = [parameter.shape for parameter in self.model.parameters()]
-        self.sizes = [parameter.numel() for parameter in self.model.parameters()]
+        # name -> shape, in the order of the flat vector
+        self.shapes = {name: weight.shape for name, weight in self.model.named_parameters()}
 
     def __call__(self, weights: Tensor, images: Tensor) -> Tensor:
         """(batch, classes) logits."""
-        parts = [
-            part.view(shape)
-            for part, shape in zip(torch.split(weights, self.sizes), self.shapes, strict=True)
-        ]
-        entries = dict(zip(self.names, parts, strict=True))
+        parts = torch.split(weights, [shape.numel() for shape in self.shapes.values()])
+        entries = {
+            name: part.view(shape)
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+        }
         entries |= {name: buffer.clone() for name, buffer in self.model.named_buffers()}
         logits: Tensor = functional_call(self.model, entries, images)
         return logits[:, : self.classes]

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from common.errors import FedmirageError
 from common.methods.dynafed import DynaFed
 from common.run import Run, blueprint
+from common.wire.files import read_arrays
 from common.wire.manifest import Manifest
 from common.wire.payload import Arrays
-from common.wire.weights import load, to_arrays
+from common.wire.weights import to_arrays
 from server.record.results import FILE, read
 
 SMALLEST = 1e-12  # a smaller squared movement counts as none: the ratio would be 0 / 0
@@ -30,9 +31,8 @@ TRIES = 100
 class MatchedWeights:
     """Which of the exchanged arrays the student has as trainable weights, and in which shapes."""
 
-    names: tuple[str, ...]  # of all exchanged arrays
-    positions: tuple[int, ...]  # of the matched arrays among them
-    shapes: tuple[tuple[int, ...], ...]  # of the matched arrays in the student
+    names: tuple[str, ...]  # of all exchanged arrays, in their order
+    shapes: dict[str, tuple[int, ...]]  # by name: the trainable weights of the student
 
     @classmethod
     def of(cls, model: nn.Module, student: nn.Module, arrays: Arrays) -> "MatchedWeights":
@@ -49,10 +49,7 @@ class MatchedWeights:
             [name for name, _ in model.named_parameters()],
         ):
             if arrived == [state[name] for name in names]:
-                position = {name: number for number, name in enumerate(names)}
-                return cls(
-                    tuple(names), tuple(position[name] for name in shapes), tuple(shapes.values())
-                )
+                return cls(tuple(names), shapes)
         raise FedmirageError(
             f"dynafed: {len(arrived)} arrays are exchanged, which are neither the state dict nor"
             " the parameters of the model that it was given; pass the model that the clients train"
@@ -60,10 +57,10 @@ class MatchedWeights:
 
     def checkpoint(self, arrays: Arrays) -> Arrays:
         """Copy the matched weights, so that nothing else writes to them."""
-        matched = zip(self.positions, self.shapes, strict=True)
+        named = dict(zip(self.names, arrays, strict=True))
         return [
-            np.array(arrays[position][tuple(map(slice, shape))], order="C")
-            for position, shape in matched
+            np.array(named[name][tuple(map(slice, shape))], order="C")
+            for name, shape in self.shapes.items()
         ]
 
 
@@ -158,7 +155,7 @@ def inherit_path(params: DynaFed, run: Run) -> tuple[list[Arrays], int]:
         if last or not file.exists() or "dynafed.repaired" in line.get("methods", {}):
             break
         if count_participants(line) >= params.min_participants:
-            named, _ = load(file)
+            named, _ = read_arrays(file)
             path.append([named[name] for name in run.shared.names])
             averages += 1
     return (path, averages) if averages else ([], 0)

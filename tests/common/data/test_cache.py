@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -169,3 +170,15 @@ def test_a_hit_imports_no_reader(data: Path) -> None:
         ).stdout.strip()
         == "[]"
     )
+
+
+def test_the_copy_of_own_data_is_private_and_can_be_switched_off(
+    data: Path, decoded: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = load(LINE, data)
+    assert stat.S_IMODE(entry(data).stat().st_mode) == 0o700
+    monkeypatch.setenv("FEDMIRAGE_CACHE", str(data.parent / "none"))
+    monkeypatch.setenv("FEDMIRAGE_CACHE_OWN", "0")
+    assert np.array_equal(load(LINE, data).train.images, kept.train.images)
+    assert len(decoded) == 2
+    assert not (data.parent / "none").exists()

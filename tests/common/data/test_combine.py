@@ -92,7 +92,8 @@ def test_folders_of_other_names_are_not_one_set(data: Path) -> None:
         load(f"{other}, {apart}", data)
     same = folders(data, "same", "Tshirt", "bag", "sandal", "trouser")
     both = load(f"{one}, {same}", data)
-    assert both.domains == ("imagefolder(path='one')", "imagefolder(path='same')")
+    assert both.domains == ("one", "same")
+    assert load(f"{one}, {one}", data).domains == (one, one)
 
 
 def test_names_in_another_order_and_sets_without_names(data: Path) -> None:

@@ -1,5 +1,6 @@
 """Folders of pictures and arrays of one's own."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from common.data.files.pictures import arrange, decode
 from common.data.files.raw import Form
 from common.errors import ConfigurationError, DataError
 from tests.support.files import labels, pictures, png, write_files
+
+GREY = np.zeros((8, 8), np.uint8)
 
 
 def folder_files(*kinds: str, count: int = 10, prefix: str = "") -> dict[str, bytes]:
@@ -233,3 +236,43 @@ def test_shrinking_averages_instead_of_skipping() -> None:
     small = arrange(board.astype(np.uint8)[None, None], Form(size=8))
     assert abs(int(small.min()) - 127) < 20
     assert abs(int(small.max()) - 127) < 20
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "missing"])
+def test_only_plain_files_inside_the_folder_are_read(tmp_path: Path, kind: str) -> None:
+    """A fifo would hang for ever, and a link could name any file of the host."""
+    for name in ("bag", "shoe"):
+        write_files(tmp_path / "set", {f"{name}/{n}.png": png(GREY) for n in range(3)})
+    (tmp_path / "secret.png").write_bytes(png(GREY))
+    odd = tmp_path / "set" / "bag" / "odd.png"
+    if kind == "fifo":
+        os.mkfifo(odd)
+    else:
+        odd.symlink_to(tmp_path / "secret.png" if kind == "link" else tmp_path / "set" / "nowhere")
+    words = "leads out of" if kind == "link" else "is not an ordinary file"
+    with pytest.raises(DataError, match=words):
+        load(f"imagefolder(path='{tmp_path / 'set'}')")
+
+
+def test_pictures_are_read_by_decoders_of_pixels_only(tmp_path: Path) -> None:
+    """A PostScript program that is called a PNG would be run by Ghostscript."""
+    write_files(tmp_path, {"bag/0.png": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n"})
+    write_files(tmp_path, {"shoe/0.png": png(GREY)})
+    with pytest.raises(DataError, match="is not a readable picture"):
+        load(f"imagefolder(path='{tmp_path}')")
+
+
+@pytest.mark.parametrize(("limit", "words"), [("MOST_PIXELS", "pixels"), ("MOST_BYTES", "GiB")])
+def test_pictures_that_would_fill_the_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, words: str
+) -> None:
+    monkeypatch.setattr(f"common.data.files.pictures.{limit}", 10)
+    for name in ("bag", "shoe"):
+        write_files(tmp_path, {f"{name}/{n}.png": png(GREY) for n in range(3)})
+    with pytest.raises(DataError, match=f"{words}.*smaller"):
+        load(f"imagefolder(path='{tmp_path}')")
+
+
+def test_a_mistyped_number_of_classes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="100000 classes at the most"):
+        load(f"imagefolder(path='{tmp_path}', classes=1000000000)")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from common.data.catalogue.params import DATASETS, OWN, DatasetParams
+from common.data.catalogue.params import DATASETS, OWN, DatasetParams, find_origin
 from common.errors import ConfigurationError
 from common.settings.language import resolve_line, write
 
@@ -27,7 +27,8 @@ def test_every_key_has_a_sentence_and_every_set_its_facts(kind: type[DatasetPara
         assert card.shape
         assert len(card.mean) == len(card.std) == card.shape[0]
         assert card.class_count
-        assert kind.name.startswith("digits") or (card.files and card.origin)
+        files = find_origin(params).about()
+        assert kind.name.startswith("digits") or (files.files and files.origin)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What one client sees, and the batches it trains on."""
+"""The view that one client has of the data, and the batches that it trains on."""
 
 import math
 from collections.abc import Iterator

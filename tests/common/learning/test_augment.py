@@ -8,7 +8,7 @@ from torch import Tensor
 from common.learning.augment import (
     AUGMENTATIONS,
     Augmentation,
-    Draw,
+    AugmentationDraw,
     apply,
     augment,
     cut_out,
@@ -25,7 +25,9 @@ def pictures(shape: tuple[int, ...], seed: int = 0) -> Tensor:
     )
 
 
-def by_loop(images: Tensor, augmentation: Augmentation, drawn: Draw, fill: Tensor | None) -> Tensor:
+def by_loop(
+    images: Tensor, augmentation: Augmentation, drawn: AugmentationDraw, fill: Tensor | None
+) -> Tensor:
     """Sample by sample: pad, crop, mirror, fill the square."""
     result = []
     pad, half = augmentation.pad, augmentation.cutout // 2
@@ -110,8 +112,8 @@ def test_a_middle_crop_changes_nothing_and_a_corner_crop_brings_in_black() -> No
     images, four, no = pictures((1, 1, 8, 8)), torch.tensor([4]), torch.tensor([False])
     hole = torch.zeros(2, 1, dtype=torch.int64)
     crop = AUGMENTATIONS["crop"]
-    assert torch.equal(apply(images, crop, Draw(four, four, no, hole)), images)
-    corner = apply(images, crop, Draw(0 * four, 0 * four, no, hole))
+    assert torch.equal(apply(images, crop, AugmentationDraw(four, four, no, hole)), images)
+    corner = apply(images, crop, AugmentationDraw(0 * four, 0 * four, no, hole))
     assert corner[..., :4, :].sum() == corner[..., :4].sum() == 0
     assert torch.equal(corner[..., 4:, 4:], images[..., :4, :4])
 

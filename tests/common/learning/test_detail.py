@@ -71,8 +71,10 @@ def test_domains_have_their_own_accuracy(task: str) -> None:
     labels = numbers if task == "single-label" else torch.nn.functional.one_hot(numbers, 5).float()
     domains = torch.arange(40) % 3
     detail = Detail(NAMES, task, domains, ("mnist", "usps", "svhn", "empty"))  # type: ignore[arg-type]
-    found = counted(detail, logits, labels).result()["domains"]
+    result = counted(detail, logits, labels).result()
+    found = result["domains"]
     assert list(found) == ["mnist", "usps", "svhn"]
+    assert result["accuracy_domain_mean"] == pytest.approx(sum(found.values()) / 3)
     for number, accuracy in enumerate(found.values()):
         mine = domains == number
         right = (

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from common.learning import optimizers
+from common.learning.optimizers import Adam, restore_moments, save_moments
 from common.settings.project import ROOT
 
 
@@ -46,3 +47,24 @@ optimizer.zero_grad()
 sys.exit("torch._dynamo" in sys.modules or "sympy" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_an_adam_goes_on_where_its_moments_were_saved() -> None:
+    """Four steps at once, and two steps, saved, restored into a new Adam, and two more."""
+    targets = [torch.full((2, 3), value) for value in (1.0, -2.0, 3.0, 0.5)]
+
+    def steps(weight: torch.Tensor, optimizer: Adam, given: list[torch.Tensor]) -> None:
+        for target in given:
+            optimizer.zero_grad()
+            (weight - target).square().sum().backward()
+            optimizer.step()
+
+    whole, cut = (torch.zeros(2, 3, requires_grad=True) for _ in range(2))
+    steps(whole, Adam([whole], lr=0.1, weight_decay=0.01, fused=True), targets)
+    first = Adam([cut], lr=0.1, weight_decay=0.01, fused=True)
+    assert save_moments(first) == []
+    steps(cut, first, targets[:2])
+    second = Adam([cut], lr=0.1, weight_decay=0.01, fused=True)
+    restore_moments(second, save_moments(first))
+    steps(cut, second, targets[2:])
+    assert torch.equal(whole, cut)

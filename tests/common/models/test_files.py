@@ -1,4 +1,4 @@
-"""A run's model file is all that its use takes."""
+"""A run's model file contains everything that is needed to use it."""
 
 import json
 from dataclasses import replace
@@ -14,14 +14,13 @@ from common.data.batches import Resident
 from common.errors import DataError
 from common.learning.task import TASKS, evaluate
 from common.models.files import load_model, save_model
-from common.wire.weights import load as read
-from common.wire.weights import save
+from common.wire.files import read_arrays, write_arrays
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
 
 
 def accuracy(path: Path, line: str) -> float:
-    """The loaded model on the test set, as somebody who knows nothing of the run would score it."""
+    """Score a loaded model on the test set without any knowledge of its run."""
     model, facts = load_model(path)
     assert not model.training
     test = load(line).test
@@ -93,20 +92,20 @@ def test_a_part_of_a_model_says_so(tmp_path: Path) -> None:
 def test_a_part_that_a_method_added_is_not_needed(tmp_path: Path) -> None:
     run_in_process(tmp_path, **{**SMALL, "rounds": 1})
     file = tmp_path / "model.safetensors"
-    (named, metadata), (_, facts) = read(file), load_model(file)
+    (named, told), (_, facts) = read_arrays(file), load_model(file)
     more = replace(facts, parts=("features", "classifier", "generator"))
     save_model({**named, "generator.weight": np.zeros(3, np.float32)}, tmp_path / "more", more)
     model, found = load_model(tmp_path / "more")
     assert found == more
     assert set(model.state_dict()) == set(named)
     del named["classifier.weight"]
-    save(named, tmp_path / "less", metadata)
+    write_arrays(tmp_path / "less", named, told)
     with pytest.raises(DataError, match=r"lacks 'classifier\.weight'"):
         load_model(tmp_path / "less")
 
 
 def test_files_and_images_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    save({"weight": np.zeros(3, np.float32)}, tmp_path / "other.safetensors")
+    write_arrays(tmp_path / "other.safetensors", {"weight": np.zeros(3, np.float32)})
     with pytest.raises(DataError, match="does not say which network"):
         load_model(tmp_path / "other.safetensors")
     with pytest.raises(DataError, match="there is no file"):

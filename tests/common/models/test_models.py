@@ -8,8 +8,10 @@ from torch import nn
 
 from common.errors import ConfigurationError
 from common.models import MODELS, Model, build
+from common.models.generators import FeatureGenerator, FeatureMeans
 from common.settings.language import write
 from common.wire import weights
+from common.wire.manifest import Manifest
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 
@@ -276,3 +278,24 @@ def test_channels_last_gives_the_same_arrays_and_the_same_logits() -> None:
         (a == b).all()
         for a, b in zip(weights.to_arrays(plain), weights.to_arrays(reordered), strict=True)
     )
+
+
+def test_the_feature_generator_has_fedmdcgs_sizes() -> None:
+    """138 -> 512 -> 256 -> 128 with batch norm: 236,928 weights and 1,536 running statistics."""
+    generator = FeatureGenerator(noise_dim=128, classes=10, feature_dim=128)
+    assert floats(generator) == 236_928
+    statistics = [entry.size for entry in Manifest.of(generator).statistics]
+    assert sum(statistics) == 1_536
+    noise, labels = torch.randn(3, 128), torch.tensor([0, 9, 9])
+    features = generator(noise, labels)
+    assert features.shape == (3, 128)
+    assert (features < 0).any()  # no activation after the last layer
+    generator.eval()
+    assert not torch.equal(generator(noise, labels), generator(noise, labels.flip(0)))
+
+
+def test_feature_means_know_the_label_only() -> None:
+    means = FeatureMeans(noise_dim=128, classes=10, feature_dim=4)
+    means.means.data.copy_(torch.arange(40.0).view(10, 4))
+    given = means(torch.randn(2, 128), torch.tensor([2, 0]))
+    assert given.tolist() == [[8, 9, 10, 11], [0, 1, 2, 3]]

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def python(code: str) -> str:
-    """Run code in a fresh interpreter: imports, once done, cannot be tested again in this one."""
+    """Run code in a new interpreter, because an import cannot be tested twice in this one."""
     finished = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
     )

@@ -8,9 +8,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from flwr.client.mod import secaggplus_mod
 from flwr.server.workflow import SecAggPlusWorkflow
 
-import client.secagg  # noqa: F401 - installs the masks on the client's side
-import server.messages.secagg  # noqa: F401 - and on the server's
-from common.secagg.masks import GENERATOR, install, mask, quantize
+import client.secagg.mod  # noqa: F401 - installs the masks on the client's side
+import server.messages.protocol  # noqa: F401 - and on the server's
+from common.secagg.masks import GENERATOR, dequantize, install, mask, quantize
 
 SHAPES = [(1,), (2, 3), (), (0,), (5,)]
 
@@ -57,6 +57,7 @@ def test_both_of_flowers_modules_draw_from_here() -> None:
     assert sys.modules[secaggplus_mod.__module__].pseudo_rand_gen is mask  # type: ignore[attr-defined]
     assert sys.modules[SecAggPlusWorkflow.__module__].pseudo_rand_gen is mask  # type: ignore[attr-defined]
     assert sys.modules[secaggplus_mod.__module__].quantize is quantize  # type: ignore[attr-defined]
+    assert sys.modules[SecAggPlusWorkflow.__module__].dequantize is dequantize  # type: ignore[attr-defined]
 
 
 def test_another_flower_is_noticed() -> None:

@@ -1,5 +1,6 @@
 """The keys of --secagg, the bit budget, and what is refused before the start."""
 
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -52,13 +53,33 @@ def test_all_refusals_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("clients", "shares", "threshold"), [(3, 3, 2), (4, 4, 3), (5, 5, 3), (10, 10, 6), (50, 50, 30)]
+    ("clients", "shares", "threshold"), [(3, 3, 2), (4, 4, 3), (5, 5, 4), (10, 10, 7), (50, 50, 34)]
 )
 def test_the_plan_of_a_round(clients: int, shares: int, threshold: int) -> None:
     """More than half of the shares, and never all: one client may always be lost."""
     plan = SecAggOn().key_plan(clients)
     assert (plan.shares, plan.threshold) == (shares, threshold)
     assert plan.shares / 2 < plan.threshold < plan.shares
+
+
+def test_the_table_of_what_a_round_survives() -> None:
+    """docs/security.md: 2t > n + c, and whoever stays is at least t and at least `least`."""
+    text = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
+    rows = {
+        name: [int(cell) for cell in text.split(f"| {name} |")[1].split("\n")[0].split("|")[:-1]]
+        for name in (
+            "clients per round (n)",
+            "shares that open a key (t)",
+            "may be lost while training",
+            "may help a dishonest server (c)",
+        )
+    }
+    assert len(rows["clients per round (n)"]) == 7
+    for clients, opening, lost, helpers in zip(*rows.values(), strict=True):
+        plan, least = SecAggOn().key_plan(clients), SecAggOn().least(clients)
+        assert opening == plan.threshold
+        assert lost == clients - max(plan.threshold, least)
+        assert helpers == 2 * plan.threshold - clients - 1
 
 
 def test_a_part_of_the_clients_as_neighbours_is_odd_and_never_too_few() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from common.errors import FedmirageError, WireError
 from common.secagg.masks import quantize
-from common.secagg.vector import SecureVector
+from common.secagg.vector import SecureMeans, SecureVector
 from common.settings.config import configure
 from tests.support.facts import entries, make_facts
 
@@ -24,6 +24,12 @@ def secure_vector(methods: str = "fedavg", secagg: str = "on", **more: object) -
     config = configure({"methods": methods, "secagg": secagg, **more})
     manifest = entries(*zip(NAMES, REFERENCE, TRAINABLE, strict=True))
     return SecureVector(make_facts(config, manifest=manifest))
+
+
+def add_up(codec: SecureVector, vectors: list[np.ndarray]) -> SecureMeans | None:
+    """What the server makes of the sum, which it gets in whole steps."""
+    steps = [np.rint(vector / codec.secagg.step).astype(np.int64) for vector in vectors]
+    return codec.decode(np.sum(steps, axis=0), REFERENCE, len(vectors))
 
 
 def moved(rng: np.random.Generator) -> list[np.ndarray]:
@@ -50,7 +56,7 @@ def test_the_sum_is_the_weighted_mean(examples: list[int], seed: int, uniform: b
         for model, count in zip(models, examples, strict=True)
     ]
     assert all(len(vector) == codec.size for vector in vectors)
-    means = codec.decode(np.sum(vectors, axis=0), REFERENCE)
+    means = add_up(codec, vectors)
     if not any(examples):
         assert means is None
         return
@@ -78,7 +84,7 @@ def test_small_and_large_clients_are_both_exact() -> None:
         codec.encode({"shared": small}, REFERENCE, 10, {}),
         codec.encode({"shared": REFERENCE}, REFERENCE, 60000, {}),
     ]
-    means = codec.decode(np.sum(vectors, axis=0), REFERENCE)
+    means = add_up(codec, vectors)
     assert means is not None
     difference = means.sections["shared"][0].astype(np.float64) - REFERENCE[0]
     assert difference == pytest.approx(np.full((2, 3), 10 / 60010), rel=5e-4)
@@ -100,7 +106,7 @@ def test_sections_have_their_own_weightings() -> None:
             {},
         ),
     ]
-    means = codec.decode(np.sum(vectors, axis=0), REFERENCE)
+    means = add_up(codec, vectors)
     assert means is not None
     assert np.allclose(means.sections["control-delta"][0], 0.5, atol=1e-6)
     assert np.allclose(means.sections["control-delta"][1], 1.5, atol=1e-6)
@@ -146,17 +152,17 @@ def test_a_figure_that_is_not_finite_counts_as_nothing(odd: float) -> None:
         codec.encode({"shared": REFERENCE}, REFERENCE, 5, {"term.task": value})
         for value in (odd, 3.0)
     ]
-    means = codec.decode(np.sum(vectors, axis=0), REFERENCE)
+    means = add_up(codec, vectors)
     assert means is not None
     assert means.figures["term.task"] == pytest.approx(1.5)
 
 
 def test_clients_without_examples_cannot_have_trained() -> None:
     codec = secure_vector()
-    sums = codec.encode({"shared": REFERENCE}, REFERENCE, 5, {})
-    sums[1] = sums[codec.wide + 1] = 0  # n_i/max_examples, both elements
-    with pytest.raises(WireError, match="1 clients that trained, but no examples"):
-        codec.decode(sums, REFERENCE)
+    vector = codec.encode({"shared": REFERENCE}, REFERENCE, 5, {})
+    vector[1] = vector[codec.wide + 1] = 0  # n_i/max_examples, both elements
+    with pytest.raises(WireError, match="1 clients have 0 examples together, which is impossible"):
+        add_up(codec, [vector])
 
 
 def test_a_figure_that_no_method_declares_is_refused() -> None:

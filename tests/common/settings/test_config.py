@@ -105,6 +105,8 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         ("secagg", "on(shares=0.5)", "neighbour_share"),
         ("methods", "dynafed(accept=0.9)", "max_loss"),
         ("methods", "FedCOG(js='code')", "disagreement"),
+        ("methods", "fedcog(shared=True)", "same_images"),
+        ("methods", "vhl(lam=0.5)", "alignment_weight"),
     ],
 )
 def test_a_renamed_key_is_told_its_new_name(setting: str, line: str, new: str) -> None:

@@ -1,17 +1,13 @@
 """Modules to arrays and back: nothing is lost or aliased, and what does not fit is refused."""
 
-import os
-import stat
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
-from common.errors import DataError, WireError
+from common.errors import WireError
 from common.models import build
 from common.wire import weights
 from common.wire.manifest import Manifest
@@ -112,56 +108,3 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     with pytest.raises(WireError, match=sentence):
         weights.from_arrays(model, arrays)
     assert all(np.array_equal(a, b) for a, b in zip(before, weights.to_arrays(model), strict=True))
-
-
-def test_save_and_load_module_and_named_arrays(model: nn.Module, tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "model.safetensors"
-    weights.save(model, path, {"round": "3"})
-    stored, metadata = weights.load(path)
-    assert metadata == {"round": "3"}
-    for name, array in Manifest.of(model).name(weights.to_arrays(model)).items():
-        assert np.array_equal(stored[name], array)
-    named = {
-        "b": np.arange(6.0).reshape(2, 3).T,
-        "a": np.array(7),
-        "none": np.zeros((0, 2), np.float32),
-    }
-    weights.save(named, path)
-    loaded, metadata = weights.load(path)
-    assert metadata == {}
-    assert set(loaded) == set(named)
-    assert all(
-        np.array_equal(loaded[name], array) and loaded[name].dtype == array.dtype
-        for name, array in named.items()
-    )
-    assert loaded["a"].shape == ()
-
-
-def test_who_may_read_a_file_is_decided_by_the_umask(tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    before = os.umask(0o027)
-    try:
-        weights.save({"a": np.ones(3)}, path)
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
-
-
-def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
-    path = tmp_path / "state.safetensors"
-    weights.save({"a": np.ones(3)}, path)
-    with pytest.raises(SafetensorError):
-        weights.save({"a": np.array(["text"])}, path)
-    assert np.array_equal(weights.load(path)[0]["a"], np.ones(3))
-    assert [file.name for file in tmp_path.iterdir()] == ["state.safetensors"]
-
-
-def test_a_missing_a_broken_and_a_foreign_file_are_refused(
-    model: nn.Module, tmp_path: Path
-) -> None:
-    with pytest.raises(DataError, match="there is no file"):
-        weights.load(tmp_path / "nothing.safetensors")
-    broken = tmp_path / "broken.safetensors"
-    broken.write_bytes(b"12345")
-    with pytest.raises(DataError, match="not a readable safetensors file"):
-        weights.load(broken)

@@ -1,9 +1,9 @@
-"""Where a run takes place, and what it will take of the disk."""
+"""Where a run takes place, and how much disk space it will need."""
 
 import pytest
 
 from common.settings.config import configure
-from experiments.runtimes.child import SMALL, choose, space
+from experiments.runtimes.child import SMALL, choose, estimate_space
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,6 @@ def test_a_small_run_needs_no_ray(settings: dict[str, int], runtime: str, words:
 
 def test_kept_models_are_counted_before_they_are_there() -> None:
     config = configure({"clients": 4, "rounds": 100, "keep_models": "all"})
-    text = space(config, 2_000_000)
+    text = estimate_space(config, 2_000_000)
     assert "at least 1000 MB" in text
     assert "200 MB of global models, 800 MB that clients remember" in text

@@ -12,7 +12,7 @@ from rich.console import Console
 from common.data.heterogeneity import class_table, gini, heterogeneity
 from common.data.partitions import split
 from common.data.set import DataSet, Split
-from experiments.show.partition import figures, report, show_classes, show_figures
+from experiments.show.partition import _caption, figures, report, show_classes, show_figures
 
 
 def test_equal_clients_are_not_heterogeneous() -> None:
@@ -128,3 +128,13 @@ def test_the_table_counts_labels() -> None:
         class_table(dataset.train, parts, 4)[1],
         dataset.train.labels[100:300].astype(int).sum(axis=0),
     )
+
+
+def test_a_client_with_one_domain_shows_its_name() -> None:
+    images, domain = np.zeros((4, 1, 2, 2), np.uint8), np.array([0, 0, 1, 1])
+    split = Split(images, np.zeros(4, np.int64), {"domain": domain})
+    made = DataSet(
+        "x", split, split, ("a",), "single-label", (0.5,), (0.5,), "", domains=("p", "q")
+    )
+    assert _caption(made, 3, np.array([2, 3])) == "client 3: 2 samples, q"
+    assert _caption(made, 0, np.array([1, 2])) == "client 0: 2 samples"

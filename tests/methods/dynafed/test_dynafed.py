@@ -26,7 +26,7 @@ from common.methods import METHODS
 from common.methods.dynafed import DynaFed
 from common.settings.config import configure
 from common.settings.language import resolve_line
-from common.wire.weights import load
+from common.wire.files import read_arrays
 from experiments.show.progress import Watch, show_summary
 from server.methods.dynafed import log as synthesis_log
 from server.methods.dynafed.server import COLLECTING, GIVEN_UP, REPAIRING, DynaFedServer
@@ -99,7 +99,7 @@ def test_a_run_says_what_it_does(tmp_path: Path) -> None:
     kept = state(tmp_path)
     assert (kept["phase"], kept["made"], kept["trajectories"]) == (REPAIRING, 2, [])
     assert kept["images"].shape == (10, 1, 8, 8)
-    named, about = load(tmp_path / "dynafed" / "round-00002.safetensors")
+    named, about = read_arrays(tmp_path / "dynafed" / "round-00002.safetensors")
     assert about == {"round": "2", "segment": "2"}
     assert named["path@000"].shape[0] == 3
     np.testing.assert_array_equal(named["images@000003"], kept["images"])
@@ -211,15 +211,15 @@ def test_a_warm_start_takes_the_path_of_the_run_that_it_begins_from(tmp_path: Pa
         assert state(place)["made"] == made
     run(tmp_path / "cold", line(length=3, same_round=False), rounds=3, save_images=True)
     run(tmp_path / "warm", line(length=3), warm_start=str(tmp_path / "parent"), save_images=True)
-    cold, _ = load(tmp_path / "cold" / "dynafed" / "round-00003.safetensors")
-    warm, _ = load(tmp_path / "warm" / "dynafed" / "round-00004.safetensors")
+    cold, _ = read_arrays(tmp_path / "cold" / "dynafed" / "round-00003.safetensors")
+    warm, _ = read_arrays(tmp_path / "warm" / "dynafed" / "round-00004.safetensors")
     assert cold["path@000"].tobytes() == warm["path@000"].tobytes()
 
 
 def test_a_warm_start_without_kept_models_begins_its_path_there(tmp_path: Path) -> None:
     run(tmp_path / "parent", "fedavg", rounds=2)
     run(tmp_path / "warm", line(length=2), warm_start=str(tmp_path / "parent"), save_images=True)
-    path = load(tmp_path / "warm" / "dynafed" / "round-00004.safetensors")[0]["path@000"]
+    path = read_arrays(tmp_path / "warm" / "dynafed" / "round-00004.safetensors")[0]["path@000"]
     first = np.concatenate([array.ravel() for array in weights(tmp_path / "parent")])
     np.testing.assert_array_equal(path[0], first)
 
@@ -227,11 +227,11 @@ def test_a_warm_start_without_kept_models_begins_its_path_there(tmp_path: Path) 
 def test_the_path_of_a_resynthesis_is_of_averages_before_repair(tmp_path: Path) -> None:
     run(tmp_path, line(length=2, resynthesise=2), save_images=True, keep_models="all")
     assert [one["methods"].get("dynafed.accepted") for one in lines(tmp_path)[1:]] == [1, None, 1]
-    named, _ = load(tmp_path / "dynafed" / "round-00004.safetensors")
+    named, _ = read_arrays(tmp_path / "dynafed" / "round-00004.safetensors")
     assert [len(named[name]) for name in ("path@000", "path@001")] == [3, 3]
     # both are round 2's average
     np.testing.assert_array_equal(named["path@000"][-1], named["path@001"][0])
-    sent, _ = load(tmp_path / "models" / "round-00002.safetensors")
+    sent, _ = read_arrays(tmp_path / "models" / "round-00002.safetensors")
     assert (
         np.abs(
             named["path@001"][0] - np.concatenate([array.ravel() for array in by_size(sent)])

@@ -152,8 +152,8 @@ def test_generation_is_a_function_of_seed_round_and_partition(tmp_path: Path) ->
 
 def test_a_shared_set_is_the_same_for_all(tmp_path: Path) -> None:
     """It depends neither on the client's data nor on its partner."""
-    one = made(local_round(tmp_path, [0] * 4), frozen(another()), shared=True)
-    other = made(local_round(tmp_path, [1, 2, 3], partition=5), None, shared=True)
+    one = made(local_round(tmp_path, [0] * 4), frozen(another()), same_images=True)
+    other = made(local_round(tmp_path, [1, 2, 3], partition=5), None, same_images=True)
     assert torch.equal(one.images, other.images)
     assert one.labels.tolist() == other.labels.tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
 

@@ -1,6 +1,7 @@
-"""Checkpoints and results on disk: whole or not there, and the same when read again."""
+"""Checkpoints and results on disk: complete or absent, and unchanged when they are read again."""
 
 import json
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,23 @@ def test_a_missing_or_broken_checkpoint_gets_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "bad.safetensors").write_bytes(b"\x08\x00\x00\x00\x00\x00\x00\x00notjson!")
     with pytest.raises(FedmirageError, match="cannot be read"):
         read(tmp_path / "bad.safetensors")
+
+
+def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.safetensors"
+    Checkpoint(7, [np.ones(100, np.float32)], "abc").write(path)
+    damaged = bytearray(path.read_bytes())
+    damaged[-3] ^= 4
+    path.write_bytes(damaged)
+    with pytest.raises(FedmirageError, match=r"is damaged.*restore it from a copy"):
+        read(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_results_that_are_not_text_get_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "results.jsonl").write_bytes(b'{"kind": "config"}\n\xff\xfe\n')
+    with pytest.raises(FedmirageError, match="not UTF-8 at byte 19; restore it"):
+        read_lines(tmp_path / "results.jsonl")
 
 
 def line(number: int, accuracy: float | None) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Who may write into a run's folder, and when there is nothing left to do."""
+"""Which process may write into a run's folder, and when nothing is left to do."""
 
 import os
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_a_run_is_not_continued_with_other_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("torn", ["", '{"kind": "round", "rou'])
 def test_an_interrupted_file_ends_with_one_summary(tmp_path: Path, torn: str) -> None:
-    """What the checkpoint does not know of is dropped, as is half a line."""
+    """Rounds after the checkpoint are dropped, and so is an incomplete line."""
     run_in_process(tmp_path, **SMALL)
     results = Results(tmp_path)
     results.forget_after(3)

@@ -20,7 +20,7 @@ PACKAGES = {"common": common.methods, "client": client.methods, "server": server
 
 @contextmanager
 def add_methods() -> Iterator[None]:
-    """The methods of this folder are there as if they were published ones."""
+    """Make the methods of this folder available like published ones."""
     for side, package in PACKAGES.items():
         package.__path__.append(str(HERE / side))
     known = set(METHODS)

@@ -1,2 +1,4 @@
-"""One module a file format. Each reads what it is pointed at; where to look is the business of
-`common.data.files.sources`."""
+"""One module per file format.
+
+Each reads the files that it is given; `common.data.files.sources` finds them.
+"""

@@ -1,6 +1,6 @@
 """Pictures as single files, one folder per class, unpacked or still in the archive.
 
-These are your own pictures, CINIC-10 and Tiny ImageNet.
+These are your own pictures, CINIC-10, Tiny ImageNet, and MNIST-M, which lists its labels.
 """
 
 from collections.abc import Iterable
@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from common.data.catalogue.cards import DIGITS
 from common.data.files.archives import read_content, read_entries
 from common.data.files.pictures import decode
 from common.data.files.places import is_picture, list_pictures
@@ -54,6 +55,36 @@ def cinic10(path: Path, form: Form, classes: tuple[str, ...]) -> Raw:
         _split(sorted(items, key=lambda item: item[1]), classes, form) for items in found.values()
     )
     return Raw(train, test)
+
+
+def mnist_m(path: Path, form: Form) -> Raw:
+    """Read mnist_m_train/<picture> and mnist_m_test/<picture>.
+
+    The lines of mnist_m_train_labels.txt and mnist_m_test_labels.txt are "<picture> <digit>".
+    """
+    pictures: dict[str, bytes | Path] = {}
+    lists: dict[str, str] = {}
+    for name, content in read_entries(
+        path, lambda name: is_picture(name) or name.endswith("_labels.txt")
+    ):
+        parts = PurePosixPath(name).parts
+        if name.endswith("_labels.txt"):
+            lists[parts[-1].removesuffix("_labels.txt")] = read_content(content).decode()
+        elif len(parts) >= 2:
+            pictures["/".join(parts[-2:])] = content
+    splits = []
+    for split in ("mnist_m_train", "mnist_m_test"):
+        lines = [line.split() for line in lists.get(split, "").splitlines() if line.strip()]
+        missing = [line[0] for line in lines if f"{split}/{line[0]}" not in pictures]
+        if not lines or missing:
+            detail = f"{missing[0]!r} is missing" if missing else f"no {split}_labels.txt"
+            raise DataError(f"{path}: {split} is not complete ({detail}); get mnist_m.tar.gz again")
+        items = [
+            (line[-1], f"{path}: {split}/{line[0]}", pictures[f"{split}/{line[0]}"])
+            for line in lines
+        ]
+        splits.append(_split(items, DIGITS, form))
+    return Raw(splits[0], splits[1])
 
 
 def tiny_imagenet(path: Path, form: Form) -> Raw:

@@ -44,15 +44,15 @@ def cifar100(path: Path, form: Form) -> Raw:
 
 
 def svhn(train: Path, test: Path, form: Form) -> Raw:
-    """Read train_32x32.mat and test_32x32.mat.
+    """Read train_32x32.mat and test_32x32.mat, or SynthDigits' synth_train_32x32.mat, ...
 
     X is (32, 32, 3, samples), and the label 10 means the digit 0.
     """
-    from scipy.io import loadmat  # here, because it takes half a second and only SVHN needs it
+    from scipy.io import loadmat  # here, because it takes half a second and few sets need it
 
     splits = []
     for path in (train, test):
-        with reading(path, "a MATLAB file of SVHN"):
+        with reading(path, "a MATLAB file with X and y"):
             content = loadmat(path, variable_names=("X", "y"))
             images: Images = np.ascontiguousarray(content["X"].transpose(3, 2, 0, 1))
             labels = content["y"].reshape(-1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""FLAIR in small: the hub's column layout, several labels a picture, users as clients."""
+"""FLAIR in small: the hub's column layout, several labels per picture, users as clients."""
 
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def test_users_are_the_natural_partition(flair: Path) -> None:
 
 
 def test_some_users_can_be_drawn(flair: Path) -> None:
-    """As FedCOG does with 200 of 51,000: one user a client, whole, the others unused."""
+    """As FedCOG does with 200 of 51,000 users: one whole user per client, the others unused."""
     train = loaded(flair).train
     draws = [split("natural(drawn=True)", train, 17, 2, seed) for seed in range(8)]
     users = [tuple(int(train.columns["user"][part[0]]) for part in parts) for parts in draws]

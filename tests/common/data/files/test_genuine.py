@@ -1,5 +1,4 @@
-"""The files that the authors of the published sets hand out, small but byte for byte in their
-format."""
+"""The files that the authors of the published sets distribute: small, but in their exact format."""
 
 import bz2
 import pickle
@@ -164,7 +163,7 @@ def test_an_archive_of_python_3_is_read_too(data: Path) -> None:
 
 
 class Bomb:
-    """What a pickle may do when it is opened by the usual means."""
+    """Shows what a pickle can do when an ordinary unpickler opens it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -193,6 +192,39 @@ def test_a_pickle_cannot_run_anything(data: Path) -> None:
     with pytest.raises(DataError, match="not opened"):
         load("cifar10", data)
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        (1, (3,), np.dtype(object), False, b"x" * 24),  # numpy would take the bytes for pointers
+        (1, (10**9,), np.dtype(np.uint8), False, b"x"),
+        (1, (3, -1), np.dtype(np.uint8), False, b"xyz"),
+        (1, (3,), np.dtype(np.uint8), False, [None] * 3),
+        (1, (3,), np.dtype("V8"), False, b"x" * 24),
+        (1,),
+    ],
+)
+def test_a_crafted_array_is_a_sentence_and_not_a_crash(data: Path, state: object) -> None:
+    class Crafted:
+        def __reduce__(self) -> tuple[object, ...]:
+            return np.zeros(0).__reduce__()[0], (np.ndarray, (0,), b"b"), state
+
+    files, _ = cifar10_files()
+    files["cifar-10-batches-py/test_batch"] = pickle.dumps({"data": Crafted(), "labels": [0]}, 2)
+    write_files(data, files)
+    with pytest.raises(DataError, match=r"test_batch.*get (it again|the genuine file)"):
+        load("cifar10", data)
+
+
+def test_an_archive_that_would_fill_the_memory_is_not_read(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("common.data.files.archives.LARGEST_ENTRY", 1000)
+    files, _ = cifar10_files()
+    write_tar(data / "cifar-10-python.tar.gz", files)
+    with pytest.raises(DataError, match=r"would take 0\.0 GiB"):
+        load("cifar10", data)
 
 
 def test_svhn_calls_the_digit_0_label_10(data: Path) -> None:
@@ -395,3 +427,68 @@ def test_the_environment_names_the_data_folder(data: Path, monkeypatch: pytest.M
     write_idx(data / "mnist", pictures(30, 28, 28), labels(30), MNIST)
     monkeypatch.setenv("FEDMIRAGE_DATA", str(data))
     assert len(load("mnist").train) == len(load("mnist", "").train) == 30
+
+
+def mnist_m_files(count: int = 20) -> dict[str, bytes]:
+    """Pictures with numbers as names, and the list of their labels, for both splits."""
+    files = {}
+    for seed, part in enumerate(("mnist_m_train", "mnist_m_test")):
+        images = pictures(count, 32, 32, 3, seed=seed)
+        files |= {f"{part}/{number:08}.png": png(image) for number, image in enumerate(images)}
+        listed = [f"{number:08}.png {9 - number % 10}\n" for number in reversed(range(count))]
+        files[f"{part}_labels.txt"] = "".join(listed).encode()
+    return files
+
+
+@pytest.mark.parametrize("form", ["archive", "folder", "home"])
+def test_mnist_m_lists_its_labels(data: Path, form: str) -> None:
+    """The order is that of the list, here from the last picture to the first."""
+    if form == "archive":
+        files = {f"mnist_m/{name}": content for name, content in mnist_m_files().items()}
+        write_tar(data / "mnist_m.tar.gz", files)
+    else:
+        write_files(data / ("mnist-m/mnist_m" if form == "folder" else "MNIST-M"), mnist_m_files())
+    loaded = load("mnist-m", data)
+    assert loaded.shape == (3, 32, 32)
+    assert np.array_equal(loaded.train.labels, labels(20))
+    expected = pictures(20, 32, 32, 3, seed=1)[::-1].transpose(0, 3, 1, 2)
+    assert np.array_equal(loaded.test.images, expected)
+
+
+def test_mnist_m_without_a_listed_picture_is_refused(data: Path) -> None:
+    files = mnist_m_files()
+    del files["mnist_m_test/00000003.png"]
+    write_files(data / "mnist-m", files)
+    with pytest.raises(DataError, match=r"mnist_m_test is not complete \('00000003.png' is miss"):
+        load("mnist-m", data)
+
+
+def test_synth_digits_has_the_form_of_svhn(data: Path) -> None:
+    for seed, part in enumerate(("train", "test")):
+        images = pictures(20, 32, 32, 3, seed=seed)
+        content = {"X": images.transpose(1, 2, 3, 0), "y": labels(20)[:, None].astype(np.uint8)}
+        (data / "SynthDigits").mkdir(exist_ok=True)
+        savemat(data / f"SynthDigits/synth_{part}_32x32.mat", content)
+    loaded = load("synth-digits", data)
+    assert np.array_equal(loaded.train.labels, labels(20))
+    expected = pictures(20, 32, 32, 3, seed=1).transpose(0, 3, 1, 2)
+    assert np.array_equal(loaded.test.images, expected)
+
+
+def test_the_five_sets_of_digits_are_one_set_of_five_domains(data: Path) -> None:
+    """FedLGD's DIGITS: MNIST, SVHN, USPS, SynthDigits, MNIST-M, at 28 pixels and in colour."""
+    write_idx(data / "mnist", pictures(20, 28, 28), labels(20), MNIST)
+    write_files(data / "mnist-m", mnist_m_files())
+    lines = bz2.compress("".join(f"{label + 1} 1:0.5\n" for label in labels(20)).encode())
+    write_files(data / "usps", {"usps.bz2": lines, "usps.t.bz2": lines})
+    for folder, prefix in (("svhn", ""), ("synth-digits", "synth_")):
+        (data / folder).mkdir()
+        for part in ("train", "test"):
+            images = pictures(20, 32, 32, 3).transpose(1, 2, 3, 0)
+            savemat(data / folder / f"{prefix}{part}_32x32.mat", {"X": images, "y": labels(20)})
+    names = ("mnist", "svhn", "usps", "synth-digits", "mnist-m")
+    line = ", ".join(f"{name}(size=28, channels=3)" for name in names)
+    made = load(line, data)
+    assert made.domains == names
+    assert made.shape == (3, 28, 28)
+    assert np.bincount(made.train.columns["domain"]).tolist() == [20] * 5

@@ -1,4 +1,4 @@
-"""The way to the hub, with a hub of our own: no test goes out."""
+"""Downloads from the hub, with a stand-in for the hub: no test uses the network."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from tests.support.files import labels, pictures, png
 
 
 class FakeHub:
-    """What flwr-datasets gives back, made on the spot."""
+    """Stands in for what flwr-datasets returns."""
 
     asked: list[dict[str, Any]]
 
@@ -76,3 +76,13 @@ def test_a_set_that_the_hub_does_not_have(data: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(hub, "fetch", lambda *rest: pytest.fail("nothing to fetch"))
     with pytest.raises(DataError, match="no copy on the hub is known"):
         load("emnist(split='byclass')", data, download=True)
+
+
+def test_what_a_set_is_made_from_is_downloaded_under_its_own_name(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched = []
+    monkeypatch.setattr(hub, "fetch", lambda params, home: fetched.append((params.name, home)))
+    with pytest.raises(DataError, match=r"mnist \(needed for mnist-domains\)"):
+        load("mnist-domains", data, download=True)
+    assert fetched == [("mnist", data / "mnist")]

@@ -167,8 +167,10 @@ def test_an_empty_client_is_refused() -> None:
 
 
 def test_fedmdcg() -> None:
-    """Omega 0.1 and ten clients: equal sizes, 2 to 9 classes a client (a class counts from ten
-    samples on)."""
+    """Omega 0.1 and ten clients: equal sizes, 2 to 9 classes per client.
+
+    A class counts if the client has at least ten samples of it.
+    """
     held = []
     for seed in range(5):
         counts = table(FASHION, split("dirichlet-client(alpha=0.1)", FASHION, 10, 10, seed))

@@ -37,8 +37,10 @@ def read(line: str) -> PartitionParams:
 
 @st.composite
 def data(draw: st.DrawFn) -> tuple[Split, int, int]:
-    """Any labels, their number of classes and a number of clients; two clients a domain, two users
-    or more a client."""
+    """Draw labels, a number of classes and a number of clients.
+
+    There are two clients per domain, and two or more users per client.
+    """
     classes, clients = draw(st.integers(2, 12)), 2 * draw(st.integers(1, 5))
     samples = draw(st.integers(40 * clients, 100 * clients))
     generator = np.random.default_rng(draw(st.integers(0, 1000)))

@@ -1,0 +1,30 @@
+"""Distil on the client: prepares its virtual images, and trains on nothing else.
+
+Declared in common/methods/distil.
+"""
+
+import math
+
+from client.methods.distil.pictures import draw_picture
+from client.methods.distil.virtual import prepare_virtual_set, virtual_set
+from client.objective import Objective
+from client.round import LocalClient, LocalRound
+from common.methods.distil import Distil
+from common.wire.preparation import Preparation
+
+
+class DistilClient(Objective[Distil]):
+    """The images are made before the first round, and stay as they are."""
+
+    def prepare_client(self, local: LocalClient, until: float) -> Preparation:
+        """Learn the virtual images, turn by turn."""
+        return prepare_virtual_set(self.params, local, until)
+
+    def begin(self, local: LocalRound) -> None:
+        """Replace the client's data by its virtual images."""
+        virtual = virtual_set(self.params, local)
+        local.data.replace(virtual.images, virtual.labels)
+        if math.isfinite(virtual.loss):
+            local.report["distil.loss"] = virtual.loss
+        if local.images is not None:
+            draw_picture(local, virtual, local.images / f"client-{local.partition:05d}-distil.png")

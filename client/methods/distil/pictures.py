@@ -1,0 +1,21 @@
+"""--save-images on a client: its virtual images, one row per class."""
+
+from pathlib import Path
+
+from client.methods.distil.virtual import VirtualSet
+from client.round import LocalClient
+from common.sheet import draw_sheet
+
+ACROSS = 10  # images shown per class
+
+
+def draw_picture(local: LocalClient, virtual: VirtualSet, path: Path) -> None:
+    """Write a sheet of virtual images; one that is there already shows the same."""
+    if path.exists():
+        return
+    rows = {
+        local.run.dataset.classes[label]: list(virtual.images[virtual.labels == label][:ACROSS])
+        for label in dict.fromkeys(virtual.labels.tolist())
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draw_sheet(rows, local.data.mean, local.data.std).save(path)

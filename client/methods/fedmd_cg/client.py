@@ -1,0 +1,139 @@
+"""FedMD-CG on the client: learn from the global generator, then teach the local one.
+
+Declared in common/methods/fedmd_cg.py. The second phase is in generator.py beside this file.
+"""
+
+from copy import deepcopy
+from logging import WARNING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from flwr.common import log
+from torch import Tensor, nn
+
+from client.methods.fedmd_cg.generator import compute_means, generated_loss, train_generator
+from client.objective import Objective
+from client.round import LocalRound, Step
+from common.learning.draws import draw_labels, draw_noise
+from common.learning.losses import divergences, feature_distance
+from common.methods.fedmd_cg import GENERATOR, FedMdCg
+from common.wire.labels import COUNTS, SHARES
+from common.wire.payload import Arrays, Sections
+from common.wire.weights import from_arrays
+
+TEACHER = "fedmd-cg.teacher"  # in the client's memory: its moving average of G
+
+
+class FedMdCgClient(Objective[FedMdCg]):
+    """Holds the global generator for the length of a round."""
+
+    teacher: nn.Module  # G, frozen
+    received: Arrays  # the arrays of G as they came
+    shares: npt.NDArray[np.float64]  # p(y)
+    ramp: float  # the factor of l1, l2 and l3 in this round
+    same: Tensor  # G(z, y) with the labels of the real batch
+    free: Tensor  # G(z, y') with labels from p(y)
+    labels: Tensor  # y'
+
+    def begin(self, local: LocalRound) -> None:
+        """Take a frozen copy of G; the client's own generator is never overwritten."""
+        self.ramp = self.params.ramp(local.number, local.config.rounds)
+        (self.shares,) = local.received[SHARES]
+        shared = local.run.shared
+        self.received = shared.only((GENERATOR,)).pick(local.broadcast, shared)
+        self.teacher = deepcopy(local.model.get_submodule(GENERATOR)).eval().requires_grad_(False)
+        from_arrays(self.teacher, self.average(local))
+        self.noise = local.generator("fedmd-cg.noise")
+        self.drawn = local.generator("fedmd-cg.labels")
+        if local.number > 1:
+            self.say_how_it_starts(local)
+
+    def average(self, local: LocalRound) -> Arrays:
+        """G as it came or, with moving_average, mixed with this client's last copy of it."""
+        share = self.params.moving_average
+        if not share:
+            return self.received
+        last = local.memory.get(TEACHER) or self.received
+        mixed = [
+            (share * old + (1 - share) * new).astype(new.dtype)
+            for old, new in zip(last, self.received, strict=True)
+        ]
+        local.memory.put(TEACHER, mixed)
+        return mixed
+
+    def say_how_it_starts(self, local: LocalRound) -> None:
+        """Report whether this client starts with the seed's extractor and generator, and why."""
+        fresh, lost = local.memory.age is None, local.memory.lost
+        local.report["fedmd-cg.joined_late"] = float(fresh and not lost)
+        local.report["fedmd-cg.memory_lost"] = float(lost)
+        if fresh:
+            why = "this node has lost its memory of the run" if lost else "it has not trained yet"
+            log(
+                WARNING,
+                "round %s: client %s starts with the extractor and the generator of the run's seed:"
+                " %s",
+                local.number,
+                local.partition,
+                why,
+            )
+
+    def before_step(self, step: Step) -> None:
+        """Generate features of the batch's labels, and of labels that follow p(y)."""
+        if not self.ramp:
+            return
+        params = self.params
+        with torch.no_grad():
+            if params.feature_weight or params.logit_weight:
+                self.same = self.generate(step.labels)
+            if params.classification_weight:
+                drawn = draw_labels(self.shares, params.generated_batch, self.drawn)
+                self.labels = drawn.to(step.local.device)
+                self.free = self.generate(self.labels)
+
+    def generate(self, labels: Tensor) -> Tensor:
+        """G(z, y) with new noise."""
+        params = self.params
+        noise = draw_noise(params.noise, len(labels), params.noise_dim, self.noise)
+        features: Tensor = self.teacher(noise.to(labels.device), labels)
+        return features  # (batch, feature_dim)
+
+    def terms(self, step: Step) -> dict[str, Tensor]:
+        """Compute l1, l2 and l3 of eq. 4; the first trains the classifier only."""
+        params, local = self.params, step.local
+        found: dict[str, Tensor] = {}
+        if not self.ramp:
+            return found
+        if params.classification_weight:
+            loss = local.task.loss(classify(local, self.free), self.labels)
+            found["generated.classification"] = self.ramp * params.classification_weight * loss
+        if params.feature_weight:
+            apart = feature_distance(step.features, self.same, params.distance == "norm")
+            found["generated.features"] = self.ramp * params.feature_weight * apart
+        if params.logit_weight:
+            # Differs from the paper: the teacher is detached, because it passes through the same
+            # classifier and could otherwise be moved towards the student.
+            taught, answers = classify(local, self.same).detach(), step.logits[:, : local.classes]
+            apart = divergences(answers, taught, params.temperature, params.reverse).mean()
+            found["generated.logits"] = self.ramp * params.logit_weight * apart
+        return found
+
+    def end(self, local: LocalRound) -> Sections:
+        """Train the local generator, or compute the means; send the label counts.
+
+        A client that could not train at all leaves its generator as it is.
+        """
+        if local.steps and self.params.source == "means":
+            compute_means(local, self.received)
+        elif local.steps:
+            terms = train_generator(local, self.params)
+            local.report |= {f"term.generator.{name}": value for name, value in terms.items()}
+        if local.config.diagnostics and local.steps:
+            local.report["fedmd-cg.generated_loss"] = generated_loss(local, self.params)
+        return {COUNTS: [local.data.class_counts.astype(np.float64)]}
+
+
+def classify(local: LocalRound, features: Tensor) -> Tensor:
+    """The local classifier's logits of the real classes."""
+    logits: Tensor = local.model.classifier(features)
+    return logits[:, : local.classes]

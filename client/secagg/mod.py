@@ -1,0 +1,64 @@
+"""Secure aggregation on the client: Flower's SecAgg+ mod, our masks, and a check of each request.
+
+The server is not trusted with any single update, so every request is compared with the run's own
+configuration, with what the server said before, and with what the other clients say. Whatever does
+not fit is refused with a sentence, and nothing is sent.
+"""
+
+from importlib import import_module
+from logging import ERROR, WARNING
+from pathlib import Path
+
+from cryptography.fernet import InvalidToken
+from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.client.mod import secaggplus_mod
+from flwr.clientapp.typing import ClientAppCallable, Mod
+from flwr.common import log
+from flwr.compat.common import recorddict_compat as compat
+
+from client.folders import memory_folder
+from client.secagg.participant import Participant
+from common.errors import FedmirageError
+from common.secagg.masks import install, mask, quantize
+from common.secagg.settings import REFUSAL, SecAggOn
+from common.settings.config import RunConfig, validate
+from common.wire.figures import ERROR as WHY_NOT
+
+install(import_module(secaggplus_mod.__module__), mask, quantize)
+
+
+def secure(config: RunConfig | None = None, memory: Path | None = None) -> Mod:
+    """Make the mod for one configuration (simulation), or for the one that each message brings.
+
+    The latter is how deployments work: the messages carry the run config.
+    """
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        settings = config or validate(context.run_config)
+        if message.metadata.message_type != MessageType.TRAIN or not isinstance(
+            secagg := settings.secagg_params, SecAggOn
+        ):
+            return call_next(message, context)
+
+        def train(request: Message, state: Context) -> Message:
+            try:
+                reply = call_next(request, state)
+            except Exception as error:  # its text may tell something of the data, so it stays here
+                log(ERROR, "training failed: %s", error, exc_info=True)
+                raise FedmirageError("its training failed; its own log says why") from None
+            if (
+                reason := compat.recorddict_to_fitres(reply.content, True).metrics.get(WHY_NOT)
+            ) is not None:
+                raise FedmirageError(str(reason))
+            return reply
+
+        try:
+            folder = memory_folder(context, memory)
+            return Participant(message, context, settings, secagg, folder, train).answer()
+        except (FedmirageError, ValueError, KeyError, TypeError, InvalidToken) as error:
+            log(WARNING, "this client takes no part in the round: %s", error)
+            return Message(
+                RecordDict({REFUSAL: ConfigRecord({"reason": str(error)})}), reply_to=message
+            )
+
+    return mod

@@ -1,0 +1,221 @@
+"""What a client checks in each message of a secure round, and what it adds to Flower's answer.
+
+The server is trusted neither with a single update nor with telling the truth: whatever it says must
+follow from the run's configuration, from what it said before, or from what other clients have said
+with a tag that the server cannot make.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.client.mod import secaggplus_mod
+from flwr.client.mod.secure_aggregation.secaggplus_mod import check_stage
+from flwr.clientapp.typing import ClientAppCallable
+from flwr.common.secure_aggregation.secaggplus_constants import (
+    RECORD_KEY_CONFIGS,
+    Key,
+    Stage,
+)
+
+from client.secagg.pins import Pins
+from client.secagg.settings import check_setup
+from client.secagg.view import View
+from common.errors import WireError
+from common.secagg.agreement import AGREE, AGREEMENT, NODES, SIGNATURES, SURVIVORS, TAGS
+from common.secagg.circle import CIRCLE, Circle, are_distinct
+from common.secagg.keys import TAG, is_tag, read_public_key
+from common.secagg.masks import GENERATOR, MASKS
+
+INSTRUCTIONS = "fitins.config"  # Flower's record of what a round's training needs
+
+
+@dataclass
+class Participant(View):
+    """One client's side of one message."""
+
+    train: ClientAppCallable
+
+    def answer(self) -> Message:
+        """Check the request, and answer it with Flower's help; raise a sentence to refuse."""
+        if RECORD_KEY_CONFIGS not in self.message.content.config_records:
+            raise WireError(
+                "the server asks for a plain update, but this run has secure aggregation (secagg);"
+                " nothing was sent"
+            )
+        stage = str(self.request.get(Key.STAGE))
+        if stage != AGREE:
+            check_stage(self.flower_state.current_stage, self.request)
+        stages: dict[str, Callable[[], Message]] = {
+            Stage.SETUP: self.set_up,
+            Stage.SHARE_KEYS: self.share_keys,
+            Stage.COLLECT_MASKED_VECTORS: self.send_vector,
+            AGREE: self.agree,
+            Stage.UNMASK: self.open_sum,
+        }
+        return stages[stage]()
+
+    # The stages
+
+    def set_up(self) -> Message:
+        """Take the round's clients down, and send fresh public keys."""
+        check_setup(self.request, self.secagg, self.config.drawn)
+        record = self.message.content.config_records[CIRCLE]
+        circle = Circle.read(record, self.config.seed)
+        self.check_circle(circle)
+        self.opened(circle).check(circle)
+        reply = self.ask_flower()
+        self.context.state.config_records[CIRCLE] = circle.write()
+        self.context.state.config_records.pop(AGREEMENT, None)
+        answer = reply.content.config_records[RECORD_KEY_CONFIGS]
+        answer[MASKS] = GENERATOR
+        keys = [cast(bytes, answer[key]) for key in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2)]
+        if (signature := Pins.of(self.context).sign(circle, self.node, keys)) is not None:
+            signed = ConfigRecord({NODES: [self.node], TAGS: [signature]})
+            reply.content.config_records[SIGNATURES] = signed
+        return reply
+
+    def share_keys(self) -> Message:
+        """Send every neighbour its shares of this client's keys, with a tag."""
+        names = [name for name in self.request if name != Key.STAGE]
+        if len(names) != self.plan.shares or set(map(int, names)) != self.neighbours:
+            raise WireError(
+                "the server names other neighbours of this client than those that follow from the"
+                " seed, the round and its clients"
+            )
+        keys = [read_public_key(key) for name in names for key in cast(Any, self.request[name])]
+        if len(set(keys)) != 2 * len(names):
+            raise WireError("some of the public keys that the server sent are the same")
+        signatures = self.read_tags(SIGNATURES)
+        for node in self.neighbours - {self.node}:
+            theirs = cast(list[bytes], self.request[str(node)])
+            Pins.of(self.context).check(self.circle, node, theirs, signatures.get(node))
+        reply = self.ask_flower()
+        answer = reply.content.config_records[RECORD_KEY_CONFIGS]
+        targets = cast(list[int], answer[Key.DESTINATION_LIST])
+        sealed = cast(list[bytes], answer[Key.CIPHERTEXT_LIST])
+        answer[Key.CIPHERTEXT_LIST] = [
+            part + self.tag_shares(self.node, target, part)
+            for target, part in zip(targets, sealed, strict=True)
+        ]
+        return reply
+
+    def send_vector(self) -> Message:
+        """Train, and send the masked vector; all neighbours must have sent their key shares."""
+        sources, sealed = (
+            cast(list[Any], self.request[key]) for key in (Key.SOURCE_LIST, Key.CIPHERTEXT_LIST)
+        )
+        if not are_distinct(sources) or set(sources) != self.neighbours - {self.node}:
+            raise WireError(
+                "the server passes on the key shares of other clients than this one's neighbours"
+            )
+        for source, part in zip(sources, sealed, strict=True):
+            expected = self.tag_shares(source, self.node, part[:-TAG])
+            if not is_tag(part[-TAG:], expected):
+                raise WireError(
+                    f"the key shares of client {self.circle.partitions[source]} were made for"
+                    " another round, other clients or other keys"
+                )
+        self.request[Key.CIPHERTEXT_LIST] = [part[:-TAG] for part in sealed]
+        told = self.message.content.config_records[INSTRUCTIONS]
+        if (told.get("token"), told.get("round")) != (self.circle.token, self.circle.round):
+            raise WireError(
+                f"the server asks to train round {told.get('round')!r} of run"
+                f" {told.get('token')!r}, but the keys are for round {self.circle.round} of run"
+                f" {self.circle.token!r}"
+            )
+        return self.ask_flower()
+
+    def agree(self) -> Message:
+        """Tell the remaining neighbours for which clients this one would open the sum."""
+        if self.flower_state.current_stage != Stage.COLLECT_MASKED_VECTORS or self.agreed:
+            raise WireError("the clients agree on who is left once, after they have trained")
+        told = self.request[SURVIVORS]
+        if not are_distinct(told):
+            raise WireError("the server's list of the remaining clients is malformed")
+        survivors = set(cast(list[int], told))
+        self.check_survivors(survivors)
+        targets = sorted(self.neighbours & survivors - {self.node})
+        tags = [self.tag_survivors(self.node, target, survivors) for target in targets]
+        record = ConfigRecord({SURVIVORS: sorted(survivors)})
+        self.context.state.config_records[AGREEMENT] = record
+        answer = ConfigRecord({NODES: targets, TAGS: tags})
+        return Message(RecordDict({RECORD_KEY_CONFIGS: answer}), reply_to=self.message)
+
+    def open_sum(self) -> Message:
+        """Send one share per neighbour: of its private mask if it is left, else of its key."""
+        active, dead = (
+            cast(list[Any], self.request[key])
+            for key in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
+        )
+        if set(active) & set(dead):
+            raise WireError(
+                "the server asks for both keys of a client, which would open its update; nothing"
+                " was sent"
+            )
+        if not are_distinct(active + dead) or set(active + dead) != self.neighbours:
+            raise WireError(
+                "the server asks for the keys of other clients than this one's neighbours"
+            )
+        survivors = self.agreed or set(active)
+        if survivors & self.neighbours != set(active):
+            raise WireError("the server leaves out other clients than the clients have agreed on")
+        self.check_survivors(survivors)
+        self.check_agreement(survivors)
+        self.opened(self.circle).record(self.circle, survivors)
+        return self.ask_flower()
+
+    def ask_flower(self) -> Message:
+        """Let Flower's mod answer the request."""
+        return secaggplus_mod(self.message, self.context, self.train)
+
+    # Checks
+
+    def check_circle(self, circle: Circle) -> None:
+        """Require that this client is in the round's circle under its own partition."""
+        if len(circle.partitions) != self.request[Key.SAMPLE_NUMBER]:
+            raise WireError("the server names another number of clients than it says")
+        own = int(self.context.node_config.get("partition-id", -1))
+        if circle.partitions.get(self.node) != own:
+            raise WireError("the server names this client under another partition than its own")
+        earlier = self.context.state.config_records.get(CIRCLE)
+        if earlier is not None and earlier["token"] != circle.token:
+            raise WireError("the server gives one run two tokens, as if its rounds were new")
+
+    def check_survivors(self, survivors: set[int]) -> None:
+        """Require a sum that hides every client in it, and that no other sum was opened before."""
+        least = self.secagg.least(self.config.drawn)
+        if len(survivors) < least:
+            raise WireError(
+                f"the server wants to open a sum of {len(survivors)} clients, and at least {least}"
+                " are needed to hide one"
+            )
+        if self.node not in survivors or not survivors <= set(self.circle.partitions):
+            raise WireError("the server wants to open a sum without this client, or of strangers")
+        if len(survivors & self.neighbours) < self.plan.threshold:
+            raise WireError("too few neighbours of this client are left to open the sum")
+        if not self.circle.are_connected(survivors, self.plan.shares):
+            raise WireError("the clients that are left have no masks in common")
+        self.opened(self.circle).check(self.circle, survivors)
+
+    def check_agreement(self, survivors: set[int]) -> None:
+        """Require that enough neighbours say the same.
+
+        If all clients are neighbours and nobody is lost, this client sends no share of a key, and
+        what it sends opens only the sum of all; docs/security.md has the proof.
+        """
+        everybody = set(self.circle.partitions)
+        if survivors == everybody == self.neighbours:
+            return
+        tags = self.read_tags(AGREEMENT)
+        agreeing = {
+            source
+            for source in self.neighbours & survivors - {self.node}
+            if is_tag(tags.get(source), self.tag_survivors(source, self.node, survivors))
+        }
+        if not self.agreed or len(agreeing) + 1 < self.plan.threshold:
+            raise WireError(
+                f"{len(agreeing) + 1} neighbours agree on which clients are left, and"
+                f" {self.plan.threshold} must before this client opens a sum without the others"
+            )

@@ -1,0 +1,1 @@
+"""What FedMD-CG's generators make, and whether their classifiers agree with them."""

@@ -1,0 +1,202 @@
+"""FedMD-CG's figures 2 and 5, and how long its rounds take.
+
+python -m experiments.studies.fedmd_cg features --dataset fashion-mnist --out features.png
+python -m experiments.studies.fedmd_cg runs runs/fedavg runs/fedcg runs/fedmd-cg --out losses.png
+"""
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from client.methods.fedmd_cg.generator import imitate
+from client.round import Step
+from common.data import DataSet, load
+from common.data.batches import Resident, normalise
+from common.errors import FedmirageError
+from common.learning.draws import draw_noise
+from common.learning.optimizers import SGD, Adam
+from common.learning.task import TASKS
+from common.methods.fedmd_cg import FedMdCg
+from common.models import Model, build
+from common.models.generators import FeatureGenerator
+from common.seeds import derive, seed_torch, torch_generator
+from experiments.studies.fedmd_cg import pictures
+from server.record.results import FILE, read
+
+app = typer.Typer(help="Studies of FedMD-CG.", no_args_is_help=True)
+out = Console()
+
+KINDS = {
+    "no diversity": FedMdCg(diversity_weight=0.0),
+    "div0": FedMdCg(diversity="div0"),
+    "div1": FedMdCg(diversity="div1"),
+    "div2": FedMdCg(diversity="div2"),
+}
+GENERATED_LOSS = ".generated_loss"  # how the figure of FedMD-CG and that of FedCG end
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features that one source gives for the labels of the test samples."""
+
+    values: np.ndarray  # (samples, feature_dim)
+    labels: np.ndarray  # (samples,)
+    accuracy: float  # how often the teacher's classifier finds the label
+
+    @property
+    def spread(self) -> float:
+        """The variance inside the classes, summed over the dimensions, mean over the samples."""
+        means = {label: self.values[self.labels == label].mean(0) for label in set(self.labels)}
+        centres = np.stack([means[label] for label in self.labels])
+        return float(np.square(self.values - centres).sum(1).mean())
+
+
+@app.command()
+def features(
+    dataset: Annotated[str, typer.Option(help="The paper's figure is for MNIST.")] = "digits",
+    data_dir: Annotated[str, typer.Option(help="Where to look for it.")] = "",
+    steps: Annotated[int, typer.Option(help="Steps of the teacher and of each generator.")] = 2000,
+    samples: Annotated[int, typer.Option(help="Test samples, and features per generator.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
+    picture: Annotated[Path, typer.Option("--out", help="The picture.")] = Path("features.png"),
+) -> None:
+    """Compare generated features with real ones, for each kind of diversity (figure 2).
+
+    A teacher learns the data; then generators learn to imitate its features by eq. 9, each with
+    another diversity. All are shown in the plane of the real features' first two principal
+    components.
+    """
+    torch.set_num_threads(1)  # for small products, threads would mostly wait for each other
+    try:
+        found = compare_kinds(load(dataset, data_dir or None), steps, samples, seed)
+    except FedmirageError as error:
+        raise SystemExit(f"error: {error}") from None
+    table = Table("features", "variance inside classes", "of the real one", "accuracy")
+    real = next(iter(found.values())).spread
+    for name, one in found.items():
+        table.add_row(
+            name, f"{one.spread:.3f}", f"{one.spread / real:.3f}", f"{100 * one.accuracy:.2f}"
+        )
+    out.print(table)
+    pictures.draw_features({name: (one.values, one.labels) for name, one in found.items()}, picture)
+    out.print(f"picture: {picture}")
+
+
+def compare_kinds(data: DataSet, steps: int, samples: int, seed: int) -> dict[str, Features]:
+    """Train a teacher and one generator per kind; return their features, the real ones first."""
+    teacher = train_teacher(data, steps, seed)
+    some = torch_generator(seed, "study.samples")
+    index = torch.randperm(len(data.test), generator=some)[:samples].numpy()
+    labels = torch.from_numpy(data.test.labels[index].astype(np.int64))
+    images = torch.from_numpy(data.test.images[index])
+    with torch.no_grad():
+        real = teacher.features(normalise(images, data.mean, data.std))
+    found = {"real": describe(teacher, real, labels)}
+    for kind, params in KINDS.items():
+        generator = train_generator(teacher, data, params, steps, seed)
+        drawn = torch_generator(seed, "study.noise")
+        with torch.no_grad():
+            noise = draw_noise(params.noise, len(labels), params.noise_dim, drawn)
+            found[kind] = describe(teacher, generator(noise, labels), labels)
+    return found
+
+
+def describe(teacher: Model, values: Tensor, labels: Tensor) -> Features:
+    """Judge features by the teacher's classifier."""
+    with torch.no_grad():
+        right = (teacher.classifier(values).argmax(1) == labels).double().mean()
+    return Features(values.numpy(), labels.numpy(), float(right))
+
+
+def train_teacher(data: DataSet, steps: int, seed: int) -> Model:
+    """Train FedMD-CG's network on all training data."""
+    model = build("lenet-bn", data.shape, len(data.classes), seed=derive(seed, "model"))
+    optimizer = SGD(model.parameters(), lr=0.05, weight_decay=1e-4)
+    for images, labels in draw_batches(data, steps, seed, "study.teacher"):
+        optimizer.zero_grad()
+        TASKS["single-label"].loss(model(images), labels).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return model.eval().requires_grad_(False)
+
+
+def train_generator(
+    teacher: Model, data: DataSet, params: FedMdCg, steps: int, seed: int
+) -> FeatureGenerator:
+    """Train a generator as a client does, by the same terms."""
+    classes = len(data.classes)
+    with seed_torch(derive(seed, "generator")):
+        generator = FeatureGenerator(params.noise_dim, classes, teacher.feature_dim)
+    optimizer = Adam(
+        generator.parameters(), lr=params.generator_lr, weight_decay=params.adam_weight_decay
+    )
+    drawn = torch_generator(seed, "study.training-noise")
+    local: Any = SimpleNamespace(model=teacher, classes=classes, task=TASKS["single-label"])
+    for number, (images, labels) in enumerate(draw_batches(data, steps, seed, "study.generator")):
+        terms = imitate(params, generator, drawn, Step(local, number, images, labels))
+        optimizer.zero_grad()
+        torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return generator.eval()
+
+
+def draw_batches(data: DataSet, steps: int, seed: int, purpose: str) -> Any:
+    """Yield 64 normalised training samples at a time."""
+    device = torch.device("cpu")
+    samples = Resident.load(data.train, np.arange(len(data.train)), device, torch.contiguous_format)
+    for index in samples.batches(torch_generator(seed, purpose), 64, steps=steps):
+        images, labels = samples.take(index)
+        yield normalise(images, data.mean, data.std), labels
+
+
+@app.command()
+def runs(
+    folders: Annotated[list[Path], typer.Argument(help="Finished runs; the first is FedAvg's.")],
+    picture: Annotated[Path, typer.Option("--out", help="The picture.")] = Path("losses.png"),
+) -> None:
+    """Compare finished runs: seconds per round, and the loss on generated features (figure 5).
+
+    The loss is in the results of fedmd-cg and fedcg if they were run with --diagnostics. Rounds are
+    timed without evaluation; the first one, which warms up, does not count.
+    """
+    table = Table("run", "seconds per round", "of the first run", "loss on generated features")
+    first, curves = 0.0, {}
+    for folder in folders:
+        lines = [line for line in read(folder / FILE) if line["kind"] == "round"]
+        if len(lines) < 2:
+            raise SystemExit(f"error: {folder} has fewer than two rounds; give a finished run")
+        seconds = median_seconds(lines)
+        first = first or seconds
+        losses = generated_losses(lines)
+        if losses:
+            curves[folder.name] = losses
+        last = f"{losses[max(losses)]:.4f}" if losses else "-"
+        table.add_row(folder.name, f"{seconds:.2f}", f"{seconds / first:.2f}", last)
+    out.print(table)
+    if curves:
+        pictures.draw_losses(curves, picture)
+        out.print(f"picture: {picture}")
+
+
+def median_seconds(lines: list[dict[str, Any]]) -> float:
+    """The median round, without its evaluation."""
+    times = [line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines[1:]]
+    return float(statistics.median(times))
+
+
+def generated_losses(lines: list[dict[str, Any]]) -> dict[int, float]:
+    """The local classifiers' mean loss on their generators' features, by round."""
+    return {
+        line["round"]: value
+        for line in lines
+        for name, value in line.get("methods", {}).items()
+        if name.endswith(GENERATED_LOSS)
+    }

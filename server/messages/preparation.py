@@ -1,0 +1,163 @@
+"""Lets clients do long work before their first round, in turns that stay far below any deadline.
+
+A method that `prepares` (Distil makes its images) may need minutes or hours on every client. A
+client works for some seconds per message, saves what it did, and says how far it is; it is asked
+again and again until all is done. So nobody misses a deadline, progress is seen, and a client that
+is killed loses one turn. A node that joins later is prepared before it is drawn.
+"""
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flwr.app import Message
+from flwr.common import GetPropertiesIns, MessageTypeLegacy
+from flwr.compat.common import recorddict_compat as compat
+
+from common.errors import WireError
+from common.wire.figures import ERROR
+from common.wire.preparation import PREPARE, Preparation, read_preparation
+from server.messages.checks import clean, read_reply
+from server.messages.plain import warn
+from server.messages.sampling import PartitionProxy, Roster, Send
+from server.record.results import Results
+
+TURN = 10.0  # seconds of work per message
+START = 300.0  # seconds in which all clients can have begun a turn, each in a new process
+# The share of the time to answer in which one core could serve all clients one after the other.
+SHARE = 1 / 4
+MOST_NOTES = 20  # sentences of one client
+STALLS = 3  # turns in a row without progress, after which a client is given up for this round
+
+
+@dataclass
+class Work:
+    """What is known of one client while it is prepared."""
+
+    proxy: PartitionProxy
+    last: Preparation = field(default_factory=lambda: Preparation(0.0))
+    seconds: float = 0.0  # in all turns
+    stalls: int = 0
+    reason: str = ""  # why it was given up
+
+    @property
+    def open(self) -> bool:
+        """Whether it needs another turn."""
+        return not self.reason and not self.last.finished
+
+    def take(self, reply: Message) -> None:
+        """Read what it says after a turn."""
+        try:
+            turn = read_reply(reply, read_turn)
+        except WireError as error:
+            self.reason = str(error)
+            return
+        self.stalls = 0 if turn.done > self.last.done else self.stalls + 1
+        if self.stalls == STALLS:
+            self.reason = f"its preparation stays at {100 * turn.done:.0f} %"
+        self.last, self.seconds = turn, self.seconds + turn.seconds
+
+
+def read_turn(content: Any) -> Preparation:
+    """Read how far a client says it is."""
+    properties = compat.recorddict_to_getpropertiesres(content).properties
+    if ERROR in properties:
+        raise WireError(str(properties[ERROR]))
+    turn = read_preparation(properties)
+    return replace(turn, notes=tuple(clean(note) for note in turn.notes[:MOST_NOTES]))
+
+
+@dataclass
+class Preparer:
+    """Prepares the clients of a run that are not prepared yet."""
+
+    roster: Roster
+    send: Send
+    timeout: float  # the round's deadline, which no turn exceeds
+    results: Results
+    prepared: set[int] = field(default_factory=set)  # ids of the nodes that are ready to train
+
+    def __call__(self, round_number: int) -> list[dict[str, Any]]:
+        """Prepare whoever is connected; return those who are not ready, each with its reason.
+
+        They are not drawn in this round, and asked again before the next one.
+        """
+        started = time.perf_counter()
+        all_work = [
+            Work(proxy)
+            for _, proxy in sorted(self.roster.proxies.items())
+            if proxy.node_id not in self.prepared
+        ]
+        while waiting := [work for work in all_work if work.open]:
+            self.give_turn(waiting)
+            self.show(round_number, all_work)
+        ready = [work for work in all_work if work.last.finished]
+        self.prepared |= {work.proxy.node_id for work in ready}
+        if ready:
+            self.record(round_number, ready, time.perf_counter() - started)
+        lost: list[dict[str, Any]] = [
+            {"partition": work.proxy.partition, "reason": work.reason}
+            for work in all_work
+            if work.reason
+        ]
+        warn(lost)
+        self.roster.unprepared = {entry["partition"] for entry in lost}
+        return lost
+
+    def forget(self, partitions: set[int]) -> None:
+        """Ask these clients again before they are drawn; what they had made may be gone."""
+        self.prepared -= {
+            proxy.node_id
+            for partition, proxy in self.roster.proxies.items()
+            if partition in partitions
+        }
+
+    def give_turn(self, waiting: list[Work]) -> None:
+        """Let all of these clients work for a while; who says nothing is lost to this round."""
+        seconds = min(TURN, SHARE * self.timeout / len(waiting))
+        patience = min(self.timeout, START + seconds * len(waiting) / SHARE)
+        messages = [
+            Message(
+                compat.getpropertiesins_to_recorddict(GetPropertiesIns({PREPARE: seconds})),
+                work.proxy.node_id,
+                MessageTypeLegacy.GET_PROPERTIES,
+            )
+            for work in waiting
+        ]
+        silent = {work.proxy.node_id: work for work in waiting}
+        for node, reply in self.send(messages, patience):
+            silent.pop(node).take(reply)
+        for work in silent.values():
+            work.reason = f"no answer within {patience:.0f} s while it was prepared"
+
+    def show(self, round_number: int, all_work: list[Work]) -> None:
+        """Say how far all are, while some are not done."""
+        counted = [work for work in all_work if not work.reason]
+        finished = sum(work.last.finished for work in counted)
+        if finished < len(counted):
+            share = sum(work.last.done for work in counted) / len(counted)
+            text = f"preparing: {finished} of {len(counted)} clients done, {100 * share:.0f} %"
+            self.results.note(round_number, text, progress=True)
+
+    def record(self, round_number: int, ready: list[Work], seconds: float) -> None:
+        """Write who is ready, how long each worked, and what they want to be known."""
+        self.pass_on_notes(round_number, ready)
+        clients = [{"partition": work.proxy.partition, "seconds": work.seconds} for work in ready]
+        line = {"kind": "preparation", "round": round_number, "clients": clients}
+        self.results.append({**line, "seconds": seconds})
+        reused = sum(not work.seconds for work in ready)
+        earlier = f", {reused} by earlier work" if reused else ""
+        text = f"preparing: {len(ready)} of {len(ready)} clients done{earlier}"
+        self.results.note(round_number, text, progress=True)
+
+    def pass_on_notes(self, round_number: int, ready: list[Work]) -> None:
+        """Write every sentence once, with the clients that say it; a resumed run repeats none."""
+        known = {line["text"] for line in self.results.lines("note")}
+        clients: dict[str, list[str]] = {}  # sentence -> those that say it
+        for work in ready:
+            for note in work.last.notes:
+                clients.setdefault(note, []).append(work.proxy.cid)
+        for note, some in clients.items():
+            text = f"client {', '.join(some)}: {note}"
+            if text not in known:
+                self.results.note(round_number, text)
