@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import model_validator
 
 from common.settings.language import Params
 
@@ -90,6 +92,8 @@ class Method(Params):
     title: ClassVar[str]
     authors: ClassVar[str]
     link: ClassVar[str]
+    # What each value of a parameter called `variant` sets; keys that are written out win.
+    variants: ClassVar[dict[str, dict[str, Any]]] = {}
 
     replaces_data: ClassVar[bool] = False  # clients train on other data than their own
     prepares: ClassVar[bool] = False  # its client half has long work to do before a first round
@@ -107,6 +111,13 @@ class Method(Params):
     diagnostics: ClassVar[tuple[str, ...]] = ()  # what it reports under --diagnostics only
     # What to write instead if the method must see clients one by one but only sums are visible.
     summable_instead: ClassVar[str] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_variant(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(name := given.get("variant"), str):
+            return given
+        return {**cls.variants.get(name, {}), **given}
 
     @property
     def parts(self) -> Parts:

@@ -36,7 +36,10 @@ def task_address(arguments: list[str]) -> str:
     parser.add_argument("--clientappio-api-address", default=ADDRESS)
     for fixed in ("--isolation", "--appio-ssl-certfile", "--superexec-auth-secret-file"):
         parser.add_argument(fixed)
-    known, _ = parser.parse_known_args(arguments)
+    try:
+        known, _ = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise FedmirageError(f"{error}; flower-supernode --help lists all arguments") from None
     for fixed in ("isolation", "appio_ssl_certfile", "superexec_auth_secret_file"):
         if getattr(known, fixed) is not None:
             raise FedmirageError(

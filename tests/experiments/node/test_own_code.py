@@ -104,3 +104,5 @@ def test_tasks_stay_on_loopback_and_the_isolation_is_fixed() -> None:
     assert task_address(["--clientappio-api-address=127.0.0.1:9095"]) == "127.0.0.1:9095"
     with pytest.raises(FedmirageError, match="--isolation cannot be set"):
         task_address(["--isolation", "subprocess"])
+    with pytest.raises(FedmirageError, match="--clientappio-api-address: expected one argument"):
+        task_address(["--clientappio-api-address"])
