@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from common.settings.language import Params
 
@@ -108,6 +108,12 @@ class Method(Params):
     diagnostics: ClassVar[tuple[str, ...]] = ()  # what it reports under --diagnostics only
     # What to write instead if the method must see clients one by one but only sums are visible.
     summable_instead: ClassVar[str] = ""
+    # The parameters that make a placebo of it: the same method without what is supposed to help.
+    # Comparisons run it beside the method; {} means that there is none.
+    placebo: ClassVar[dict[str, Any]] = {}
+    # Whether its rounds before `acts_from` are FedAvg's in all that they leave behind, so that
+    # comparisons may take them over from a run of FedAvg.
+    begins_as_fedavg: ClassVar[bool] = False
 
     @property
     def parts(self) -> Parts:
