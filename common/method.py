@@ -124,6 +124,14 @@ class Method(Params):
         return Parts()
 
     @property
+    def needs_weighting(self) -> Weighting | None:
+        """The only weighting with which it is sound; None if any is.
+
+        It may depend on the parameters.
+        """
+        return self.weighting
+
+    @property
     def needs_each_client(self) -> str:
         """What the server must see of each client, e.g. "'pair'"; "" if sums are enough.
 
@@ -182,7 +190,7 @@ def parts_of(methods: Sequence[Method]) -> Parts:
 
 def required_weighting(methods: Sequence[Method]) -> Weighting | None:
     """The weighting that one of the methods requires, if any."""
-    return next((method.weighting for method in methods if method.weighting), None)
+    return next((wanted for method in methods if (wanted := method.needs_weighting)), None)
 
 
 def clashes(methods: Sequence[Method]) -> list[str]:
@@ -270,7 +278,7 @@ def _check_data(methods: Sequence[Method]) -> list[str]:
 
 
 def _check_weightings(methods: Sequence[Method]) -> list[str]:
-    wanted = {method.weighting: method.name for method in methods if method.weighting}
+    wanted = {weighting: method.name for method in methods if (weighting := method.needs_weighting)}
     if len(wanted) < 2:
         return []
     what = " and ".join(f"{name} ({weighting})" for weighting, name in wanted.items())

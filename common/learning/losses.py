@@ -186,3 +186,36 @@ def cosine_distance(one: Tensor, other: Tensor) -> Tensor:
     This form is accurate even if the two are close.
     """
     return (F.normalize(one, dim=0) - F.normalize(other, dim=0)).square().sum() / 2
+
+
+def row_distances(target: Tensor, found: Tensor, eps: float = 1e-6) -> Tensor:
+    """FedLGD's 1 - cos(g, h) for every row of one weight's gradients g and h.
+
+    A row holds what leads to one output node: (out, ...) is seen as (out, rest). Where g's row is
+    zero, no h is closer than another, and the row is left out.
+    """
+    rows, others = target.flatten(1), found.flatten(1)  # (out, rest)
+    moved = rows.any(dim=1)  # (out,)
+    rows, others = rows[moved], others[moved]
+    norms = torch.linalg.vector_norm(rows, dim=1) * torch.linalg.vector_norm(others, dim=1)
+    distances: Tensor = 1 - (rows * others).sum(dim=1) / (norms + eps)
+    return distances
+
+
+def kernel_discrepancy(one: Tensor, other: Tensor) -> Tensor:
+    """The squared maximum mean discrepancy of two sets of rows, under a sum of five RBF kernels.
+
+    Their bandwidths are 1/4, 1/2, 1, 2 and 4 times the mean squared distance of two different rows
+    of both sets together, which counts as a constant.
+    """
+    rows = torch.cat((one, other)).flatten(1)  # (rows, width)
+    lengths = rows.square().sum(dim=1)  # (rows,)
+    squared = (lengths[:, None] + lengths - 2 * rows @ rows.T).clamp(min=0)  # (rows, rows)
+    mean = squared.detach().sum() / (len(rows) * (len(rows) - 1))
+    if not mean:
+        return squared.sum() * 0  # all rows are the same
+    kernel = torch.stack([(-squared / (mean * 2.0**power)).exp() for power in range(-2, 3)]).sum(0)
+    ours, theirs = slice(len(one)), slice(len(one), None)
+    return (
+        kernel[ours, ours].mean() + kernel[theirs, theirs].mean() - 2 * kernel[ours, theirs].mean()
+    )

@@ -100,7 +100,7 @@ def weighting_that_methods_require(config: RunConfig, lines: Lines) -> list[str]
     wanted = required_weighting(methods)
     if wanted is None or config.weighs == wanted:
         return []
-    name = next(method.name for method in methods if method.weighting == wanted)
+    name = next(method.name for method in methods if method.needs_weighting == wanted)
     if require(lines.dp, "dp").active:
         return [
             f"methods: {name} requires weighting={wanted!r}, but with dp all clients count"

@@ -2,7 +2,16 @@
 
 from typing import ClassVar
 
-from common.method import CLASSIFIER, FEATURES, Method, Parts, Section, clashes
+from common.method import (
+    CLASSIFIER,
+    FEATURES,
+    Method,
+    Parts,
+    Section,
+    Weighting,
+    clashes,
+    required_weighting,
+)
 from common.methods.dynafed import DynaFed
 from common.methods.fedavgm import FedAvgM
 from common.methods.fedper import FedPer
@@ -46,6 +55,21 @@ def test_two_that_replace_data_or_ask_for_unlike_weights_clash() -> None:
         "methods: replacer (uniform) and other (examples) each require a weighting of the clients;"
         " keep one",
     ]
+
+
+def test_the_weighting_that_a_method_needs_may_depend_on_its_parameters() -> None:
+    class Choosing(Replacer):
+        name: ClassVar[str] = "choosing"
+        by_examples: bool = False
+
+        @property
+        def needs_weighting(self) -> Weighting:
+            return "examples" if self.by_examples else "uniform"
+
+    assert required_weighting([Scaffold(), Choosing()]) == "uniform"
+    assert required_weighting([Choosing(by_examples=True)]) == "examples"
+    (_, weightings) = clashes([Choosing(by_examples=True), Replacer()])
+    assert "choosing (examples) and replacer (uniform)" in weightings
 
 
 def test_parts_decide_what_goes_together() -> None:

@@ -1,6 +1,6 @@
 """Distil: every client trains on a few virtual images per class, made once from its own data.
 
-Huang, Jin, Zhao, Xu, Li: Federated Virtual Learning on Heterogeneous Data with Local-Global
+Huang, Jin, Zhao, Xu, Li: Federated Learning on Virtual Heterogeneous Data with Local-Global Dataset
 Distillation, TMLR 2024: the initial stage of their FedLGD. The images are learned by distribution
 matching (Zhao, Bilen: Dataset Condensation with Distribution Matching, WACV 2023).
 
@@ -107,7 +107,7 @@ class Distil(Distilling):
 
     name: ClassVar[str] = "distil"
     title: ClassVar[str] = (
-        "Federated Virtual Learning on Heterogeneous Data with Local-Global Distillation"
+        "Federated Learning on Virtual Heterogeneous Data with Local-Global Dataset Distillation"
         " (its initial stage)"
     )
     authors: ClassVar[str] = "Huang et al., TMLR 2024"

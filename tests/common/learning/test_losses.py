@@ -10,6 +10,8 @@ from common.learning.losses import (
     decorrelation,
     divergences,
     inner_product,
+    kernel_discrepancy,
+    row_distances,
     squared_distance,
 )
 from common.learning.steps import effective_steps
@@ -148,3 +150,51 @@ def test_divergences_in_both_directions_by_brute_force(temperature: float, rever
     found = divergences(student, teacher, temperature, reverse)
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
     assert not torch.allclose(found, divergences(student, teacher, temperature, not reverse))
+
+
+def test_row_distances_by_brute_force() -> None:
+    """One distance per output node of a convolution; the row in which g is zero is left out."""
+    g, h = random(4, 2, 3, 3), random(4, 2, 3, 3, seed=1)
+    g[2] = 0
+    expected = []
+    for row in (0, 1, 3):
+        a, b = g[row].flatten().tolist(), h[row].flatten().tolist()
+        norms = math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(x * x for x in b))
+        expected.append(1 - sum(x * y for x, y in zip(a, b, strict=True)) / (norms + 1e-6))
+    assert row_distances(g, h).tolist() == pytest.approx(expected)
+
+
+def test_row_distances_know_directions_only_and_zero_rows_give_no_gradient() -> None:
+    g, h = random(3, 5), random(3, 5, seed=1)
+    torch.testing.assert_close(row_distances(g, h), row_distances(7 * g, 3 * h), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        row_distances(g, g), torch.zeros(3, dtype=torch.float64), rtol=0, atol=1e-5
+    )
+    found = torch.zeros(3, 5, dtype=torch.float64, requires_grad=True)  # dead filters
+    distances = row_distances(g, found)
+    assert distances.tolist() == [1, 1, 1]
+    distances.sum().backward()
+    assert found.grad is not None
+    assert bool(found.grad.isfinite().all())
+
+
+def test_kernel_discrepancy_by_brute_force() -> None:
+    one, other = random(3, 4), 2 + random(5, 4, seed=1)
+    rows = [*one.tolist(), *other.tolist()]
+
+    def squared(a: list[float], b: list[float]) -> float:
+        return sum((x - y) ** 2 for x, y in zip(a, b, strict=True))
+
+    mean = sum(squared(a, b) for a in rows for b in rows) / (8 * 7)
+
+    def kernel(a: list[float], b: list[float]) -> float:
+        return sum(math.exp(-squared(a, b) / (mean * width)) for width in (0.25, 0.5, 1, 2, 4))
+
+    def between(first: list[list[float]], second: list[list[float]]) -> float:
+        return sum(kernel(a, b) for a in first for b in second) / (len(first) * len(second))
+
+    ours, theirs = one.tolist(), other.tolist()
+    expected = between(ours, ours) + between(theirs, theirs) - 2 * between(ours, theirs)
+    assert float(kernel_discrepancy(one, other)) == pytest.approx(expected)
+    assert float(kernel_discrepancy(one, one)) == pytest.approx(0)
+    assert float(kernel_discrepancy(torch.ones(2, 3), torch.ones(4, 3))) == 0

@@ -196,7 +196,8 @@ def test_latents_and_noise() -> None:
 
 
 def test_tsne_draws_runs_with_and_without_a_virtual_set(tmp_path: Path) -> None:
-    from experiments.studies.tsne import FinishedRun, draw
+    from experiments.studies.tsne.pictures import draw
+    from experiments.studies.tsne.run import FinishedRun
     from tests.support.inprocess import run_in_process
     from tests.support.pairs import line
     from tests.support.vhl import BASE
@@ -205,6 +206,6 @@ def test_tsne_draws_runs_with_and_without_a_virtual_set(tmp_path: Path) -> None:
         run_in_process(tmp_path / name, **{**BASE, "rounds": 1}, methods=methods)
     runs = [FinishedRun.open(tmp_path / name) for name in ("fedavg", "vhl")]
     assert [list(run.models) for run in runs] == [["server", "client 0", "client 1"]] * 2
-    assert [bool(run.virtual) for run in runs] == [False, True]
+    assert [run.virtual is not None for run in runs] == [False, True]
     draw(runs, clients=2, samples=12, seed=0, path=tmp_path / "tsne.png")
     assert (tmp_path / "tsne.png").stat().st_size > 0

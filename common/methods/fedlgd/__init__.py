@@ -1,0 +1,5 @@
+"""FedLGD: the declaration, and how the global images travel."""
+
+from common.methods.fedlgd.declaration import GLOBAL, REMEMBERED_GLOBAL, REMEMBERED_LOCAL, FedLgd
+
+__all__ = ["GLOBAL", "REMEMBERED_GLOBAL", "REMEMBERED_LOCAL", "FedLgd"]

@@ -1,0 +1,1 @@
+"""Shows what FedLGD's distillation does to the distance between clients, and what it costs."""

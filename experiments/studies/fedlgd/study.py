@@ -1,0 +1,77 @@
+"""Shows what FedLGD's distillation does to the distance between clients, and what it costs.
+
+    python -m experiments.studies.fedlgd RUN [RUN ...]
+
+writes RUN/fedlgd/study.json for runs of fedlgd in one process or a simulation, and prints
+- the distance between the clients' images, before and after distillation (figure 1);
+- what a client and the server compute (table 6), with what the paper leaves out.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from common.data import load
+from common.errors import FedmirageError
+from common.methods.fedlgd import FedLgd
+from common.settings.config import configure, defaults
+from experiments.studies.fedlgd.cost import count_costs
+from experiments.studies.fedlgd.distances import compare_clients, open_clients
+from server.record.checkpoint import FILE as CHECKPOINT
+from server.record.checkpoint import read as read_checkpoint
+from server.record.results import FILE, read
+
+
+def study(folder: Path) -> dict[str, Any]:
+    """Compute all figures of one run."""
+    settings = next((line for line in read(folder / FILE) if line["kind"] == "config"), {})
+    config = configure({key: value for key, value in settings.items() if key in defaults()})
+    params = next((method for method in config.method_list if isinstance(method, FedLgd)), None)
+    if params is None:
+        raise FedmirageError(
+            f"{folder} is a run of {config.methods!r}; give the folder of a run with fedlgd"
+        )
+    state = read_checkpoint(folder / CHECKPOINT)
+    clients = open_clients(config, folder / "memory" / state.token, state.round)
+    return {
+        "distances": compare_clients(clients, config.seed),
+        "operations": count_costs(params, config, load(config.dataset, config.data_dir or None)),
+    }
+
+
+def show(figures: dict[str, Any]) -> str:
+    """Write the figures as lines of text."""
+    lines = []
+    for pair in figures["distances"]["pairs"]:
+        kinds = [kind for kind in pair if kind not in ("one", "other")]
+        for name in pair["real"]:
+            values = ", ".join(f"{kind} {pair[kind][name]:.4f}" for kind in kinds)
+            lines.append(f"{pair['one']} and {pair['other']}, {name}: {values}")
+    for kind, growth in figures["distances"]["growth"].items():
+        values = ", ".join(f"{name} {100 * value:+.1f} %" for name, value in growth.items())
+        lines.append(f"growth of the distance, {kind} virtual images for real ones: {values}")
+    lines += [f"{name}: {value / 1e9:,.3f} GFLOP" for name, value in figures["operations"].items()]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write and print the figures of the runs on the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.studies.fedlgd", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="the directory of a run with fedlgd"
+    )
+    torch.set_num_threads(1)
+    try:
+        for folder in parser.parse_args().runs:
+            figures = study(folder)
+            path = folder / "fedlgd" / "study.json"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(figures, indent=1))
+            print(f"{path}\n{show(figures)}")
+    except FedmirageError as error:
+        raise SystemExit(f"error: {error}") from None

@@ -1,0 +1,46 @@
+"""What FedLGD's global images look like, and what can be learned from them alone."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from common.data.batches import Resident, batches
+from common.learning.diffaugment import diff_augment
+from common.learning.task import evaluate
+from common.run import Run
+from common.seeds import torch_generator
+from common.sheet import draw_sheet
+
+ROWS, ACROSS = 20, 10  # a picture shows at most 20 classes, with 10 images per class
+# The training of a new model on the images alone, as is usual for condensed sets.
+EPOCHS, BATCH, LR, MOMENTUM, DECAY = 300, 256, 0.01, 0.9, 5e-4
+
+
+def score_alone(
+    run: Run, model: nn.Module, images: Tensor, labels: Tensor, round_number: int
+) -> float:
+    """Train a new model on nothing but the images; return its accuracy on the test set."""
+    generator = torch_generator(run.config.seed, "fedlgd.alone", round_number)
+    optimizer = torch.optim.SGD(model.parameters(), LR, MOMENTUM, weight_decay=DECAY)
+    model.train()
+    for index in batches(len(labels), generator, BATCH, epochs=EPOCHS):
+        chosen = index.to(images.device)
+        loss = run.task.loss(model(diff_augment(images[chosen], generator)), labels[chosen])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    everything = np.arange(len(run.dataset.test))
+    test = Resident.load(run.dataset.test, everything, run.device, run.memory_format)
+    return evaluate(model, run.in_batches(test), run.task, run.classes)["accuracy"]
+
+
+def draw_images(run: Run, images: Tensor, labels: Tensor, path: Path) -> None:
+    """Write a picture of the first images of every class, one row per class."""
+    rows = {
+        run.dataset.classes[number]: list(images[labels == number][:ACROSS])
+        for number in sorted(set(labels.tolist()))[:ROWS]
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draw_sheet(rows, run.dataset.mean, run.dataset.std).save(path)
