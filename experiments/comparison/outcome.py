@@ -1,0 +1,250 @@
+"""From the records of runs to the numbers of a comparison."""
+
+import json
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from common.errors import ConfigurationError, DataError
+from common.settings.config import RunConfig, configure
+from experiments.comparison.plan import FEDAVG, Job, Plan
+from experiments.comparison.records import find_summary, read_rounds
+from experiments.comparison.statistics import Difference, Spread, paired_difference, spread
+from server.record.shown import AVERAGE
+
+FILE = "comparison.json"
+LAST = 5  # evaluated rounds in the headline score
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the table: a methods line with its learning rate, and the run of every seed."""
+
+    name: str
+    placebo: str  # the name of its placebo's row, or ""
+    lr: float
+    secagg: bool  # whether it can run with secure aggregation
+    runs: dict[int, str]  # names of folders by seed
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one run reached."""
+
+    accuracies: list[tuple[int, float]]  # rounds with their accuracy on the test set
+    lines: list[dict[str, Any]] = field(repr=False)
+    averaged: bool  # whether they are those of the average of the local models
+    remarks: list[str]
+
+    @property
+    def final(self) -> float:
+        """The accuracy in the last round."""
+        return self.accuracies[-1][1]
+
+    @property
+    def last_five(self) -> float:
+        """The mean accuracy of the last five rounds that were evaluated."""
+        return statistics.fmean(accuracy for _, accuracy in self.accuracies[-LAST:])
+
+    @property
+    def drift(self) -> float | None:
+        """How far clients drift apart, in the last five rounds; only --diagnostics knows."""
+        found = [line["diagnostics"] for line in self.lines if "diagnostics" in line]
+        drifts = [line["drift"] for line in found if "drift" in line]
+        return statistics.fmean(drifts[-LAST:]) if drifts else None
+
+    def reach(self, target: float) -> dict[str, float] | None:
+        """Count rounds, bytes and seconds until an accuracy; None if it was never reached."""
+        at = next((number for number, accuracy in self.accuracies if accuracy >= target), None)
+        if at is None:
+            return None
+        lines = [line for line in self.lines if line["round"] <= at]
+        sent = sum(line["bytes_up"] + line["bytes_down"] for line in lines)
+        seconds = sum(line["seconds"]["round"] for line in lines)
+        return {"rounds": at, "bytes": sent, "seconds": seconds}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A row's scores by seed, and why it has none for other seeds."""
+
+    entry: Entry
+    scores: dict[int, Score]
+    failed: dict[int, str]
+
+    @property
+    def final(self) -> Spread | None:
+        """The final accuracy over seeds."""
+        return spread([score.final for score in self.scores.values()])
+
+    @property
+    def last_five(self) -> Spread | None:
+        """The mean accuracy of the last five rounds over seeds."""
+        return spread([score.last_five for score in self.scores.values()])
+
+    @property
+    def drift(self) -> Spread | None:
+        """The clients' drift over seeds."""
+        return spread([score.drift for score in self.scores.values() if score.drift is not None])
+
+    def to_target(self, target: float) -> tuple[dict[str, float], int]:
+        """Return the mean cost over the seeds that reached the target, and how many did."""
+        reached = [cost for score in self.scores.values() if (cost := score.reach(target))]
+        names = ("rounds", "bytes", "seconds") if reached else ()
+        mean = {name: statistics.fmean(cost[name] for cost in reached) for name in names}
+        return mean, len(reached)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A comparison that is over."""
+
+    folder: Path
+    settings: RunConfig
+    seeds: tuple[int, ...]
+    standings: tuple[Standing, ...]
+
+    @cached_property
+    def by_name(self) -> dict[str, Standing]:
+        """The rows by their names."""
+        return {standing.entry.name: standing for standing in self.standings}
+
+    @cached_property
+    def target(self) -> float | None:
+        """The accuracy to reach: the one of the settings, or else FedAvg's last-five accuracy."""
+        reference = self.by_name[FEDAVG].last_five
+        return self.settings.target or (reference.mean if reference else None)
+
+    @property
+    def run_folders(self) -> list[Path]:
+        """The folders of all runs that were scored."""
+        return [
+            self.folder / standing.entry.runs[seed]
+            for standing in self.standings
+            for seed in standing.scores
+        ]
+
+    def to_fedavg(self, standing: Standing) -> Difference | None:
+        """Compare the last-five accuracy with FedAvg's."""
+        return None if standing.entry.name == FEDAVG else self._difference(standing, FEDAVG)
+
+    def to_placebo(self, standing: Standing) -> Difference | None:
+        """Compare the last-five accuracy with that of the row's own placebo."""
+        return self._difference(standing, standing.entry.placebo)
+
+    def _difference(self, standing: Standing, other: str) -> Difference | None:
+        if other not in self.by_name:
+            return None
+        own, its = (
+            {seed: score.last_five for seed, score in one.scores.items()}
+            for one in (standing, self.by_name[other])
+        )
+        return paired_difference(own, its)
+
+
+def record(plan: Plan, jobs: Sequence[Job], failed: Mapping[Path, str]) -> None:
+    """Write which runs make up a comparison, so that `compare FOLDER` shows it again."""
+    rows = [
+        {
+            "name": entry.name,
+            "placebo": entry.placebo,
+            "lr": entry.lr,
+            "secagg": entry.secagg,
+            "runs": {str(seed): name for seed, name in entry.runs.items()},
+        }
+        for entry in make_entries(jobs, plan.base.lr)
+    ]
+    content = {
+        "settings": plan.base.flat(),
+        "seeds": list(plan.seeds),
+        "rows": rows,
+        "failed": {path.name: reason for path, reason in failed.items()},
+    }
+    draft = plan.folder / f".{FILE}"
+    draft.write_text(json.dumps(content, indent=1) + "\n")
+    os.replace(draft, plan.folder / FILE)
+
+
+def make_entries(jobs: Sequence[Job], usual: float) -> list[Entry]:
+    """Collect the runs of every row and learning rate."""
+    tuned = {job.row.methods: job.config.lr for job in jobs if job.row.methods == FEDAVG}
+    found: dict[str, Entry] = {}
+    for job in jobs:
+        name, rate = job.row.methods, job.config.lr
+        if name == FEDAVG and rate == usual != tuned[FEDAVG]:
+            name = f"{FEDAVG}, lr={rate:g} as given"
+        entry = found.setdefault(
+            name, Entry(name, job.row.placebo, rate, allows_secagg(job.config), {})
+        )
+        entry.runs[job.config.seed] = job.folder.name
+    return list(found.values())
+
+
+def allows_secagg(config: RunConfig) -> bool:
+    """Whether these methods can run with secure aggregation, which other settings may exclude."""
+    lenient = {"secagg": "on", "dp": "off", "validation": 0.0, "patience": 0, "diagnostics": False}
+    try:
+        configure(config.flat(), {**lenient, "clients": max(5, config.clients), "participation": 1})
+    except ConfigurationError:
+        return False
+    return True
+
+
+def read_outcome(folder: Path) -> Outcome:
+    """Read a comparison from its folder."""
+    path = folder / FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        entries = [
+            Entry(**{**row, "runs": {int(seed): name for seed, name in row["runs"].items()}})
+            for row in content["rows"]
+        ]
+        settings = configure(content["settings"])
+        failed, seeds = dict(content["failed"]), tuple(content["seeds"])
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(f"{path} is damaged and cannot be read: {error}") from None
+    standings = tuple(_stand(folder, entry, failed) for entry in entries)
+    return Outcome(folder, settings, seeds, standings)
+
+
+def _stand(folder: Path, entry: Entry, failed: Mapping[str, str]) -> Standing:
+    scores, reasons = {}, {}
+    for seed, name in entry.runs.items():
+        try:
+            reason = failed.get(name) or _explain(find_summary(folder / name))
+            score = None if reason else read_score(folder / name)
+            if score is None:
+                reasons[seed] = reason or "it has no accuracy on the test set"
+            else:
+                scores[seed] = score
+        except DataError as error:
+            reasons[seed] = str(error)
+    return Standing(entry, scores, reasons)
+
+
+def _explain(summary: Mapping[str, Any]) -> str:
+    status = summary.get("status", "unfinished")
+    return "" if status == "finished" else str(summary.get("reason", status))
+
+
+def read_score(folder: Path) -> Score | None:
+    """Read what a run reached; None if it was never scored on the test set.
+
+    A method that shares only a part of the model has no global one. What is scored then is the
+    average of the local models, which for FedAvg would be the global model.
+    """
+    lines, summary = read_rounds(folder), find_summary(folder)
+    found, averaged = [], False
+    for line in lines:
+        accuracy = line.get("accuracy")
+        if accuracy is None:
+            accuracy = line.get("evaluation", {}).get(AVERAGE)
+            averaged = averaged or accuracy is not None
+        if accuracy is not None:
+            found.append((int(line["round"]), float(accuracy)))
+    idle = [f"{name} never acted: {why}" for name, why in summary.get("idle", {}).items()]
+    return Score(found, lines, averaged, idle) if found else None
