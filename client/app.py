@@ -10,7 +10,7 @@ from flwr.app import Context
 from flwr.client import Client
 from flwr.clientapp import ClientApp
 
-from client.discretion import keep_details
+from client.node.discretion import keep_details
 from client.secagg.mod import secure
 from common.settings.config import RunConfig, validate
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from flwr.app import Context
 
 from client.client import FederatedClient
-from client.demands import read_demands
-from client.folders import memory_folder
+from client.node.demands import read_demands
+from client.node.folders import memory_folder
 from common import device
 from common.data import load
 from common.data.catalogue.params import OwnParams

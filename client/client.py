@@ -15,11 +15,11 @@ from flwr.client import NumPyClient
 from flwr.common import NDArrays, Scalar, log
 
 from client.data import LocalData
-from client.demands import Demands
 from client.diagnostics import local_model_scores
-from client.discretion import tell
 from client.dp import Reply, find_reply, keep_reply, protect, write_down
-from client.folders import client_folder
+from client.node.demands import Demands
+from client.node.discretion import tell
+from client.node.folders import client_folder
 from client.objective import Objective
 from client.preparation import prepare
 from client.round import LocalClient, LocalRound

@@ -75,7 +75,8 @@ class LocalData:
         config = local.config
         order, varied = local.generator(f"{phase}batches"), local.generator(f"{phase}augment")
         image_format = local.run.memory_format
-        alone_spoils = has_batch_statistics(local.model) and not self.accompanied
+        # Methods add their images to the first phase only.
+        alone_spoils = has_batch_statistics(local.model) and (bool(phase) or not self.accompanied)
         steps, epochs = config.local_steps or None, config.local_epochs or None
         if alone_spoils and min(len(self), config.batch_size) == 1:
             return

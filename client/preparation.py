@@ -8,7 +8,7 @@ from statistics import fmean
 
 from flwr.common import Scalar, log
 
-from client.discretion import tell
+from client.node.discretion import tell
 from client.objective import Objective
 from client.round import LocalClient
 from common.methods import Method

@@ -99,7 +99,6 @@ class Method(Params):
     weighting: ClassVar[Weighting | None] = None  # the only weighting with which it is sound
     # Why it is not defined for multi-label tasks, as half a sentence; "" means that it is defined.
     single_label_because: ClassVar[str] = ""
-    up: ClassVar[tuple[Section, ...]] = ()  # what clients send beside `shared`
     # What the server sends beside `shared`; only the names of these sections matter.
     down: ClassVar[tuple[Section, ...]] = ()
     # What its client half may report: "term.NAME" for its terms, and names of its own. In a secure
@@ -122,6 +121,14 @@ class Method(Params):
         Where it does not, a class variable says it: `parts: ClassVar[Parts] = Parts(...)`.
         """
         return Parts()
+
+    @property
+    def up(self) -> tuple[Section, ...]:
+        """What clients send beside `shared`; it may depend on the parameters.
+
+        Where it does not, a class variable says it, as for `parts`.
+        """
+        return ()
 
     @property
     def needs_weighting(self) -> Weighting | None:
@@ -211,13 +218,17 @@ def clashes(methods: Sequence[Method]) -> list[str]:
 
 def _check_names(methods: Sequence[Method]) -> list[str]:
     names = [method.name for method in methods]
-    sections = [section.name for method in methods for section in method.up]
+    senders: dict[str, list[str]] = {}
+    for method in methods:
+        for section in method.up:
+            senders.setdefault(section.name, []).append(method.name)
     return [
         f"{name!r} stands {names.count(name)} times; once is enough"
         for name in sorted({name for name in names if names.count(name) > 1})
     ] + [
-        f"two of them send a section called {name!r}; keep one"
-        for name in sorted({name for name in sections if sections.count(name) > 1})
+        f"{' and '.join(sending)} each send a section called {section!r}; keep one"
+        for section, sending in senders.items()
+        if len(set(sending)) > 1
     ]
 
 

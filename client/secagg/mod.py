@@ -16,7 +16,7 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.common import log
 from flwr.compat.common import recorddict_compat as compat
 
-from client.folders import memory_folder
+from client.node.folders import memory_folder
 from client.secagg.participant import Participant
 from common.errors import FedmirageError
 from common.secagg.masks import install, mask, quantize

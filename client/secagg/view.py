@@ -12,7 +12,7 @@ from flwr.app import ConfigRecord, Context, Message
 from flwr.client.mod.secure_aggregation.secaggplus_mod import SecAggPlusState
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, RECORD_KEY_STATE
 
-from client.folders import client_folder
+from client.node.folders import client_folder
 from client.secagg.opened import Opened
 from common.secagg.agreement import AGREEMENT, NODES, SURVIVORS, TAGS
 from common.secagg.circle import CIRCLE, Circle

@@ -1,8 +1,8 @@
 """Losses that keep a generator of features from giving the same output for every noise.
 
 Each is exp(-mean over all pairs j, k of w_jk a_jk), where a_jk is how far two outputs lie apart and
-w_jk how far their inputs do. The kinds differ in w. Distances are the mean over the dimensions of
-the squared differences, or Euclidean norms, as FedMD-CG's equations 7 and 8 are written.
+w_jk how far their inputs do. FedMD-CG's kinds differ in w; distances are the mean over the
+dimensions of the squared differences, or Euclidean norms, as its equations 7 and 8 are written.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,11 @@ def mean_squares(rows: Tensor) -> Tensor:
     """
     squares = rows.square().sum(dim=1)  # (rows,)
     return (squares[:, None] + squares[None, :] - 2 * rows @ rows.T) / rows.shape[1]
+
+
+def mean_absolutes(rows: Tensor) -> Tensor:
+    """The mean over the dimensions of the absolute differences of all pairs of rows."""
+    return (rows[:, None] - rows[None, :]).abs().mean(dim=2)  # (rows, rows)
 
 
 def norms(rows: Tensor) -> Tensor:
@@ -56,6 +61,11 @@ def label_diversity(
     apart = 2.0 if distances is norms else 2.0 / classes
     differ = (labels[:, None] != labels[None, :]).to(noise.dtype)  # (batch, batch)
     return _diversity(distances(features), distances(noise) * (apart * differ).exp())
+
+
+def absolute_diversity(features: Tensor, noise: Tensor) -> Tensor:
+    """FedGen's: as L_div^0, but outputs lie apart by the mean of their absolute differences."""
+    return _diversity(mean_absolutes(features), mean_squares(noise))
 
 
 def _diversity(outputs: Tensor, weights: Tensor) -> Tensor:

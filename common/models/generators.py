@@ -1,4 +1,6 @@
-"""Networks that generate images, and networks that generate features."""
+"""Networks that generate images or features, and one that tells generated features from real."""
+
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -6,6 +8,8 @@ from torch import Tensor, nn
 
 from common.models.base import Shape, chain
 
+FEATURE_GENERATOR_WIDTHS = (512, 256)  # FedMD-CG's
+DISCRIMINATOR_WIDTH = 64  # the hidden layer of FedMD-CG's classifier for Fashion-MNIST
 SPREAD = 0.02  # standard deviation of the initial weights, and of the norms' gains around 1
 
 
@@ -46,18 +50,25 @@ class ImageGenerator(nn.Module):
 class FeatureGenerator(nn.Module):
     """FedMD-CG's network from noise and a label to features; its FedGen and FedCG have the same.
 
-    It has three linear layers, the first two with batch norm and ReLU. The output is linear, and so
-    may be negative although the features that it imitates are not.
+    It has three linear layers, the first two with batch norm and ReLU; FedGen's own has fewer. The
+    output is linear, and so may be negative although the features that it imitates are not.
     """
 
-    def __init__(self, noise_dim: int, classes: int, feature_dim: int) -> None:
+    def __init__(
+        self,
+        noise_dim: int,
+        classes: int,
+        feature_dim: int,
+        hidden: Sequence[int] = FEATURE_GENERATOR_WIDTHS,
+    ) -> None:
         super().__init__()
         self.noise_dim, self.classes = noise_dim, classes
-        self.layers = chain(
-            hidden1=_normed_linear(noise_dim + classes, 512),
-            hidden2=_normed_linear(512, 256),
-            output=nn.Linear(256, feature_dim),
-        )
+        layers: dict[str, nn.Module] = {}
+        size = noise_dim + classes
+        for index, width in enumerate(hidden, start=1):
+            layers[f"hidden{index}"] = _normed_linear(size, width)
+            size = width
+        self.layers = chain(**layers, output=nn.Linear(size, feature_dim))
 
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
         """(batch, noise_dim) and the labels of the batch to (batch, feature_dim)."""
@@ -77,6 +88,32 @@ class FeatureMeans(nn.Module):
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
         """(batch, noise_dim), of which nothing is used, and labels to (batch, feature_dim)."""
         return self.means.index_select(0, labels)
+
+
+class FeatureDiscriminator(nn.Module):
+    """FedCG's network from features to one logit: are they an extractor's, and not a generator's?
+
+    If it sees `classes`, the label stands beside the features, and a LeakyReLU between the layers.
+    Without them it is what FedMD-CG compares with: its classifier, linear throughout, with one
+    output.
+    """
+
+    def __init__(self, feature_dim: int, classes: int) -> None:
+        super().__init__()
+        self.classes = classes
+        self.layers = chain(
+            hidden=nn.Linear(feature_dim + classes, DISCRIMINATOR_WIDTH),
+            activation=nn.LeakyReLU(0.2) if classes else nn.Identity(),
+            output=nn.Linear(DISCRIMINATOR_WIDTH, 1),
+        )
+
+    def forward(self, features: Tensor, labels: Tensor) -> Tensor:
+        """(batch, feature_dim) and the labels of the batch to (batch,)."""
+        if self.classes:
+            one_hot = F.one_hot(labels, self.classes).to(features.dtype)  # (batch, classes)
+            features = torch.cat((features, one_hot), dim=1)
+        logits: Tensor = self.layers(features)[:, 0]
+        return logits
 
 
 def _normed_linear(size: int, width: int) -> nn.Sequential:

@@ -67,7 +67,9 @@ def show_methods(console: Console) -> None:
         shown = (
             "yes" if set(allowed) == {"yes"} else "some variants" if "yes" in allowed else instead
         )
-        shares = describe_parts(next(iter(written.values())).parts)
+        shares = " or ".join(
+            dict.fromkeys(describe_parts(variant.parts) for variant in written.values())
+        )
         made.add_row(method.name, method.authors, shares, shown, sent[0])
     console.print(made)
     console.print(

@@ -82,7 +82,7 @@ def load(folders: list[Path]) -> tuple[list[RecordedRun], list[str]]:
 def table(folders: list[Path]) -> Group:
     """Make two lines per run, its figures and its own settings; remarks about runs come last.
 
-    A run on several domains, or one that scored its local models, has a further line.
+    A run that scored its local models has one line more, and so has a run on several domains.
     """
     runs, damaged = load(folders)
     differ = [key for key in WHAT if len({str(config.get(key)) for _, config, _ in runs}) > 1]

@@ -150,7 +150,7 @@ def test_partition_draws_its_pictures(tmp_path: Path, monkeypatch: pytest.Monkey
         ),
         (["run", "--warm-start", "/nonexistent"], ["there is no run in /nonexistent"]),
         (["run", "--config", "/nonexistent.toml"], ["there is no file"]),
-        (["run", "--preset", "fedcog-fmnist"], ["did you mean 'fedcog-fmnist-niid"]),
+        (["run", "--preset", "fedcog-fmnist"], ["did you mean", "'fedcog-fmnist-niid"]),
         (["run", "--resume", "/nonexistent"], ["resume='/nonexistent'"]),
         (["methods", "fedagv"], ["did you mean 'fedavg'"]),
     ],

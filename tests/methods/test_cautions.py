@@ -77,7 +77,14 @@ def test_which_methods_need_more_than_one_round() -> None:
         config = configure({**BASE, "methods": methods})
         if (first := config.method_list[0].acts_from(config)) > 1:
             found[name] = first
-    assert found == {"dynafed": 3, "fedavgm": 2, "fedcog": 3, "moon": 2, "scaffold": 2}
+    assert found == {
+        "dynafed": 3,
+        "fedavgm": 2,
+        "fedcog": 3,
+        "fedgen": 2,
+        "moon": 2,
+        "scaffold": 2,
+    }
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,14 @@ Declared in common/methods/fedmd_cg.py. The second phase is in generator.py besi
 """
 
 from copy import deepcopy
-from logging import WARNING
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from flwr.common import log
 from torch import Tensor, nn
 
-from client.methods.fedmd_cg.generator import compute_means, generated_loss, train_generator
+from client.generation import generated_loss, say_how_it_starts
+from client.methods.fedmd_cg.generator import compute_means, train_generator
 from client.objective import Objective
 from client.round import LocalRound, Step
 from common.learning.draws import draw_labels, draw_noise
@@ -46,8 +45,7 @@ class FedMdCgClient(Objective[FedMdCg]):
         from_arrays(self.teacher, self.average(local))
         self.noise = local.generator("fedmd-cg.noise")
         self.drawn = local.generator("fedmd-cg.labels")
-        if local.number > 1:
-            self.say_how_it_starts(local)
+        say_how_it_starts(local, self.params.name, "the extractor and the generator")
 
     def average(self, local: LocalRound) -> Arrays:
         """G as it came or, with moving_average, mixed with this client's last copy of it."""
@@ -61,22 +59,6 @@ class FedMdCgClient(Objective[FedMdCg]):
         ]
         local.memory.put(TEACHER, mixed)
         return mixed
-
-    def say_how_it_starts(self, local: LocalRound) -> None:
-        """Report whether this client starts with the seed's extractor and generator, and why."""
-        fresh, lost = local.memory.age is None, local.memory.lost
-        local.report["fedmd-cg.joined_late"] = float(fresh and not lost)
-        local.report["fedmd-cg.memory_lost"] = float(lost)
-        if fresh:
-            why = "this node has lost its memory of the run" if lost else "it has not trained yet"
-            log(
-                WARNING,
-                "round %s: client %s starts with the extractor and the generator of the run's seed:"
-                " %s",
-                local.number,
-                local.partition,
-                why,
-            )
 
     def before_step(self, step: Step) -> None:
         """Generate features of the batch's labels, and of labels that follow p(y)."""
@@ -129,7 +111,12 @@ class FedMdCgClient(Objective[FedMdCg]):
             terms = train_generator(local, self.params)
             local.report |= {f"term.generator.{name}": value for name, value in terms.items()}
         if local.config.diagnostics and local.steps:
-            local.report["fedmd-cg.generated_loss"] = generated_loss(local, self.params)
+            local.report["fedmd-cg.generated_loss"] = generated_loss(
+                local,
+                local.model.get_submodule(GENERATOR),
+                self.params.noise,
+                self.params.noise_dim,
+            )
         return {COUNTS: [local.data.class_counts.astype(np.float64)]}
 
 

@@ -1,27 +1,24 @@
 """The second phase of a client's round: its generator learns to imitate its extractor (eq. 9)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from client.generation import frozen_network
 from client.methods.fedmd_cg.cache import Accumulating, cached_batches
 from client.round import LocalRound, Step
 from client.train import Phase, train_phase
 from common.learning.diversity import DIVERSITY, mean_squares, norms
-from common.learning.draws import draw_labels, draw_noise
+from common.learning.draws import draw_noise
 from common.learning.losses import divergences, feature_distance
 from common.learning.optimizers import Adam, restore_moments, save_moments
 from common.methods.fedmd_cg import GENERATOR, FedMdCg
 from common.models.generators import FeatureMeans
-from common.wire.labels import label_shares
 from common.wire.payload import Arrays
 
 MOMENTS = "fedmd-cg.moments"  # in the client's memory: the state of the generator's Adam
-SAMPLES = 512  # features that are generated for --diagnostics, and images per batch of the means
+SAMPLES = 512  # images per batch of the means
 
 
 def train_generator(local: LocalRound, params: FedMdCg) -> dict[str, float]:
@@ -73,20 +70,6 @@ def imitate(
     return terms
 
 
-@contextmanager
-def frozen_network(local: LocalRound) -> Iterator[None]:
-    """Put extractor and classifier into evaluation mode, and let no gradient reach them."""
-    local.model.eval()
-    weights = local.trainable()
-    for weight in weights:
-        weight.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for weight in weights:
-            weight.requires_grad_(True)
-
-
 @torch.no_grad()
 def compute_means(local: LocalRound, received: Arrays) -> None:
     """Make the means of this client's features in each class its generator.
@@ -106,19 +89,3 @@ def compute_means(local: LocalRound, received: Arrays) -> None:
     counts = torch.tensor(data.class_counts, device=sums.device)[:, None]  # (classes, 1)
     kept = torch.tensor(received[0], device=sums.device)
     means.means.copy_(torch.where(counts > 0, (sums / counts.clamp(min=1)).float(), kept))
-
-
-@torch.no_grad()
-def generated_loss(local: LocalRound, params: FedMdCg) -> float:
-    """The local classifier's loss on the local generator's features (figure 5: "G+D loss").
-
-    The labels are distributed as this client's own are.
-    """
-    drawn = local.generator("fedmd-cg.diagnostics")
-    labels = draw_labels(label_shares(local.data.class_counts.astype(np.float64)), SAMPLES, drawn)
-    noise = draw_noise(params.noise, SAMPLES, params.noise_dim, drawn)
-    generator = local.model.get_submodule(GENERATOR)
-    local.model.eval()
-    features = generator(noise.to(local.device), labels.to(local.device))
-    logits = local.model.classifier(features)[:, : local.classes]
-    return float(local.task.loss(logits, labels.to(local.device)))

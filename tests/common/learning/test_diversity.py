@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from common.learning.diversity import DIVERSITY, mean_squares, norms
+from common.learning.diversity import DIVERSITY, absolute_diversity, mean_squares, norms
 
 BATCH, CLASSES = 5, 4
 
@@ -69,3 +69,12 @@ def test_the_gradient_drives_equal_noises_nowhere_and_is_finite(distances: Any) 
     assert features.grad is not None
     assert torch.isfinite(features.grad).all()
     assert features.grad.abs().sum() > 0
+
+
+def test_fedgens_diversity_takes_absolute_differences_of_the_features() -> None:
+    features, noise, _ = sample()
+    f, z = features.numpy(), noise.numpy()
+    pairs = [(j, k) for j in range(BATCH) for k in range(BATCH)]
+    total = sum(np.abs(f[j] - f[k]).mean() * ((z[j] - z[k]) ** 2).mean() for j, k in pairs)
+    found = absolute_diversity(features, noise)
+    assert float(found) == pytest.approx(math.exp(-total / BATCH**2))

@@ -294,6 +294,12 @@ def test_the_feature_generator_has_fedmdcgs_sizes() -> None:
     assert not torch.equal(generator(noise, labels), generator(noise, labels.flip(0)))
 
 
+def test_a_feature_generator_may_have_fedgens_single_hidden_layer() -> None:
+    """42 -> 256 -> 32 with batch norm, FedGen's for MNIST: 11,008 + 512 + 8,224 weights."""
+    generator = FeatureGenerator(noise_dim=32, classes=10, feature_dim=32, hidden=(256,))
+    assert floats(generator) == 11_008 + 512 + 8_224
+
+
 def test_feature_means_know_the_label_only() -> None:
     means = FeatureMeans(noise_dim=128, classes=10, feature_dim=4)
     means.means.data.copy_(torch.arange(40.0).view(10, 4))

@@ -8,7 +8,7 @@ import pytest
 from flwr.clientapp import ClientApp
 
 from client.app import make_app
-from client.demands import read_demands
+from client.node.demands import read_demands
 from common.dp.ledger import Ledger
 from common.errors import ConfigurationError, FedmirageError
 from common.settings.config import configure

@@ -9,7 +9,7 @@ from flwr.common import FitIns, MessageType, ndarrays_to_parameters
 from flwr.compat.common import recorddict_compat as compat
 
 from client.app import make_app
-from client.discretion import FAILURE, UNUSABLE_DATA, keep_details
+from client.node.discretion import FAILURE, UNUSABLE_DATA, keep_details
 from common.errors import DataError, FedmirageError, WireError
 from common.settings.config import configure
 from tests.support.inprocess import node_id, run_in_process

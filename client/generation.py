@@ -1,0 +1,67 @@
+"""What methods share whose clients keep their extractor and train a generator of its features."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging import WARNING
+
+import numpy as np
+import torch
+from flwr.common import log
+from torch import nn
+
+from client.round import LocalRound
+from common.learning.draws import Noise, draw_labels, draw_noise
+from common.wire.labels import label_shares
+
+SAMPLES = 512  # features that are generated for --diagnostics
+
+
+def say_how_it_starts(local: LocalRound, method: str, kept: str) -> None:
+    """Report whether the run's seed gives this client what it would otherwise have kept, and why.
+
+    In round 1 that is so for all, and nothing is said.
+    """
+    if local.number == 1:
+        return
+    fresh, lost = local.memory.age is None, local.memory.lost
+    local.report[f"{method}.joined_late"] = float(fresh and not lost)
+    local.report[f"{method}.memory_lost"] = float(lost)
+    if fresh:
+        why = "this node has lost its memory of the run" if lost else "it has not trained yet"
+        log(
+            WARNING,
+            "round %s: client %s starts with %s of the run's seed: %s",
+            local.number,
+            local.partition,
+            kept,
+            why,
+        )
+
+
+@contextmanager
+def frozen_network(local: LocalRound) -> Iterator[None]:
+    """Put extractor and classifier into evaluation mode, and let no gradient reach them."""
+    local.model.eval()
+    weights = local.trainable()
+    for weight in weights:
+        weight.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for weight in weights:
+            weight.requires_grad_(True)
+
+
+@torch.no_grad()
+def generated_loss(local: LocalRound, generator: nn.Module, kind: Noise, noise_dim: int) -> float:
+    """The local classifier's loss on a generator's features (FedMD-CG's figure 5: "G+D loss").
+
+    The labels are distributed as this client's own are.
+    """
+    drawn = local.generator("generated-loss")
+    labels = draw_labels(label_shares(local.data.class_counts.astype(np.float64)), SAMPLES, drawn)
+    noise = draw_noise(kind, SAMPLES, noise_dim, drawn)
+    local.model.eval()
+    features = generator(noise.to(local.device), labels.to(local.device))
+    logits = local.model.classifier(features)[:, : local.classes]
+    return float(local.task.loss(logits, labels.to(local.device)))

@@ -1,0 +1,5 @@
+"""FedCG on the client."""
+
+from client.methods.fedcg.client import FedCgClient
+
+__all__ = ["FedCgClient"]
