@@ -43,8 +43,9 @@ def describe(plan: Plan, means: Means, console: Console) -> None:
     """Print what is compared, on what, and what is odd about it."""
     base, rates = plan.base, ", ".join(f"{rate:g}" for rate in plan.rates)
     tried = f" with learning rates {rates}" if len(plan.rates) > 1 else ""
+    seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
     at_once = f"{means.at_once} run{'s' * (means.at_once > 1)} at a time"
-    _say(console, f"{len(plan.rows)} methods lines{tried}, {len(plan.seeds)} seeds, {at_once}")
+    _say(console, f"{len(plan.rows)} methods lines{tried}, {seeds}, {at_once}")
     _say(
         console,
         f"on {base.dataset}, {base.partition}, {base.clients} clients, {base.rounds} rounds,"

@@ -11,6 +11,7 @@ from typing import Any
 
 from common.errors import ConfigurationError, DataError
 from common.settings.config import RunConfig, configure
+from common.settings.language import parse
 from experiments.comparison.plan import FEDAVG, Job, Plan
 from experiments.comparison.records import find_summary, read_rounds
 from experiments.comparison.statistics import Difference, Spread, paired_difference, spread
@@ -119,6 +120,20 @@ class Outcome:
         reference = self.by_name[FEDAVG].last_five
         return self.settings.target or (reference.mean if reference else None)
 
+    @cached_property
+    def short(self) -> dict[str, str]:
+        """Short names of rows: their methods without parameters, where that tells them apart."""
+        placebos = {one.entry.placebo: one.entry.name for one in self.standings}
+        plain = {name: name if "as given" in name else bare(name) for name in self.by_name}
+        methods = [plain[name] for name in self.by_name if name not in placebos]
+        short = {
+            name: plain[name] if methods.count(plain[name]) == 1 else name for name in self.by_name
+        }
+        return {
+            name: f"  placebo of {short[placebos[name]]}" if name in placebos else text
+            for name, text in short.items()
+        }
+
     @property
     def run_folders(self) -> list[Path]:
         """The folders of all runs that were scored."""
@@ -144,6 +159,11 @@ class Outcome:
             for one in (standing, self.by_name[other])
         )
         return paired_difference(own, its)
+
+
+def bare(line: str) -> str:
+    """Write a methods line without its parameters."""
+    return ", ".join(call.name for call in parse(line, "methods"))
 
 
 def record(plan: Plan, jobs: Sequence[Job], failed: Mapping[Path, str]) -> None:

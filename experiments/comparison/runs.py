@@ -18,6 +18,7 @@ from experiments.comparison.plan import Job, resume
 from experiments.comparison.progress import Board
 from experiments.comparison.records import is_finished
 from experiments.launch import attend, close_interrupted
+from experiments.runtimes.guardian import end_all
 from experiments.runtimes.processes import Processes, undisturbed
 from server.record import checkpoint
 
@@ -65,24 +66,25 @@ def carry_out(
     An interrupt ends all of them in a state from which the same command continues. Runs that come
     `later` count in the time that is left.
     """
-    with Processes(f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}") as processes:
-        work = Work(jobs, means, processes, console)
-        try:
-            with Board([*jobs, *later], work.running, work.failed, means.at_once, console):
-                work.do_all()
-        except KeyboardInterrupt:
-            with undisturbed():
-                work.interrupt()
-                done = sum(_over(job) for job in jobs)
-                with contextlib.suppress(OSError):  # the terminal may be closed
-                    console.print(
-                        f"interrupted with {done} of {len(jobs)} runs finished; the same command"
-                        f" with --out {folder} continues",
-                        highlight=False,
-                        markup=False,
-                        soft_wrap=True,
-                    )
-            raise
+    processes = Processes(f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}")
+    work = Work(jobs, means, processes, console)
+    try:
+        with processes, Board([*jobs, *later], work.running, work.failed, means.at_once, console):
+            work.do_all()
+    except KeyboardInterrupt:
+        with undisturbed():
+            work.close()
+            done = sum(_over(job) for job in jobs)
+            with contextlib.suppress(OSError):  # the terminal may be closed
+                console.show_cursor()
+                console.print(
+                    f"interrupted with {done} of {len(jobs)} runs finished; the same command, with"
+                    f" --out {folder}, continues",
+                    highlight=False,
+                    markup=False,
+                    soft_wrap=True,
+                )
+        raise
     return work.failed
 
 
@@ -105,20 +107,24 @@ class Work:
             except DataError as error:
                 self.failed[job.folder] = str(error)
         self.change = threading.Condition()
+        self.threads: list[threading.Thread] = []
         self.stopped = False
 
     def do_all(self) -> None:
         """Return when nothing waits any more; a single worker works in the calling thread."""
-        if self.means.at_once == 1:
-            self.work()
-            return
         count = min(self.means.at_once, len(self.waiting))
-        threads = [threading.Thread(target=self.work, daemon=True) for _ in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.2)  # a wait without an end would not hear an interrupt
+        self.threads = [threading.Thread(target=self.work, daemon=True) for _ in range(count)]
+        try:
+            if count == 1:
+                self.work()
+                return
+            for thread in self.threads:
+                thread.start()
+            for thread in self.threads:
+                while thread.is_alive():
+                    thread.join(0.2)  # a wait without an end would not hear an interrupt
+        finally:
+            self.stopped = True  # whatever ended this, no further run begins
 
     def work(self) -> None:
         """Do one run after the other."""
@@ -167,12 +173,14 @@ class Work:
             return job.config.model_copy(update={"warm_start": ""})
         return job.config
 
-    def interrupt(self) -> None:
-        """End all runs, and close their results so that they can be continued."""
+    def close(self) -> None:
+        """Close the results of all runs whose processes were ended, so that they can continue."""
         with self.change:
-            self.stopped = True
             self.change.notify_all()
-        self.processes.stop()
+        for thread in self.threads:
+            while thread.is_alive():
+                end_all(self.processes.mark)  # one may have been started in the last moment
+                thread.join(0.2)
         for job in self.running:
             with contextlib.suppress(FedmirageError):
                 close_interrupted(job.folder)

@@ -18,7 +18,9 @@ def show_outcome(outcome: Outcome) -> Group:
     """Lay out everything that a comparison found."""
     parts: list[RenderableType] = [accuracy_table(outcome)]
     if outcome.target is not None:
-        parts.append(cost_table(outcome, outcome.target))
+        parts += ["", cost_table(outcome, outcome.target)]
+    parts.append("")
+    parts += [Text(f"{short.strip()}: {name}", style="dim") for name, short in _long(outcome)]
     parts += [Text(text, style="yellow") for text in remarks(outcome)]
     return Group(*parts, *(Text(sentence, style="bold") for sentence in sentences(outcome)))
 
@@ -26,7 +28,7 @@ def show_outcome(outcome: Outcome) -> Group:
 def accuracy_table(outcome: Outcome) -> Table:
     """Show what every row reached, beside FedAvg and beside its placebo."""
     seeds = f"{len(outcome.seeds)} seed{'s' * (len(outcome.seeds) > 1)}"
-    table = _table(f"Accuracy on the test set in %, {seeds}; differences are of the last five")
+    table = _table(f"Accuracy in %, {seeds}; differences of the last five")
     for name in ("final", "last five", "- FedAvg", "- placebo"):
         table.add_column(name, justify="right", no_wrap=True)
     placebos = {standing.entry.placebo for standing in outcome.standings}
@@ -75,8 +77,9 @@ def sentences(outcome: Outcome) -> list[str]:
         ]
     controls = {standing.entry.placebo for standing in outcome.standings}
     methods = [one for one in outcome.standings if one.entry.name not in controls]
-    to_fedavg = [(one.entry.name, outcome.to_fedavg(one)) for one in methods]
-    to_placebo = [(one.entry.name, outcome.to_placebo(one)) for one in methods]
+    names = [outcome.short[one.entry.name] for one in methods]
+    to_fedavg = list(zip(names, map(outcome.to_fedavg, methods), strict=True))
+    to_placebo = list(zip(names, map(outcome.to_placebo, methods), strict=True))
     found = [f"Over {len(outcome.seeds)} seeds, {_verdicts(to_fedavg, 'FedAvg')}."]
     if any(difference for _, difference in to_placebo):
         text = _verdicts(to_placebo, "its placebo")
@@ -93,7 +96,7 @@ def remarks(outcome: Outcome) -> list[str]:
             f"{AVERAGED} the average of the clients' models, because no global model exists"
         )
     for standing in outcome.standings:
-        name = standing.entry.name
+        name = outcome.short[standing.entry.name].strip()
         found += [f"{name}, seed {seed}, failed: {why}" for seed, why in standing.failed.items()]
         said = {text for score in standing.scores.values() for text in score.remarks}
         found += [f"{name}: {text}" for text in sorted(said)]
@@ -136,7 +139,12 @@ def _name(standing: Standing, outcome: Outcome) -> Text:
     entry = standing.entry
     tuned = any(one.entry.lr != outcome.settings.lr for one in outcome.standings)
     rate = f" lr={entry.lr:g}" if tuned and "lr=" not in entry.name else ""
-    return Text(f"{entry.name}{rate}")
+    return Text(f"{outcome.short[entry.name]}{rate}")
+
+
+def _long(outcome: Outcome) -> list[tuple[str, str]]:
+    """List the rows whose parameters the tables leave out."""
+    return [(name, short) for name, short in outcome.short.items() if name != short]
 
 
 def _table(title: str) -> Table:
