@@ -116,7 +116,8 @@ def say_difference(difference: Difference | None) -> str:
     if difference is None:
         return NONE
     margin = "" if difference.margin is None else f" ±{100 * difference.margin:.2f}"
-    return f"{100 * difference.mean:+.2f}{margin}"
+    mean = round(100 * difference.mean, 2) + 0.0  # never -0.00
+    return f"{mean:+.2f}{margin}"
 
 
 def _verdicts(differences: Sequence[tuple[str, Difference | None]], other: str) -> str:
