@@ -1,6 +1,7 @@
 """`fedmirage compare`: runs methods against each other, or shows a comparison that there is."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,8 @@ def describe(plan: Plan, means: Means, console: Console) -> None:
         f"on {base.dataset}, {base.partition}, {base.clients} clients, {base.rounds} rounds,"
         f" {base.model}",
     )
-    jobs = plan.runs({})
-    cautions = [caution for job in jobs if not job.parent for caution in job.config.cautions]
-    for caution in dict.fromkeys(cautions):
+    alone = replace(plan, share=False).runs({})  # rounds that are shared are no reason for a note
+    for caution in dict.fromkeys(caution for job in alone for caution in job.config.cautions):
         console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)
 
 

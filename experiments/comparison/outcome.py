@@ -12,8 +12,9 @@ from typing import Any
 from common.errors import ConfigurationError, DataError
 from common.settings.config import RunConfig, configure
 from common.settings.language import parse
-from experiments.comparison.plan import FEDAVG, Job, Plan
+from experiments.comparison.plan import Job, Plan
 from experiments.comparison.records import find_summary, read_rounds
+from experiments.comparison.rows import FEDAVG
 from experiments.comparison.statistics import Difference, Spread, paired_difference, spread
 from server.record.shown import AVERAGE
 

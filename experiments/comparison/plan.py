@@ -9,26 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import ConfigurationError
-from common.methods import METHODS
 from common.secagg.settings import SecAggOn
 from common.settings.config import RunConfig, configure
-from common.settings.language import Call, parse
 from experiments.comparison.records import recorded_settings
+from experiments.comparison.rows import FEDAVG, Row, make_rows
 from experiments.settings import place
 from server.record.folder import require_same_settings
 
-FEDAVG = "fedavg"
-VIRTUAL = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")  # compared if nothing else is named
 VALIDATION = 0.1  # the share of every client's data that chooses learning rates
 STEP = 3.0  # learning rates that are tried lie this factor apart
-
-
-@dataclass(frozen=True)
-class Row:
-    """A methods line in a comparison, and the line of its placebo if that is run too."""
-
-    methods: str
-    placebo: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,7 +120,7 @@ def make_plan(
     numbers = _read_seeds(seeds, problems)
     if tune < 0:
         problems.append(f"tune={tune}: write how many learning rates every method may try, or 0")
-    rows = _make_rows(methods, controls, problems)
+    rows = make_rows(methods, controls, problems)
     configs = [_configure([*layers, {"methods": row.methods}], problems) for row in rows]
     base = next((config for config in configs if config is not None), None)
     if problems or base is None:
@@ -168,30 +157,6 @@ def shared_rounds(config: RunConfig) -> int:
     return min(config.rounds, *(method.acts_from(config) for method in config.method_list)) - 1
 
 
-def placebo_of(line: str) -> str:
-    """Write the line in which every method that has a placebo is replaced by it.
-
-    It is empty if none has, or if the line is such a placebo already.
-    """
-    calls = parse(line, "methods")
-    changed = [
-        Call(call.name, {**call.arguments, **METHODS[call.name].placebo})
-        if call.name in METHODS
-        else call
-        for call in calls
-    ]
-    return "" if changed == calls else spell(changed)
-
-
-def spell(calls: Sequence[Call]) -> str:
-    """Write calls as a line."""
-    texts = []
-    for call in calls:
-        arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
-        texts.append(f"{call.name}({arguments})" if arguments else call.name)
-    return ", ".join(texts)
-
-
 def require_own_folders(plan: Plan) -> None:
     """Refuse a folder whose runs have other settings: their numbers would not belong together."""
     problems = []
@@ -210,28 +175,6 @@ def resume(config: RunConfig) -> RunConfig:
     kept = recorded_settings(Path(config.out))["keep-models"]
     changes = {"resume": config.out, "warm-start": "", "keep-models": kept}
     return configure(config.flat(), changes)
-
-
-def _make_rows(methods: Sequence[str], controls: bool, problems: list[str]) -> list[Row]:
-    """Make the rows: FedAvg, the lines that were given, and after each of them its placebo."""
-    lines = []
-    for text in methods or [FEDAVG, *VIRTUAL]:
-        try:
-            lines.append(spell(parse(text, "methods")))
-        except ConfigurationError as error:
-            problems += error.problems
-    problems += [
-        f"methods: {line!r} is given {lines.count(line)} times; once is enough"
-        for line in dict.fromkeys(lines)
-        if lines.count(line) > 1
-    ]
-    rows: dict[str, Row] = {FEDAVG: Row(FEDAVG)}
-    for line in lines:
-        placebo = placebo_of(line) if controls else ""
-        rows[line] = Row(line, placebo)
-        if placebo and placebo not in lines:
-            rows[placebo] = Row(placebo)
-    return list(rows.values())
 
 
 def _configure(layers: Sequence[Mapping[str, Any]], problems: list[str]) -> RunConfig | None:

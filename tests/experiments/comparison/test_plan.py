@@ -9,15 +9,8 @@ from common.errors import ConfigurationError
 from common.methods import METHODS
 from common.settings.config import configure
 from experiments.comparison.command import plan_comparison
-from experiments.comparison.plan import (
-    FEDAVG,
-    VIRTUAL,
-    Plan,
-    learning_rates,
-    make_plan,
-    placebo_of,
-    shared_rounds,
-)
+from experiments.comparison.plan import Plan, learning_rates, make_plan, shared_rounds
+from experiments.comparison.rows import FEDAVG, VIRTUAL, placebo_of
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, assert_same_bits
 
