@@ -4,7 +4,7 @@ import json
 import os
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,12 @@ from common.errors import ConfigurationError, DataError
 from common.settings.config import RunConfig, configure
 from common.settings.language import parse
 from experiments.comparison.plan import Job, Plan
-from experiments.comparison.records import find_summary, read_rounds
+from experiments.comparison.records import find_summary
 from experiments.comparison.rows import FEDAVG
+from experiments.comparison.scores import Score, read_score
 from experiments.comparison.statistics import Difference, Spread, paired_difference, spread
-from server.record.shown import AVERAGE
 
 FILE = "comparison.json"
-LAST = 5  # evaluated rounds in the headline score
 
 
 @dataclass(frozen=True)
@@ -31,43 +30,7 @@ class Entry:
     lr: float
     secagg: bool  # whether it can run with secure aggregation
     runs: dict[int, str]  # names of folders by seed
-
-
-@dataclass(frozen=True)
-class Score:
-    """What one run reached."""
-
-    accuracies: list[tuple[int, float]]  # rounds with their accuracy on the test set
-    lines: list[dict[str, Any]] = field(repr=False)
-    averaged: bool  # whether they are those of the average of the local models
-    remarks: list[str]
-
-    @property
-    def final(self) -> float:
-        """The accuracy in the last round."""
-        return self.accuracies[-1][1]
-
-    @property
-    def last_five(self) -> float:
-        """The mean accuracy of the last five rounds that were evaluated."""
-        return statistics.fmean(accuracy for _, accuracy in self.accuracies[-LAST:])
-
-    @property
-    def drift(self) -> float | None:
-        """How far clients drift apart, in the last five rounds; only --diagnostics knows."""
-        found = [line["diagnostics"] for line in self.lines if "diagnostics" in line]
-        drifts = [line["drift"] for line in found if "drift" in line]
-        return statistics.fmean(drifts[-LAST:]) if drifts else None
-
-    def reach(self, target: float) -> dict[str, float] | None:
-        """Count rounds, bytes and seconds until an accuracy; None if it was never reached."""
-        at = next((number for number, accuracy in self.accuracies if accuracy >= target), None)
-        if at is None:
-            return None
-        lines = [line for line in self.lines if line["round"] <= at]
-        sent = sum(line["bytes_up"] + line["bytes_down"] for line in lines)
-        seconds = sum(line["seconds"]["round"] for line in lines)
-        return {"rounds": at, "bytes": sent, "seconds": seconds}
+    is_line: bool = True  # whether the name is a methods line; FedAvg with another rate is none
 
 
 @dataclass(frozen=True)
@@ -125,7 +88,10 @@ class Outcome:
     def short(self) -> dict[str, str]:
         """Short names of rows: their methods without parameters, where that tells them apart."""
         placebos = {one.entry.placebo: one.entry.name for one in self.standings}
-        plain = {name: name if "as given" in name else bare(name) for name in self.by_name}
+        plain = {
+            name: bare(name) if standing.entry.is_line else name
+            for name, standing in self.by_name.items()
+        }
         methods = [plain[name] for name in self.by_name if name not in placebos]
         short = {
             name: plain[name] if methods.count(plain[name]) == 1 else name for name in self.by_name
@@ -163,22 +129,13 @@ class Outcome:
 
 
 def bare(line: str) -> str:
-    """Write a methods line without its parameters."""
-    return ", ".join(call.name for call in parse(line, "methods"))
+    """Write a methods line without its parameters; a comma separates rows where this is read."""
+    return " + ".join(call.name for call in parse(line, "methods"))
 
 
 def record(plan: Plan, jobs: Sequence[Job], failed: Mapping[Path, str]) -> None:
     """Write which runs make up a comparison, so that `compare FOLDER` shows it again."""
-    rows = [
-        {
-            "name": entry.name,
-            "placebo": entry.placebo,
-            "lr": entry.lr,
-            "secagg": entry.secagg,
-            "runs": {str(seed): name for seed, name in entry.runs.items()},
-        }
-        for entry in make_entries(jobs, plan.base.lr)
-    ]
+    rows = [asdict(entry) for entry in make_entries(jobs, plan.base.lr)]
     content = {
         "settings": plan.base.flat(),
         "seeds": list(plan.seeds),
@@ -197,9 +154,17 @@ def make_entries(jobs: Sequence[Job], usual: float) -> list[Entry]:
     for job in jobs:
         name, rate = job.row.methods, job.config.lr
         if name == FEDAVG and rate == usual != tuned[FEDAVG]:
-            name = f"{FEDAVG}, lr={rate:g} as given"
+            name = f"{FEDAVG} with lr={rate:g}"
         entry = found.setdefault(
-            name, Entry(name, job.row.placebo, rate, allows_secagg(job.config), {})
+            name,
+            Entry(
+                name,
+                job.row.placebo,
+                rate,
+                allows_secagg(job.config),
+                {},
+                is_line=name == job.row.methods,
+            ),
         )
         entry.runs[job.config.seed] = job.folder.name
     return list(found.values())
@@ -250,22 +215,3 @@ def _stand(folder: Path, entry: Entry, failed: Mapping[str, str]) -> Standing:
 def _explain(summary: Mapping[str, Any]) -> str:
     status = summary.get("status", "unfinished")
     return "" if status == "finished" else str(summary.get("reason", status))
-
-
-def read_score(folder: Path) -> Score | None:
-    """Read what a run reached; None if it was never scored on the test set.
-
-    A method that shares only a part of the model has no global one. What is scored then is the
-    average of the local models, which for FedAvg would be the global model.
-    """
-    lines, summary = read_rounds(folder), find_summary(folder)
-    found, averaged = [], False
-    for line in lines:
-        accuracy = line.get("accuracy")
-        if accuracy is None:
-            accuracy = line.get("evaluation", {}).get(AVERAGE)
-            averaged = averaged or accuracy is not None
-        if accuracy is not None:
-            found.append((int(line["round"]), float(accuracy)))
-    idle = [f"{name} never acted: {why}" for name, why in summary.get("idle", {}).items()]
-    return Score(found, lines, averaged, idle) if found else None

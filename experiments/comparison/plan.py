@@ -40,7 +40,7 @@ class Job:
         return self.config.rounds - (int(taken) if self.parent else 0)
 
     def __str__(self) -> str:
-        return f"{self.row.methods}, seed {self.config.seed}"
+        return self.folder.name
 
 
 @dataclass(frozen=True)

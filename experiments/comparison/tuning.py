@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Sequence
 
 from common.errors import DataError
-from experiments.comparison.outcome import LAST
 from experiments.comparison.plan import Job
 from experiments.comparison.records import read_rounds
+from experiments.comparison.scores import LAST
 
 
 def choose_rates(trials: Sequence[Job]) -> dict[str, float]:

@@ -17,6 +17,8 @@ from experiments.comparison.outcome import allows_secagg, read_outcome, record
 from experiments.comparison.plan import Plan, make_plan
 from experiments.comparison.table import remarks, sentences, show_outcome
 from experiments.comparison.tuning import choose_rates
+from tests.support.inprocess import run_in_process
+from tests.support.runs import SMALL
 
 METHODS = ("fedcog(start=2)", "vhl(width=8)", "lg-fedavg")
 # Accuracy of the last of seven rounds by row and seed; earlier rounds have one per cent less each.
@@ -197,5 +199,18 @@ def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path: Path) -> N
     assert choose_rates(plan.trials()) == {"fedavg": 0.0167, "fedprox": 0.0167}
     record(plan, plan.runs(choose_rates(plan.trials())), {})
     text = text_of(plan)
-    assert "fedavg, lr=0.05 as given" in " ".join(text.split())
+    assert "fedavg with lr=0.05" in " ".join(text.split())
     assert "fedprox lr=0.0167" in text
+
+
+def test_a_damaged_run_among_folders_is_named_and_left_out(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    run_in_process(good, **{**SMALL, "rounds": 1})
+    bad.mkdir()
+    (bad / "results.jsonl").write_bytes(b'{"kind": "config"}\n\xff\n')
+    shown = CliRunner(env={"COLUMNS": "300", "TERM": "dumb"})
+    text = shown.invoke(app, ["compare", str(bad), str(good)]).output
+    assert f"{bad}/results.jsonl is damaged" in text
+    assert [row for row in text.splitlines() if row.startswith("good ")]
+    refused = shown.invoke(app, ["compare", str(bad)])
+    assert "is damaged" in str(refused.exception)
