@@ -16,6 +16,7 @@ from server.record.results import FILE
 
 POLL = 0.5
 NAME = 16  # characters of a methods line beside the bar
+SHOWN = 2  # runs under way that are named there
 
 
 class Track:
@@ -112,7 +113,8 @@ class Board:
             for track in self.tracks
             if track.job in running
         ]
-        text = " · ".join([self._count(), say_left(self.left()), *now])
+        more = [f"{len(now) - SHOWN} more"] if len(now) > SHOWN else []
+        text = " · ".join([self._count(), say_left(self.left()), *now[:SHOWN], *more])
         done = sum(track.round for track in self.tracks)
         self.progress.update(self.task, completed=done, description=text)
 
