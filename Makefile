@@ -59,9 +59,17 @@ setup:  ## prepare .venv (does nothing when it is up to date); TORCH_INDEX=... f
 	echo "$$want" > .venv/.stamp; \
 	echo ".venv is ready"
 
-demo: setup  ## FedAvg on skewed digits: 5 clients, 10 rounds, all on this machine (results in runs/demo-TIME)
-	@.venv/bin/fedmirage run --methods "fedavg" --dataset digits --partition "classes(per_client=2)" \
-		--clients 5 --rounds 10 --seed 0 --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
+# The published defaults are for hundreds of rounds; these settings suit fifteen on small images.
+DEMO := \
+	--methods "fedcog(start=8, samples=64, steps=30)" \
+	--methods "vhl(per_class=100)" \
+	--methods "dynafed(length=8, segment=3, iterations=200, steps=10, per_class=5, augment=False, lr_images=0.2)" \
+	--methods "fedlgd(per_class=30, steps=50, refresh_steps=20, global_steps=50, augment='color_crop', contrast_weight=0.1)" \
+	--methods "fedmd-cg"
+
+demo: setup  ## FedAvg, five methods and their placebos on skewed digits, on this machine (results in runs/demo-TIME)
+	@.venv/bin/fedmirage compare --methods "fedavg" $(DEMO) --dataset digits --partition "classes(per_client=2)" \
+		--clients 5 --rounds 15 --seeds 0 --diagnostics --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
 
 # Containers run as your user, so that the files in runs/ belong to you. The nodes' memories stay in
 # volumes until `docker compose down --volumes`.

@@ -111,6 +111,12 @@ class Method(Params):
     diagnostics: ClassVar[tuple[str, ...]] = ()  # what it reports under --diagnostics only
     # What to write instead if the method must see clients one by one but only sums are visible.
     summable_instead: ClassVar[str] = ""
+    # The parameters that make a placebo of it: the same method without what is supposed to help.
+    # Comparisons run it beside the method; {} means that there is none.
+    placebo: ClassVar[dict[str, Any]] = {}
+    # Whether its rounds before `acts_from` are FedAvg's in all that they leave behind, so that
+    # comparisons may take them over from a run of FedAvg.
+    begins_as_fedavg: ClassVar[bool] = False
 
     @model_validator(mode="before")
     @classmethod

@@ -3,24 +3,22 @@
 Every setting of the run configuration is a flag, and its help is the sentence under the field.
 """
 
-import inspect
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic.fields import FieldInfo
 from rich.console import Console
 
 from common.errors import FedmirageError
 from common.settings.config import RunConfig, configure, defaults, key_of
-from common.settings.describe import allowed
 from common.settings.language import Params
 from common.settings.project import project
+from experiments.flags import compare_flags, place_flags, setting_flags, with_flags
 from experiments.interrupts import interruptions
 from experiments.parser import Command, Commands, RunCommand
-from experiments.settings import PRESETS, find, read_preset, read_toml, settle
+from experiments.settings import PRESETS, find, read_layers, read_preset, settle
 
 EPILOG = """Examples:
 
@@ -85,9 +83,7 @@ def run(
     """
     from experiments.launch import launch
 
-    layers = [read_preset(preset)] if preset else []
-    layers += [read_toml(path, "config") for path in config_file]
-    config = settle(layers, settings)
+    config = settle(read_layers(preset, config_file), settings)
     folder = Path(config.resume or config.out)
     try:
         summary = launch(config, runtime, folder, out, actors, verbose)
@@ -98,111 +94,15 @@ def run(
         raise typer.Exit(1)
 
 
-PANELS = {
-    "methods": "What runs",
-    "clients": "The federation",
-    "secagg": "Privacy",
-    "local_steps": "Local training",
-    "device": "Numbers and speed",
-    "eval_every": "Evaluation",
-    "diagnostics": "What is written",
-    "data_dir": "Data",
-    "node_timeout": "Faults",
-}  # the field at which each panel of the help begins
+def _run_command(**given: Any) -> None:
+    settings = {name: given[name] for name in RunConfig.model_fields if given[name] is not None}
+    names = ("runtime", "preset", "config", "actors", "verbose")
+    run(settings, *(given[name] for name in names))
 
 
-def _values(info: FieldInfo, default: Any) -> str:
-    """Describe the values of a flag as they are typed, and its default."""
-    values = "" if info.annotation in (bool, str) else allowed(info).replace("'", "") + "; "
-    return f"{values}default: {'none' if default == '' else default}"
-
-
-def _run_command() -> Any:
-    """Make `run` with one flag per field of RunConfig.
-
-    All flags are texts, because the configuration checks them itself, all at once.
-    """
-    fixed = {
-        "runtime": Annotated[
-            str,
-            typer.Option(
-                help=(
-                    "inprocess (one host, no Ray), simulation (one host, Ray), grpc (a SuperLink"
-                    " and SuperNodes, real processes), or auto: inprocess where the run is small,"
-                    " else simulation."
-                ),
-                metavar="auto|inprocess|simulation|grpc",
-            ),
-        ],
-        "preset": Annotated[
-            str | None, typer.Option(help="A published setting by name, e.g. fedcog-fmnist-niid2.")
-        ],
-        "config": Annotated[
-            list[Path], typer.Option(help="A TOML file of settings; may be given several times.")
-        ],
-        "actors": Annotated[
-            int, typer.Option(help="Clients that train at the same time; 0 means one per core.")
-        ],
-        "verbose": Annotated[
-            bool, typer.Option("--verbose", help="Show the messages of Flower and Ray too.")
-        ],
-    }
-    values: dict[str, Any] = {
-        "runtime": "auto",
-        "preset": None,
-        "config": [],
-        "actors": 0,
-        "verbose": False,
-    }
-    parameters = {name: (kind, values[name]) for name, kind in fixed.items()}
-    usual, panel = defaults(), ""
-    for name, info in RunConfig.model_fields.items():
-        panel = PANELS.get(name, panel)
-        default = usual[key_of(name)]
-        shown = f"{' '.join((info.description or '').split())} \\[{_values(info, default)}]"
-        if isinstance(default, bool):
-            option = typer.Option(
-                f"--{key_of(name)}/--no-{key_of(name)}",
-                help=shown,
-                show_default=False,
-                rich_help_panel=panel,
-            )
-            parameters[name] = (Annotated[bool | None, option], None)
-        else:
-            kind = {int: "INTEGER", float: "NUMBER", str: "TEXT"}[type(default)]
-            option = typer.Option(
-                f"--{key_of(name)}",
-                help=shown,
-                show_default=False,
-                rich_help_panel=panel,
-                metavar=kind,
-            )
-            parameters[name] = (Annotated[str | None, option], None)
-
-    def command(**given: Any) -> None:
-        settings = {name: given[name] for name in RunConfig.model_fields if given[name] is not None}
-        run(
-            settings,
-            given["runtime"],
-            given["preset"],
-            given["config"],
-            given["actors"],
-            given["verbose"],
-        )
-
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, keyword, default=value, annotation=kind)
-            for name, (kind, value) in parameters.items()
-        ]
-    )
-    command.__annotations__ = {name: kind for name, (kind, _) in parameters.items()}
-    command.__doc__ = run.__doc__
-    return command
-
-
-app.command("run", epilog=EPILOG, cls=RunCommand)(_run_command())
+app.command("run", epilog=EPILOG, cls=RunCommand)(
+    with_flags(_run_command, {**place_flags(), **setting_flags()}, run.__doc__)
+)
 
 
 @app.command(cls=Command)
@@ -342,19 +242,49 @@ def partition(
         show_path("picture", path)
 
 
-@app.command(cls=Command)
-def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Directories of runs.")],
-    picture: Annotated[
-        Path | None, typer.Option(help="Draw accuracy by round into this PNG.")
-    ] = None,
-) -> None:
-    """Compare runs: how each ended and, with --picture, its accuracy by round."""
-    from experiments.show import compare as comparison
+def compare(runs: list[Path], **given: Any) -> None:
+    """Compare methods: run each with every seed, beside its placebo, and say what can be said.
 
-    out.print(comparison.table(runs))
-    if picture is not None:
-        show_path("picture", comparison.picture(runs, picture))
+    All of them get the same clients, initial weights and sampling. Without --methods these are
+    FedAvg and the five methods with virtual data. The same command continues a comparison that was
+    interrupted.
+
+    With folders, nothing is run: the folder of a comparison is shown again, and those of runs are
+    compared, with --picture by their accuracy by round.
+    """
+    settings = {name: given[name] for name in RunConfig.model_fields if given[name] is not None}
+    files = {kind: given[kind] for kind in ("csv", "json", "latex")}
+    if runs:
+        from experiments.show.compare import show_folders
+
+        more = [name for name in ("seeds", "preset", "config") if given[name]]
+        extra = [f"--{key_of(name)}" for name in (*settings, *more)]
+        show_folders(runs, given["picture"], files, extra, out)
+        return
+    from experiments.comparison.command import plan_comparison, present, run_comparison
+
+    layers = read_layers(given["preset"], given["config"])
+    flags = {name: value for name, value in settings.items() if name != "methods"}
+    choices = (given[name] for name in ("methods", "seeds", "controls", "tune", "share_warm_up"))
+    plan = plan_comparison(layers, flags, *choices)
+    places = (given[name] for name in ("runtime", "actors", "verbose"))
+    try:
+        outcome = run_comparison(plan, out, *places)
+    except KeyboardInterrupt:
+        interruptions.told = True
+        raise
+    present(outcome, out, files)
+    if given["picture"]:
+        from experiments.show.compare import picture
+
+        show_path("picture", picture(outcome.run_folders, given["picture"]))
+    if any(standing.failed for standing in outcome.standings):
+        raise typer.Exit(1)
+
+
+app.command("compare", cls=RunCommand)(
+    with_flags(compare, {**compare_flags(), **place_flags(), **setting_flags("methods")})
+)
 
 
 @app.command(cls=Command)

@@ -98,13 +98,15 @@ def conduct(
             deploy(config, console, verbose)
 
 
-def attend(processes: Processes, request: dict[str, Any], console: Console) -> None:
+def attend(
+    processes: Processes, request: dict[str, Any], console: Console, program: str = CHILD
+) -> None:
     """Let a process carry out a request, and pass on its messages; its failure is raised here."""
     reader, writer = os.pipe()
     with tempfile.TemporaryFile() as log, os.fdopen(reader, "rb") as pipe:
         output = None if request["verbose"] else log
         child = processes.spawn(
-            [sys.executable, "-P", "-m", CHILD],
+            [sys.executable, "-P", "-m", program],
             environment(),
             stdin=subprocess.PIPE,
             stdout=output,

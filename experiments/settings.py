@@ -2,7 +2,7 @@
 
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +34,12 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         raise ConfigurationError([f"{what}: there is no file {path}"]) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError([f"{what}: {path} cannot be read as TOML: {error}"]) from None
+
+
+def read_layers(preset: str | None, files: Sequence[Path]) -> list[dict[str, Any]]:
+    """Read a preset and TOML files, in the order in which they override each other."""
+    first = [read_preset(preset)] if preset else []
+    return first + [read_toml(path, "config") for path in files]
 
 
 def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:

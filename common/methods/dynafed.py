@@ -63,6 +63,8 @@ class DynaFed(Method):
     single_label_because: ClassVar[str] = (
         "a synthetic image has one distribution over all classes for its label"
     )
+    placebo: ClassVar[dict[str, Any]] = {"source": "noise"}
+    begins_as_fedavg: ClassVar[bool] = True
     repairs: ClassVar[bool] = True  # the global model changes after the server's update
     renamed: ClassVar[dict[str, str]] = {"accept": "max_loss"}
 

@@ -23,7 +23,7 @@ images are those of the last step and do not belong to the logits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -58,6 +58,8 @@ class FedCog(Method):
     )
 
     renamed: ClassVar[dict[str, str]] = {"js": "disagreement", "shared": "same_images"}
+    placebo: ClassVar[dict[str, Any]] = {"source": "none"}
+    begins_as_fedavg: ClassVar[bool] = True
     # The teacher must be the consensus of all clients.
     parts: ClassVar[Parts] = Parts(requires=NETWORK)
 

@@ -101,6 +101,7 @@ class FedMdCg(Method):
         sends=(CLASSIFIER, GENERATOR), loads=(CLASSIFIER,), adds=(GENERATOR,)
     )
     single_label_because: ClassVar[str] = "the generator makes features of one class"
+    placebo: ClassVar[dict[str, Any]] = {"source": "means"}
     repairs: ClassVar[bool] = True  # the averaged pair is trained once more
     up: ClassVar[tuple[Section, ...]] = (LABEL_COUNTS,)
     down: ClassVar[tuple[Section, ...]] = (LABEL_SHARES,)

@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from common.settings.config import RunConfig, validate
 SMALL = 1000  # up to this many client trainings (clients per round x rounds) `auto` needs no Ray
 
 
-def main() -> None:
-    """Do what the request asks for; the exit code is 0 if it went well."""
+def serve(work: Callable[..., None]) -> None:
+    """Read a request and let `work` do what it asks for; the exit code is 0 if it went well."""
     request = json.load(sys.stdin)
     os.set_inheritable(request["pipe"], False)
     code = 1
@@ -31,7 +32,7 @@ def main() -> None:
             pipe.write(json.dumps(line) + "\n")
 
         try:
-            conduct(tell, **{key: value for key, value in request.items() if key != "pipe"})
+            work(tell, **{key: value for key, value in request.items() if key != "pipe"})
             code = 0
         except ConfigurationError as error:
             tell(problems=error.problems)
@@ -116,4 +117,4 @@ def estimate_space(config: RunConfig, weights: int) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    serve(conduct)

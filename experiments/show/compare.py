@@ -1,13 +1,15 @@
 """Compares runs: how they ended, and a picture of their accuracy by round."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.text import Text
 
-from common.errors import FedmirageError
-from server.record.results import FILE, read, summarise
+from common.errors import ConfigurationError, DataError, FedmirageError
+from experiments.comparison.records import read_record
+from server.record.results import summarise
 from server.record.shown import AVERAGE, SHARD
 
 SCORES = ("final_accuracy", "best_accuracy", "last5_accuracy")
@@ -16,15 +18,65 @@ STYLES = ("-", "--", ":", "-.")  # with ten colours they make forty distinguisha
 RecordedRun = tuple[Path, dict[str, Any], list[dict[str, Any]]]
 
 
-def load(folders: list[Path]) -> list[RecordedRun]:
-    """Return folder, configuration and all lines of every run; refuse folders without results."""
-    runs = [(folder, read(folder / FILE)) for folder in folders]
-    empty = [str(folder) for folder, lines in runs if not lines or lines[0]["kind"] != "config"]
+def show_folders(
+    folders: list[Path],
+    drawing: Path | None,
+    files: Mapping[str, Path | None],
+    flags: Sequence[str],
+    console: Console,
+) -> None:
+    """Show a comparison again, or compare the runs in some folders.
+
+    Flags that would start runs are refused.
+    """
+    from experiments.comparison.command import present
+    from experiments.comparison.outcome import FILE as COMPARISON
+    from experiments.comparison.outcome import read_outcome
+
+    whole = [folder for folder in folders if (folder / COMPARISON).exists()]
+    problems = [
+        f"{flag} would run something, but folders are only shown; drop it" for flag in flags
+    ]
+    problems += [
+        f"{folder} holds a whole comparison; show it alone" for folder in whole if len(folders) > 1
+    ]
+    problems += [
+        f"--{kind} is for a whole comparison; give its folder alone"
+        for kind, path in files.items()
+        if path is not None and not whole
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+    outcomes = [read_outcome(folder.absolute()) for folder in whole]
+    for outcome in outcomes:
+        present(outcome, console, files)
+        folders = outcome.run_folders
+    if not outcomes:
+        console.print(table(folders))
+    if drawing is not None:
+        text = f"picture: {picture(folders, drawing)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def load(folders: list[Path]) -> tuple[list[RecordedRun], list[str]]:
+    """Return folder, configuration and all lines of every run, and what is damaged.
+
+    Folders without results are refused.
+    """
+    runs, damaged = [], []
+    for folder in folders:
+        try:
+            runs.append((folder, read_record(folder)))
+        except DataError as error:
+            damaged.append(f"{error}; it is left out")
+    empty = [str(folder) for folder, lines in runs if not lines]
     if empty:
         raise FedmirageError(
             f"there are no results in {', '.join(empty)}; give the directories of runs (--out)"
         )
-    return [(folder, lines[0], lines) for folder, lines in runs]
+    if not runs:
+        raise FedmirageError("; ".join(damaged))
+    return [(folder, lines[0], lines) for folder, lines in runs], damaged
 
 
 def table(folders: list[Path]) -> Group:
@@ -32,7 +84,7 @@ def table(folders: list[Path]) -> Group:
 
     A run that scored its local models has one line more, and so has a run on several domains.
     """
-    runs = load(folders)
+    runs, damaged = load(folders)
     differ = [key for key in WHAT if len({str(config.get(key)) for _, config, _ in runs}) > 1]
     common = [key for key in WHAT if key not in differ]
     shown = [Text("all: " + _settings(runs[0][1], common))] if common else []
@@ -49,8 +101,8 @@ def table(folders: list[Path]) -> Group:
         shown += _domains(end["final_evaluation"])
         idle = [f"{name} never acted: {why}" for name, why in end.get("idle", {}).items()]
         remarks += [(folder.name, text) for text in [*idle, *end.get("notes", [])]]
-    said = [Text(f"{name}: {text}", style="yellow") for name, text in remarks]
-    return Group(*shown, *said)
+    said = [f"{name}: {text}" for name, text in remarks] + damaged
+    return Group(*shown, *(Text(text, style="yellow") for text in said))
 
 
 def ending(lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -105,7 +157,7 @@ def picture(folders: list[Path], path: Path) -> Path:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
-    for number, (folder, config, lines) in enumerate(load(folders)):
+    for number, (folder, config, lines) in enumerate(load(folders)[0]):
         points = [
             (line["round"], line["accuracy"])
             for line in lines

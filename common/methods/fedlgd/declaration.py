@@ -39,7 +39,7 @@ in the last round starts from an older model.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -75,6 +75,7 @@ class FedLgd(Distilling):
     )
 
     parts: ClassVar[Parts] = Parts(requires=NETWORK)  # g covers every weight
+    placebo: ClassVar[dict[str, Any]] = {"source": "noise"}
     reads_average: ClassVar[bool] = True
     down: ClassVar[tuple[Section, ...]] = (Section(GLOBAL, holds=None),)
     renamed: ClassVar[dict[str, str]] = {"lam": "contrast_weight"}

@@ -79,6 +79,7 @@ class Vhl(Method):
     single_label_because: ClassVar[str] = (
         "a virtual sample is paired with the real ones of its one class"
     )
+    placebo: ClassVar[dict[str, Any]] = {"shuffle_labels": True}
     down: ClassVar[tuple[Section, ...]] = (Section(VIRTUAL, holds=None),)
     renamed: ClassVar[dict[str, str]] = {
         "lam": "alignment_weight",

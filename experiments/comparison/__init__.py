@@ -1,0 +1,1 @@
+"""Comparisons: methods against each other and against their placebos, over seeds."""

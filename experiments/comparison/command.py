@@ -1,0 +1,101 @@
+"""`fedmirage compare`: runs methods against each other, or shows a comparison that there is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from common.errors import ConfigurationError
+from experiments.comparison.export import WRITERS
+from experiments.comparison.outcome import Outcome, read_outcome, record
+from experiments.comparison.plan import Plan, make_plan
+from experiments.comparison.runs import Means, carry_out, check_runs, share_cores
+from experiments.comparison.table import show_outcome
+from experiments.comparison.tuning import choose_rates
+from experiments.launch import RUNTIMES
+
+
+def run_comparison(
+    plan: Plan, console: Console, runtime: str, actors: int, verbose: bool
+) -> Outcome:
+    """Do all runs of a plan, or what is left of them, and return what they found."""
+    if runtime not in RUNTIMES:
+        raise ConfigurationError(
+            [f"runtime={runtime!r} is not known; write {' or '.join(RUNTIMES)}"]
+        )
+    jobs, trials = plan.runs({}), plan.trials() if len(plan.rates) > 1 else []
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    check_runs(jobs, plan.folder)
+    means = share_cores(plan.base, runtime, actors, len(trials or jobs), verbose)
+    describe(plan, means, console)
+    if trials:
+        done = {job.folder for job in trials}
+        later = [job for job in jobs if job.folder not in done]
+        carry_out(trials, means, plan.folder, console, later)
+        jobs = plan.runs(choose_rates(trials))
+    failed = carry_out(jobs, means, plan.folder, console)
+    record(plan, jobs, failed)
+    return read_outcome(plan.folder)
+
+
+def describe(plan: Plan, means: Means, console: Console) -> None:
+    """Print what is compared, on what, and what is odd about it."""
+    base, rates = plan.base, ", ".join(f"{rate:g}" for rate in plan.rates)
+    tried = f" with learning rates {rates}" if len(plan.rates) > 1 else ""
+    seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
+    at_once = f"{means.at_once} run{'s' * (means.at_once > 1)} at a time"
+    _say(console, f"{len(plan.rows)} methods lines{tried}, {seeds}, {at_once}")
+    _say(
+        console,
+        f"on {base.dataset}, {base.partition}, {base.clients} clients, {base.rounds} rounds,"
+        f" {base.model}",
+    )
+    alone = replace(plan, share=False).runs({})  # rounds that are shared are no reason for a note
+    for caution in dict.fromkeys(caution for job in alone for caution in job.config.cautions):
+        console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)
+
+
+def present(outcome: Outcome, console: Console, files: Mapping[str, Path | None]) -> None:
+    """Show the answer, write the files that are asked for, and say where the results are."""
+    console.print(show_outcome(outcome))
+    for kind, path in files.items():
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            WRITERS[kind](outcome, path)
+            _say(console, f"{kind}: {path}")
+    _say(console, f"results: {outcome.folder}")
+
+
+def plan_comparison(
+    layers: Sequence[Mapping[str, Any]],
+    flags: Mapping[str, Any],
+    methods: Sequence[str],
+    seeds: str | None,
+    controls: bool,
+    tune: int,
+    share: bool,
+) -> Plan:
+    """Plan what was typed; a comparison has seeds, and continues without being told to."""
+    problems = []
+    if "resume" in flags:
+        problems.append(
+            f"resume={flags['resume']!r}: a comparison continues with the same command and the same"
+            " --out; drop resume"
+        )
+    if "seed" in flags and seeds is not None:
+        problems.append(f"seed={flags['seed']} and seeds={seeds!r}: write seeds alone")
+    given = {key: value for key, value in flags.items() if key not in ("resume", "seed")}
+    chosen = seeds if seeds is not None else str(flags.get("seed", "0"))
+    try:
+        plan = make_plan([*layers, given], methods, chosen, controls, tune, share)
+    except ConfigurationError as error:
+        raise ConfigurationError(problems + error.problems) from None
+    if problems:
+        raise ConfigurationError(problems)
+    return plan
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

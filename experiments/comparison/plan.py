@@ -1,0 +1,206 @@
+"""What a comparison consists of: its methods lines with their placebos, and all of their runs."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.errors import ConfigurationError
+from common.secagg.settings import SecAggOn
+from common.settings.config import RunConfig, configure
+from experiments.comparison.records import recorded_settings
+from experiments.comparison.rows import FEDAVG, Row, make_rows
+from experiments.settings import place
+from server.record.folder import require_same_settings
+
+VALIDATION = 0.1  # the share of every client's data that chooses learning rates
+STEP = 3.0  # learning rates that are tried lie this factor apart
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a comparison."""
+
+    row: Row
+    config: RunConfig
+    parent: Path | None = None  # the run of FedAvg whose first rounds it takes over
+
+    @property
+    def folder(self) -> Path:
+        """Where its results are."""
+        return Path(self.config.out)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds it does itself."""
+        _, _, taken = self.config.warm_start.rpartition("@")
+        return self.config.rounds - (int(taken) if self.parent else 0)
+
+    def __str__(self) -> str:
+        return self.folder.name
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All rows and seeds of a comparison; `base` has what is the same in all of its runs."""
+
+    rows: tuple[Row, ...]
+    seeds: tuple[int, ...]
+    base: RunConfig
+    rates: tuple[float, ...]  # the learning rates to choose from; the first is that of `base`
+    share: bool  # whether rounds that are FedAvg's are taken over from FedAvg
+
+    @property
+    def folder(self) -> Path:
+        """Where all runs have their folders."""
+        return Path(self.base.out)
+
+    def trials(self) -> list[Job]:
+        """Make the runs that choose learning rates: every row with every rate, on one seed."""
+        return [job for rate in self.rates for job in self._jobs(self.seeds[:1], {}, rate)]
+
+    def runs(self, chosen: Mapping[str, float]) -> list[Job]:
+        """Make the runs that are compared, each row with its chosen learning rate.
+
+        FedAvg also runs with the rate of the command, so that the choice shows its own effect.
+        """
+        rows = self._jobs(self.seeds, chosen, self.base.lr)
+        if chosen.get(FEDAVG, self.base.lr) == self.base.lr:
+            return rows
+        return [self._job(Row(FEDAVG), seed, self.base.lr) for seed in self.seeds] + rows
+
+    def _jobs(self, seeds: Sequence[int], chosen: Mapping[str, float], rate: float) -> list[Job]:
+        found = []
+        for seed in seeds:
+            jobs = [self._job(row, seed, chosen.get(row.methods, rate)) for row in self.rows]
+            found += self._share(jobs) if self.share else jobs
+        return found
+
+    def _job(self, row: Row, seed: int, rate: float) -> Job:
+        other = "" if rate == self.base.lr else f"-lr{rate:g}"
+        out = self.folder / f"{_slug(row.methods)}{other}-seed{seed}"
+        own = {"methods": row.methods, "seed": seed, "lr": rate, "out": str(out)}
+        return Job(row, configure(self.base.flat(), own))
+
+    def _share(self, jobs: list[Job]) -> list[Job]:
+        """Let runs of one seed take over FedAvg's rounds where these are theirs, bit for bit."""
+        fedavg = next(job for job in jobs if job.row.methods == FEDAVG)
+        taken = {
+            job: count
+            for job in jobs
+            if (count := shared_rounds(job.config)) and job.config.lr == fedavg.config.lr
+        }
+        begun = recorded_settings(fedavg.folder)
+        if not taken or begun.get("keep-models", "all") != "all":
+            return jobs
+        parent = _change(fedavg, {"keep-models": "all"})
+        found = []
+        for job in jobs:
+            if job in taken and "warm-start" not in recorded_settings(job.folder):
+                start = {"warm-start": f"{parent.folder}@{taken[job]}"}
+                found.append(_change(job, start, parent.folder))
+            else:
+                found.append(parent if job is fedavg else job)
+        return found
+
+
+def make_plan(
+    layers: Sequence[Mapping[str, Any]],
+    methods: Sequence[str],
+    seeds: str,
+    controls: bool,
+    tune: int,
+    share: bool,
+) -> Plan:
+    """Plan a comparison; everything that is wrong with it is refused at once."""
+    problems: list[str] = []
+    numbers = _read_seeds(seeds, problems)
+    if tune < 0:
+        problems.append(f"tune={tune}: write how many learning rates every method may try, or 0")
+    rows = make_rows(methods, controls, problems)
+    configs = [_configure([*layers, {"methods": row.methods}], problems) for row in rows]
+    base = next((config for config in configs if config is not None), None)
+    if problems or base is None:
+        raise ConfigurationError(list(dict.fromkeys(problems)))
+    usual: dict[str, Any] = {"methods": FEDAVG, "server-threads": base.server_threads or 1}
+    if tune > 1:
+        usual["validation"] = base.validation or VALIDATION
+    digest = hashlib.sha256(json.dumps([methods, seeds, tune, base.flat()]).encode()).hexdigest()
+    name = f"compare-{base.dataset_list[0].name}-{digest[:8]}"
+    usual["out"] = base.out or str(Path("runs", name))
+    common = place(configure(base.flat(), usual))
+    plan = Plan(tuple(rows), numbers, common, learning_rates(base.lr, tune), share)
+    require_own_folders(plan)
+    return plan
+
+
+def learning_rates(usual: float, count: int) -> tuple[float, ...]:
+    """List learning rates around the usual one, nearest first: 1, 1/3, 3, 1/9, 9 times as large."""
+    exponents = [0, *(sign * size for size in range(1, count) for sign in (-1, 1))]
+    return tuple(float(f"{usual * STEP**exponent:.3g}") for exponent in exponents[: max(1, count)])
+
+
+def shared_rounds(config: RunConfig) -> int:
+    """Count the rounds at the beginning of a run that are those of FedAvg, in every bit.
+
+    Noise and masks are new in every run, and patience counts from the beginning of a run.
+    """
+    if config.warm_start or config.patience or config.dp_params.active:
+        return 0
+    if isinstance(config.secagg_params, SecAggOn):
+        return 0
+    if not all(method.begins_as_fedavg for method in config.method_list):
+        return 0
+    return min(config.rounds, *(method.acts_from(config) for method in config.method_list)) - 1
+
+
+def require_own_folders(plan: Plan) -> None:
+    """Refuse a folder whose runs have other settings: their numbers would not belong together."""
+    problems = []
+    for job in [*plan.trials(), *plan.runs({})]:
+        if recorded_settings(job.folder):
+            try:
+                require_same_settings(resume(job.config), job.folder)
+            except ConfigurationError as error:
+                problems += error.problems
+    if problems:
+        raise ConfigurationError(list(dict.fromkeys(problems)))
+
+
+def resume(config: RunConfig) -> RunConfig:
+    """Make the configuration that continues a run where it is, and keeps what it kept."""
+    kept = recorded_settings(Path(config.out))["keep-models"]
+    changes = {"resume": config.out, "warm-start": "", "keep-models": kept}
+    return configure(config.flat(), changes)
+
+
+def _configure(layers: Sequence[Mapping[str, Any]], problems: list[str]) -> RunConfig | None:
+    try:
+        return configure(*layers)
+    except ConfigurationError as error:
+        problems += error.problems
+        return None
+
+
+def _read_seeds(text: str, problems: list[str]) -> tuple[int, ...]:
+    pieces = [piece.strip() for piece in text.split(",")]
+    if not all(piece.isdecimal() for piece in pieces) or len(set(pieces)) < len(pieces):
+        problems.append(
+            f"seeds={text!r}: write different whole numbers separated by commas, such as 0,1,2"
+        )
+        return ()
+    return tuple(int(piece) for piece in pieces)
+
+
+def _change(job: Job, settings: Mapping[str, Any], parent: Path | None = None) -> Job:
+    return Job(job.row, configure(job.config.flat(), settings), parent)
+
+
+def _slug(line: str) -> str:
+    """Make a name for a folder; a long one ends with a digest, so that all are different."""
+    plain = re.sub(r"[^a-z0-9.]+", "-", line.lower()).strip("-")
+    digest = hashlib.sha256(line.encode()).hexdigest()[:6]
+    return plain if len(plain) <= 40 else f"{plain[:40].rstrip('-')}-{digest}"

@@ -1,0 +1,56 @@
+"""Reads what the runs of a comparison have recorded, and refuses damaged files by name."""
+
+from pathlib import Path
+from typing import Any
+
+from common.errors import DataError
+from server.record.results import FILE, read
+
+Lines = list[dict[str, Any]]
+
+
+def read_record(folder: Path) -> Lines:
+    """Read all lines of a run; a last line that a kill left incomplete is left out."""
+    path = folder / FILE
+    lines = read(path)
+    written = len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+    if len(lines) < written - 1:
+        raise DataError(f"{path} is damaged: line {len(lines) + 1} is not JSON")
+    for number, line in enumerate(lines, start=1):
+        if not isinstance(line, dict) or "kind" not in line:
+            raise DataError(f"{path} is damaged: line {number} is not of a run")
+    if lines and lines[0]["kind"] != "config":
+        raise DataError(f"{path} is damaged: line 1 is not the configuration of a run")
+    return lines
+
+
+def recorded_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings with which a run began; none if it did not, or if its file is damaged."""
+    try:
+        return next(iter(read_record(folder)), {})
+    except DataError:
+        return {}
+
+
+def read_rounds(folder: Path) -> Lines:
+    """Read the lines of all rounds, those that were taken over from a neighbouring run included."""
+    lines = read_record(folder)
+    rounds = [line for line in lines if line["kind"] == "round"]
+    source, _, taken = (lines[0]["warm-start"] if lines else "").rpartition("@")
+    neighbour = folder.parent / Path(source).name  # the whole folder may have been moved
+    if not source or not (neighbour / FILE).exists():
+        return rounds
+    return [line for line in read_rounds(neighbour) if line["round"] <= int(taken)] + rounds
+
+
+def find_summary(folder: Path) -> dict[str, Any]:
+    """Return the last line of a run that is over; nothing for any other."""
+    last = next(iter(read_record(folder)[-1:]), {})
+    return last if last.get("kind") == "summary" else {}
+
+
+def is_finished(folder: Path, rounds: int) -> bool:
+    """Whether a run has nothing left to do until this round."""
+    summary = find_summary(folder)
+    over = summary.get("stopped_early") or summary.get("rounds", 0) >= rounds
+    return summary.get("status") == "finished" and bool(over)

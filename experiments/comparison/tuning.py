@@ -1,0 +1,33 @@
+"""Chooses learning rates on validation data: as many are tried for every row."""
+
+import statistics
+from collections.abc import Sequence
+
+from common.errors import DataError
+from experiments.comparison.plan import Job
+from experiments.comparison.records import read_rounds
+from experiments.comparison.scores import LAST
+
+
+def choose_rates(trials: Sequence[Job]) -> dict[str, float]:
+    """Choose each row's learning rate by its mean validation accuracy of the last five rounds.
+
+    The test set has no part in it. Of equally good ones the first is taken, which is nearest to the
+    usual one. A row of which no trial was scored keeps the usual one.
+    """
+    best: dict[str, tuple[float, float]] = {}
+    for job in trials:
+        score = validation_score(job)
+        if score is not None and score > best.get(job.row.methods, (float("-inf"), 0.0))[0]:
+            best[job.row.methods] = (score, job.config.lr)
+    return {methods: rate for methods, (_, rate) in best.items()}
+
+
+def validation_score(job: Job) -> float | None:
+    """Return the mean validation accuracy of a run's last five evaluated rounds."""
+    try:
+        lines = read_rounds(job.folder)
+    except DataError:
+        return None
+    found = [line["validation"]["accuracy"] for line in lines if "validation" in line]
+    return statistics.fmean(found[-LAST:]) if found else None
