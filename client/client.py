@@ -76,7 +76,7 @@ class FederatedClient(NumPyClient):
             self.demands.check(self.run.config, self.ledger())
         except FedmirageError as error:
             log(WARNING, "this node takes no part: %s", error)
-            return {"partition": self.view.partition, ERROR: str(error)}
+            return {"partition": self.view.partition, ERROR: tell(error)}
         if PREPARE in config:
             local = LocalClient(**self.surroundings())
             return prepare(local, self.objectives(), float(config[PREPARE]))

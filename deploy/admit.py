@@ -55,7 +55,7 @@ def read_keys(folder: Path) -> dict[bytes, int]:
     """Read the public keys, each with the partition that its file name says."""
     keys: dict[bytes, int] = {}
     for path in sorted(folder.glob("*.pub")):
-        if not path.stem.isdecimal():
+        if not path.stem.isdecimal() or path.stem != str(int(path.stem)):
             raise FedmirageError(f"{path} must be named by its partition, for example 0.pub")
         key = read_key(path)
         if key in keys:

@@ -56,9 +56,11 @@ def secure(config: RunConfig | None = None, memory: Path | None = None) -> Mod:
             folder = memory_folder(context, memory)
             return Participant(message, context, settings, secagg, folder, train).answer()
         except (FedmirageError, ValueError, KeyError, TypeError, InvalidToken) as error:
-            log(WARNING, "this client takes no part in the round: %s", error)
+            readable = isinstance(error, FedmirageError | ValueError)
+            reason = str(error) if readable else f"the server's request is malformed ({error!r})"
+            log(WARNING, "this client takes no part in the round: %s", reason)
             return Message(
-                RecordDict({REFUSAL: ConfigRecord({"reason": str(error)})}), reply_to=message
+                RecordDict({REFUSAL: ConfigRecord({"reason": reason})}), reply_to=message
             )
 
     return mod

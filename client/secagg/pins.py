@@ -44,7 +44,9 @@ class Pins:
             return None
         own = read_key(self.key, lambda data: load_ssh_private_key(data, None))
         if not isinstance(own, EllipticCurvePrivateKey):
-            raise FedmirageError(f"secagg-key={str(self.key)!r} is no elliptic-curve private key")
+            raise FedmirageError(
+                f"its secagg-key {self.key.name!r} is no elliptic-curve private key"
+            )
         return own.sign(statement(circle, node, keys), ECDSA(SHA256()))
 
     def check(self, circle: Circle, node: int, keys: list[bytes], signature: Any) -> None:
@@ -55,7 +57,7 @@ class Pins:
         path = self.peers / f"{partition}.pub"
         peer = read_key(path, load_ssh_public_key)
         if not isinstance(peer, EllipticCurvePublicKey):
-            raise FedmirageError(f"{str(path)!r} (secagg-peers) is no elliptic-curve public key")
+            raise FedmirageError(f"{path.name!r} (secagg-peers) is no elliptic-curve public key")
         try:
             if not isinstance(signature, bytes):
                 raise InvalidSignature
@@ -73,11 +75,11 @@ def statement(circle: Circle, node: int, keys: list[bytes]) -> bytes:
 
 
 def read_key(path: Path, load: Any) -> Any:
-    """Read an OpenSSH file."""
+    """Read an OpenSSH file; the sentence travels, so it names no folder of the node."""
     try:
         return load(path.read_bytes())
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise FedmirageError(
-            f"the key {str(path)!r} cannot be read ({type(error).__name__}); secagg-key and"
+            f"the key {path.name!r} cannot be read ({type(error).__name__}); secagg-key and"
             " secagg-peers take OpenSSH files without a passphrase"
         ) from None

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from common.errors import FedmirageError
+from common.errors import DataError
 from common.wire.files import open_private
 
 FILE = "releases.jsonl"
@@ -55,9 +55,9 @@ def read(path: Path) -> list[dict[str, Any]]:
     return entries
 
 
-def damage(path: Path, line: int) -> FedmirageError:
+def damage(path: Path, line: int) -> DataError:
     """Say that the budget is unknown."""
-    return FedmirageError(
+    return DataError(
         f"line {line} of the privacy ledger {path} cannot be read, so that it is not known what was"
         " released; restore the file from a copy"
     )

@@ -43,6 +43,7 @@ class Courier:
     asked: Asked
     circle: Circle
     shares: int  # of each client's keys
+    kept: set[int] | None = None  # the partitions for which clients have begun to open the round
     up: int = 0  # bytes received
     down: int = 0  # bytes sent
     reasons: dict[int, str] = field(default_factory=dict)  # node -> why it was lost
@@ -130,6 +131,9 @@ class Courier:
         if stage == Stage.SETUP:
             return problem_of_keys(answer)
         if stage == Stage.COLLECT_MASKED_VECTORS:
+            partition = self.circle.partitions[asked.metadata.dst_node_id]
+            if self.kept is not None and partition not in self.kept:
+                return "it was lost in an earlier try, and the others open the round without it"
             return problem_of_vector(answer.get(Key.MASKED_PARAMETERS), self.size)
         return self.problem_of_parts(stage, answer, asked)
 

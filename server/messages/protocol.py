@@ -48,6 +48,7 @@ class Protocol:
     courier: Courier
     manager: ClientManager
     state: WorkflowState = field(default_factory=WorkflowState)
+    opening: bool = False  # whether clients were asked for what opens the sum
 
     def __post_init__(self) -> None:
         circle, plan = self.courier.circle, self.plan
@@ -101,6 +102,7 @@ class Protocol:
         # With these two, Flower neither shifts nor scales the sum of whole numbers.
         self.state.clipping_range = 0.0
         self.state.quantization_range = len(left) * 2**self.secagg.bits
+        self.opening = True
         self.stage("opening the sum", self.workflow.unmask_stage, self.plan.threshold)
         sums, factor = self.handover.aggregated
         return self.check_sum(sums, factor, len(left))

@@ -39,6 +39,8 @@ class SecureFit(Fit):
     drawn: int  # clients per round
     # the clients that ended the last try before they trained, and why
     lost: list[dict[str, Any]] = field(default_factory=list)
+    # by round, the partitions for which it may have been opened: clients open it for no others
+    begun: dict[int, set[int]] = field(default_factory=dict)
 
     def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
         """Ask, wait, add up, aggregate."""
@@ -55,6 +57,7 @@ class SecureFit(Fit):
         circle = Circle.seat(self.state.token, round_number, nodes, self.roster.seed)
         shares = self.secagg.key_plan(len(asked)).shares
         courier = Courier(self.send, self.timeout, self.vector.size, asked, circle, shares)
+        courier.kept = self.begun.get(round_number)
         try:
             sums, active = self.protocol(asked, courier)
         finally:
@@ -97,7 +100,11 @@ class SecureFit(Fit):
             (proxy for proxy, _ in asked if proxy.node_id in left),
             key=lambda proxy: proxy.partition,
         )
-        return protocol.open_sum(left), active
+        try:
+            return protocol.open_sum(left), active
+        finally:
+            if protocol.opening:
+                self.begun = {courier.circle.round: {proxy.partition for proxy in active}}
 
     def decode(
         self, round_number: int, sums: Steps, parameters: Parameters, clients: int

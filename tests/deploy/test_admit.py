@@ -112,6 +112,7 @@ def test_whoever_registers_a_key_beside_the_folder_loses_it(federation: Federati
     ("name", "content", "said"),
     [
         ("site.pub", "", "must be named by its partition"),
+        ("00.pub", "", "must be named by its partition"),
         ("1.pub", "no key", "is not a public key"),
     ],
 )

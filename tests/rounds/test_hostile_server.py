@@ -171,8 +171,9 @@ def test_a_key_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
     for name in ("0", "nowhere"):
         config = {"secagg-key": str(tmp_path / name)}
         server = HostileServer(tmp_path, 4, node_configs={0: config})
-        with pytest.raises(RefusedError, match=r"cannot be read .* take OpenSSH files without"):
+        with pytest.raises(RefusedError, match=r"cannot be read .* take OpenSSH files") as refused:
             server.begin(range(4))
+        assert str(tmp_path) not in str(refused.value)
 
 
 # Sums of fewer than agreed
@@ -314,6 +315,13 @@ def test_the_list_of_clients_must_be_true(
     told = {"token": TOKEN, "round": 1, "nodes": nodes, "partitions": [0, 1, 2, 3], **changed}
     with pytest.raises(RefusedError, match=reason):
         server.ask(0, Stage.SETUP, server.settings(), **{CIRCLE: ConfigRecord(told)})
+
+
+def test_a_request_that_lacks_something_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    server = HostileServer(tmp_path, 4)
+    server.exchange_keys(range(4))
+    with pytest.raises(RefusedError, match=r"the server's request is malformed \(KeyError"):
+        server.ask(0, Stage.SETUP, server.settings())
 
 
 def test_clients_must_have_been_told_the_same(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import torch
 from client.methods.distil.matching import Matching
 from client.round import LocalClient
 from common.data.cache import cache_folder
-from common.errors import DataError, FedmirageError
+from common.errors import DataError
 from common.methods.distil.declaration import Distilling
 from common.wire.files import read_arrays, write_arrays
 from common.wire.weights import arrays_of
@@ -103,7 +103,7 @@ class Entry:
         try:
             write_arrays(self.path, arrays, facts, private=True)
         except OSError as error:
-            raise FedmirageError(
+            raise DataError(
                 f"the virtual images cannot be stored in {self.path.parent} ({error}); set"
                 " FEDMIRAGE_CACHE to a folder that can be written"
             ) from None

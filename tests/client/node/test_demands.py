@@ -110,3 +110,12 @@ def test_a_node_leaves_when_its_budget_is_spent(tmp_path: Path) -> None:
     assert not first["refused"]
     assert [entry["partition"] for entry in second["refused"]] == [0]
     assert "privacy budget is epsilon 5" in second["refused"][0]["reason"]
+
+
+def test_a_damaged_ledger_keeps_its_place_to_itself(tmp_path: Path) -> None:
+    """What was spent is not known, so the node takes no part; only its own log says which file."""
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "client-00000-releases.jsonl").write_text("junk\n")
+    with pytest.raises(FedmirageError, match="its data cannot be used; its own log") as refused:
+        run_insisting(tmp_path, {"budget": 5}, dp=DP)
+    assert str(tmp_path) not in str(refused.value)
