@@ -34,7 +34,7 @@ print(hashlib.sha256(json.dumps(made_of).encode()).hexdigest())
 endef
 export FINGERPRINT
 
-setup:  ## prepare .venv (does nothing when it is up to date); TORCH_INDEX=... for a CPU-only or another torch
+setup:  ## prepare .venv (does nothing when it is up to date); TORCH_INDEX=... for another torch, HASHES=1 to check every file
 	@python="$(PYTHON)"; index="$(TORCH_INDEX)"; \
 	if [ -z "$$python" ]; then \
 		echo "fedmirage needs Python 3.11, and neither python3.11 nor a python3 of that version is on the PATH:" \
@@ -49,6 +49,8 @@ setup:  ## prepare .venv (does nothing when it is up to date); TORCH_INDEX=... f
 	echo "Installing the locked packages into .venv (minutes the first time, and gigabytes if torch comes with CUDA)"; \
 	install() { $(PIP) install -c requirements.lock "$$@" || { \
 		echo "pip failed; to see all it says: .venv/bin/python -m pip install -c requirements.lock $$*" >&2; exit 1; }; }; \
+	case "$(HASHES)" in "" | 0) ;; *) $(PIP) install --require-hashes --no-deps -r requirements.hashes || { \
+		echo "a package is not the one whose SHA-256 is in requirements.hashes, or pip failed otherwise" >&2; exit 1; } ;; esac; \
 	if [ -n "$$index" ]; then \
 		install --no-deps --index-url "$$index" torch torchvision; \
 		echo "$$index" > .venv/.torch-index; \
@@ -77,7 +79,7 @@ docker-demo:  ## FedAvg over gRPC in containers, results in runs/docker-TIME; CL
 	@mkdir -p "$${FEDMIRAGE_RUNS:-runs}"; \
 	export CLIENTS="$(CLIENTS)" TORCH_INDEX="$(TORCH_INDEX)" FEDMIRAGE_UID="$$(id -u)" FEDMIRAGE_GID="$$(id -g)"; \
 	compose="$(COMPOSE)"; nodes=$$(seq -f 'supernode-%g' 0 $$(($(CLIENTS) - 1))); [ -t 0 ] && tty= || tty=-T; \
-	if [ -n "$(TLS)" ]; then deploy/make-certificates "$(CLIENTS)" && compose="$$compose -f docker-compose.yml -f docker-compose.tls.yml"; fi; \
+	case "$(TLS)" in "" | 0 | no | false | off) ;; *) deploy/make-certificates "$(CLIENTS)" && compose="$$compose -f docker-compose.yml -f docker-compose.tls.yml" || exit 1 ;; esac; \
 	trap 'COMPOSE_PROFILES=clients-10 $$compose down' EXIT; trap 'exit 130' INT TERM; \
 	$$compose up --detach --build superlink $$nodes && { $$compose run --rm $$tty submit || { \
 		$$compose logs --no-color > "$${FEDMIRAGE_RUNS:-runs}/docker-demo.log" 2>&1; \
@@ -102,7 +104,8 @@ format: setup  ## rewrite the sources in the project's format and apply safe lin
 	.venv/bin/ruff format
 
 # The lock file holds names and versions only, so that it works with every index and both kinds of
-# torch. It leaves out local version suffixes, and the CUDA packages, which torch itself pins.
+# torch. It leaves out local version suffixes, and the CUDA packages, which torch itself pins. The
+# SHA-256 of every file is in requirements.hashes, for who wants to check them.
 define LOCK
 import json, re, sys
 header = """# Every direct and transitive dependency, pinned; a constraints file: pip install -c requirements.lock -e '.[dev]'
@@ -117,11 +120,14 @@ print(header, *sorted(pins), sep="\n")
 endef
 export LOCK
 
-lock:  ## resolve the dependencies of pyproject.toml again and rewrite requirements.lock
+lock:  ## resolve the dependencies of pyproject.toml again and rewrite requirements.lock and requirements.hashes
 	@[ -x .venv/bin/python ] || "$(PYTHON)" -m venv .venv
 	@$(PIP) install --dry-run --ignore-installed --report .venv/lock.json '.[dev]'
 	@.venv/bin/python -c "$$LOCK" < .venv/lock.json > .venv/requirements.lock
-	@mv .venv/requirements.lock requirements.lock; rm -f .venv/lock.json
+	@mv .venv/requirements.lock requirements.lock
+	@$(PIP) install --dry-run --ignore-installed -c requirements.lock --report .venv/lock.json .
+	@.venv/bin/python deploy/hashes.py .venv/lock.json < requirements.lock > .venv/requirements.hashes
+	@mv .venv/requirements.hashes requirements.hashes; rm -f .venv/lock.json
 	@echo "requirements.lock: $$(grep -c == requirements.lock) packages"
 
 clean:  ## remove .venv and caches; runs/ stays

@@ -104,9 +104,11 @@ class FederatedClient(NumPyClient):
         started = time.perf_counter()
         self.demands.check(self.run.config, self.ledger())
         received = unpack(parameters, str(config[LAYOUT]))
-        if isinstance(self.run.config.dp_params, LocalDp):
+        if isinstance(dp := self.run.config.dp_params, LocalDp):
             again = find_reply(self.own_folder(config), int(config["round"]))
             if again is not None:
+                # A kill may have come between the reply's file and the ledger.
+                write_down(dp, self.ledger(), str(config["token"]), int(config["round"]))
                 return self.send({SHARED: again.shared}, received[SHARED], again.examples, {})
         local = self.open(received, config)
         objectives = self.objectives()
@@ -118,7 +120,7 @@ class FederatedClient(NumPyClient):
         for objective in objectives:
             sections |= objective.end(local)
         sections, examples, figures = self.close(local, objectives, sections, terms, started)
-        if isinstance(dp := self.run.config.dp_params, DpOn):
+        if isinstance(dp, DpOn):
             sections, examples, figures = protect(dp, local, sections, examples, figures)
             if isinstance(dp, LocalDp):
                 reply = Reply(sections[SHARED], examples)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pydantic import model_validator
+
 from common.settings.language import Params
 
 if TYPE_CHECKING:
@@ -90,6 +92,8 @@ class Method(Params):
     title: ClassVar[str]
     authors: ClassVar[str]
     link: ClassVar[str]
+    # What each value of a parameter called `variant` sets; keys that are written out win.
+    variants: ClassVar[dict[str, dict[str, Any]]] = {}
 
     replaces_data: ClassVar[bool] = False  # clients train on other data than their own
     prepares: ClassVar[bool] = False  # its client half has long work to do before a first round
@@ -113,6 +117,13 @@ class Method(Params):
     # Whether its rounds before `acts_from` are FedAvg's in all that they leave behind, so that
     # comparisons may take them over from a run of FedAvg.
     begins_as_fedavg: ClassVar[bool] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_variant(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(name := given.get("variant"), str):
+            return given
+        return {**cls.variants.get(name, {}), **given}
 
     @property
     def parts(self) -> Parts:

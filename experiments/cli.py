@@ -291,10 +291,27 @@ app.command("compare", cls=RunCommand)(
 def doctor(
     data_dir: Annotated[str | None, typer.Option(help="Where to look for data sets.")] = None,
 ) -> None:
-    """What this machine can do: device, threads, versions, ports, free memory, data sets found."""
+    """What this machine can do: device, threads, versions, ports, free memory, data sets found.
+
+    It also shows until when the certificates of a federation are valid.
+    """
     from experiments.show.doctor import doctor as examine
 
     examine(out, data_dir)
+
+
+@app.command(
+    cls=Command, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)
+def supernode(context: typer.Context) -> None:
+    """Start a SuperNode that runs the code installed here only.
+
+    It takes the arguments of flower-supernode, which by itself runs whatever code a run brings, for
+    example --insecure --superlink HOST:9092 --node-config 'partition-id=0'.
+    """
+    from experiments.node.supernode import start
+
+    start(context.args)
 
 
 def carry_out() -> None:

@@ -30,7 +30,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from common.method import NETWORK, Method, Parts, first_round
 
@@ -57,6 +57,7 @@ class DynaFed(Method):
     title: ClassVar[str] = "DYNAFED: Tackling Client Data Heterogeneity with Global Dynamics"
     authors: ClassVar[str] = "Pi et al., CVPR 2023"
     link: ClassVar[str] = "https://arxiv.org/abs/2211.10878"
+    variants: ClassVar[dict[str, dict[str, Any]]] = VARIANTS
 
     parts: ClassVar[Parts] = Parts(requires=NETWORK)  # the server needs all weights to train on X
     single_label_because: ClassVar[str] = (
@@ -138,15 +139,6 @@ class DynaFed(Method):
     resynthesise: Annotated[int, Field(ge=0)] = 0
     """Learn another set after this many further averages (before their repair), also from the older
     paths; 0 never does."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _bundle(cls, values: Any) -> Any:
-        return (
-            {**VARIANTS.get(values.get("variant") or "", {}), **values}
-            if isinstance(values, dict)
-            else values
-        )
 
     def acts_from(self, config: RunConfig) -> int:
         """The round that completes the path, or the one after it.

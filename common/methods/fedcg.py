@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from common.method import CLASSIFIER, Method, Parts, Section, Shape
 from common.wire.labels import LABEL_COUNTS
@@ -77,6 +77,7 @@ class FedCg(Method):
     )
     authors: ClassVar[str] = "Wu et al., IJCAI 2022"
     link: ClassVar[str] = "https://arxiv.org/abs/2111.08211"
+    variants: ClassVar[dict[str, dict[str, Any]]] = VARIANTS
     figures: ClassVar[tuple[str, ...]] = (
         "term.generated.features",
         "term.adversary.generator",
@@ -130,13 +131,6 @@ class FedCg(Method):
     """What z is drawn from: N(0, 1), or [0, 1) as in FedMD-CG's code."""
     noise_dim: Positive = 100
     """The number of components of z."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _bundle(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {**VARIANTS.get(given.get("variant", ""), {}), **given}
 
     @property
     def distils(self) -> bool:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from common.method import CLASSIFIER, Method, Parts, Section, first_round
 from common.wire.labels import LABEL_COUNTS, LABEL_SHARES
@@ -75,6 +75,7 @@ class FedGen(Method):
     title: ClassVar[str] = "Data-Free Knowledge Distillation for Heterogeneous Federated Learning"
     authors: ClassVar[str] = "Zhu et al., ICML 2021"
     link: ClassVar[str] = "https://arxiv.org/abs/2105.10056"
+    variants: ClassVar[dict[str, dict[str, Any]]] = VARIANTS
     figures: ClassVar[tuple[str, ...]] = ("term.generated.classification", "term.generated.logits")
     single_label_because: ClassVar[str] = "the generator makes features of one class"
     up: ClassVar[tuple[Section, ...]] = (LABEL_COUNTS,)
@@ -126,13 +127,6 @@ class FedGen(Method):
     """What z is drawn from: N(0, 1), or [0, 1) as in the code."""
     noise_dim: Positive = 32
     """The number of components of z."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _bundle(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {**VARIANTS.get(given.get("variant", ""), {}), **given}
 
     @property
     def parts(self) -> Parts:

@@ -83,6 +83,7 @@ class FedMdCg(Method):
     )
     authors: ClassVar[str] = "Luo et al., 2024"
     link: ClassVar[str] = "https://arxiv.org/abs/2409.06955"
+    variants: ClassVar[dict[str, dict[str, Any]]] = VARIANTS
     figures: ClassVar[tuple[str, ...]] = (
         "term.generated.classification",
         "term.generated.features",
@@ -184,11 +185,10 @@ class FedMdCg(Method):
 
     @model_validator(mode="before")
     @classmethod
-    def _bundle(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
+    def _switch_off(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or given.get("aggregation") != "ave_star":
             return given
-        off = dict.fromkeys(OFF if given.get("aggregation") == "ave_star" else (), 0.0)
-        return {**VARIANTS.get(given.get("variant", ""), {}), **off, **given}
+        return {**dict.fromkeys(OFF, 0.0), **given}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -24,10 +24,15 @@ from experiments.show.prose import show_prose
 
 
 def table(title: str, *columns: str) -> Table:
-    """Make a table whose last column takes the remaining width."""
+    """Make a table whose last column takes the remaining width, and whose names stay whole."""
     empty = Table(title=title, title_justify="left", show_lines=False)
     for column in columns:
-        empty.add_column(column, overflow="fold", ratio=1 if column == columns[-1] else None)
+        empty.add_column(
+            column,
+            overflow="fold",
+            no_wrap=column == columns[0],
+            ratio=1 if column == columns[-1] else None,
+        )
     return empty
 
 

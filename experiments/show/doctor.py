@@ -1,10 +1,12 @@
-"""Shows what a run would find on this host: device, threads, versions, ports, memory, data."""
+"""Shows what a run would find on this host: device, threads, versions, ports, memory, certificates,
+data."""
 
 import os
 import platform
 import shutil
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from rich.table import Table
 from common import device
 from common.data import list_available
 from common.settings.config import configure
+from common.settings.project import ROOT
+from experiments.bundle import digest, own_code
 from experiments.runtimes.simulation import plan_actors
 
 PACKAGES = (
@@ -33,12 +37,15 @@ PORTS = {
     9092: "Fleet: SuperNodes connect here",
     9093: "Control: flwr run connects here",
 }
+SOON = 60  # days before its end at which a certificate is worth a remark
 
 
 def doctor(console: Console, data_dir: str | None) -> None:
     """Print everything, with a remark on what would not work."""
     table = Table(title="fedmirage doctor", title_justify="left", show_header=False)
-    for name, value in [*machine(), *versions(), *ports(), *data(data_dir)]:
+    table.add_column()
+    table.add_column(overflow="fold")  # a cut path or checksum would be of no use
+    for name, value in [*machine(), *versions(), *ports(), *certificates(), *data(data_dir)]:
         table.add_row(name, value)
     console.print(table)
 
@@ -86,6 +93,7 @@ def versions() -> Iterator[tuple[str, str]]:
         yield "torchvision import", "works"
     except Exception as error:
         yield "torchvision import", f"fails: {error}"
+    yield "code of the app", digest(own_code())
 
 
 def ports() -> Iterator[tuple[str, str]]:
@@ -94,6 +102,29 @@ def ports() -> Iterator[tuple[str, str]]:
         with socket.socket() as probe:
             taken = probe.connect_ex(("127.0.0.1", port)) == 0
         yield f"port {port}", f"{'in use' if taken else 'free'} ({use})"
+
+
+def certificates() -> Iterator[tuple[str, str]]:
+    """Yield until when the certificates of a federation are valid, if there are any here."""
+    known = os.environ.get("FEDMIRAGE_CERTIFICATES")
+    folder = Path(known) if known else ROOT / "deploy" / "certificates"
+    for name in ("ca.crt", "server.crt"):
+        if (folder / name).exists():
+            yield name, lifetime(folder / name, datetime.now(UTC))
+
+
+def lifetime(certificate: Path, now: datetime) -> str:
+    """Say until when a certificate is valid, and what to do if that is soon."""
+    from cryptography.x509 import load_pem_x509_certificate
+
+    try:
+        end = load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+    except (OSError, ValueError) as error:
+        return f"cannot be read: {error}"
+    days = (end - now).days
+    state = f"valid until {end:%Y-%m-%d}, {days} days" if end > now else f"expired {end:%Y-%m-%d}"
+    mend = "; delete it and run deploy/make-certificates with the same names"
+    return state + (mend if days < SOON else "")
 
 
 def data(data_dir: str | None) -> Iterator[tuple[str, str]]:

@@ -135,7 +135,8 @@ def check_section(section: str, tensors: list[bytes], expected: Sequence[Entry] 
                 f"its array {entry.name!r} holds values that are not finite; its training diverged"
                 " (lower lr?)"
             )
-        if np.abs(array).max(initial=0) > LARGEST:
+        # The absolute value of the smallest integer is negative, so both ends are compared.
+        if array.max(initial=0) > LARGEST or array.min(initial=0) < -LARGEST:
             raise WireError(
                 f"its array {entry.name!r} holds values above {LARGEST:g}; its training diverged"
                 " (lower lr?)"

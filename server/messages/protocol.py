@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from cryptography.exceptions import UnsupportedAlgorithm
 from flwr.app import ConfigRecord, Context, RecordDict
 from flwr.common import FitRes, Parameters, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.compat.common import recorddict_compat as compat
@@ -33,6 +34,9 @@ from server.messages.plain import Asked, RoundFailed, explain
 
 install(import_module(SecAggPlusWorkflow.__module__), mask, dequantize)
 Step = Callable[[Any, LegacyContext, WorkflowState], bool]
+# What Flower raises for shares or keys that do not fit together; the last two, if shares turn out
+# to be those of an RSA key, or of a key of an unknown curve.
+UNFIT = (ValueError, KeyError, TypeError, IndexError, AttributeError, UnsupportedAlgorithm)
 
 
 @dataclass
@@ -105,8 +109,7 @@ class Protocol:
         """Do one exchange of Flower's workflow, after which so many clients must be left."""
         try:
             done = step(self.courier, self.context, self.state)
-        # raised for shares or keys that do not fit together
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except UNFIT as error:
             raise self.failed(f"secure aggregation failed while {what}: {error!r}.") from None
         remaining = len(self.state.active_node_ids)
         left = f"secure aggregation was left with {remaining} of {len(self.asked)} clients"

@@ -24,6 +24,7 @@ from common.seeds import numpy_generator
 from common.wire.figures import ERROR
 from server.messages.checks import clean, read_reply
 from server.messages.exchange import Replies
+from server.messages.places import check_place
 
 Send = Callable[[list[Message], float], Replies]
 GRACE = 10.0  # seconds to wait for changes once all nodes have come but some were refused
@@ -147,6 +148,7 @@ class Roster(ClientManager):
                 f"its partition-id is {partition}, but there are {self.clients} clients (0 to"
                 f" {self.clients - 1})"
             )
+        check_place(node, partition)
         if partition in self.proxies:
             raise WireError(
                 f"another node already has partition-id={partition}; give every SuperNode its own"

@@ -1,14 +1,19 @@
 """A reply with local noise: it is given once per round, and given again as it was."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import client.client
 from client.dp import REPLY, Reply, find_reply, keep_reply, write_down
 from common.dp.ledger import Ledger
 from common.dp.settings import CentralDp, LocalDp
 from common.errors import FedmirageError
+from tests.support.inprocess import run_in_process
+from tests.support.pairs import BASE
+from tests.support.runs import lines
 
 
 def test_the_same_round_gets_the_same_reply(tmp_path: Path) -> None:
@@ -42,3 +47,24 @@ def test_local_replies_count_once_and_central_ones_each_time(tmp_path: Path) -> 
         for _ in range(2):
             write_down(dp, ledger, "token", 1)
         assert ledger.entries == [{"run": "token", "round": 1, "multiplier": 1.0}] * counted
+
+
+def test_a_reply_is_counted_before_it_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first node is killed after it has stored its reply, and before it has counted it."""
+    left = [1]
+
+    def count(*arguments: Any) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise FedmirageError("killed")
+        write_down(*arguments)
+
+    monkeypatch.setattr(client.client, "write_down", count)
+    settings = {**BASE, "rounds": 1, "dp": "local(clip=1, noise=2)"}
+    run_in_process(tmp_path, **settings, min_replies=settings["clients"])
+    (retry,) = lines(tmp_path, "retry")
+    assert "killed" in retry["reason"]
+    ledgers = sorted(tmp_path.rglob("client-*-releases.jsonl"))
+    assert [len(Ledger(path).entries) for path in ledgers] == [1] * settings["clients"]

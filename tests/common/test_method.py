@@ -2,6 +2,9 @@
 
 from typing import ClassVar
 
+import pytest
+
+from common.errors import ConfigurationError
 from common.method import (
     CLASSIFIER,
     FEATURES,
@@ -12,10 +15,12 @@ from common.method import (
     clashes,
     required_weighting,
 )
+from common.methods import METHODS
 from common.methods.dynafed import DynaFed
 from common.methods.fedavgm import FedAvgM
 from common.methods.fedper import FedPer
 from common.methods.scaffold import Scaffold
+from common.settings.language import resolve_line
 
 
 class Reader(Method):
@@ -111,3 +116,13 @@ def test_the_whole_network_is_no_choice() -> None:
     assert not Parts(requires=(FEATURES,)).chooses
     assert Parts(loads=(FEATURES,)).chooses
     assert Parts(trains=(CLASSIFIER,)).chooses
+
+
+@pytest.mark.parametrize("name", sorted(name for name in METHODS if METHODS[name].variants))
+@pytest.mark.parametrize("value", ["{}", "{1}", "[1]", "3", "'neither'"])
+def test_a_variant_that_is_none_is_a_sentence(name: str, value: str) -> None:
+    """Also where the value cannot be looked up, because it is not hashable."""
+    with pytest.raises(
+        ConfigurationError, match=rf"methods: {name}\(variant=.*\): input should be"
+    ):
+        resolve_line(f"{name}(variant={value})", METHODS, "methods")

@@ -105,6 +105,10 @@ class Containers:
             **variables,
         )
         assert started.returncode == 0, started.stdout + started.stderr
+        return self.submit(name, line, clients)
+
+    def submit(self, name: str, line: str, clients: int) -> "subprocess.CompletedProcess[str]":
+        variables = {"CLIENTS": str(clients), "RUN_NAME": name, "RUN_CONFIG": line}
         return self("run", "--rm", "-T", "submit", **variables)
 
 
@@ -120,6 +124,7 @@ def test_containers_give_the_same_bits(tmp_path: Path, containers: Containers, s
     done = containers.run("run", f'{LINE} secagg="{secagg}"', clients=3)
     assert done.returncode == 0, done.stdout + done.stderr + containers("logs", "--no-color").stdout
     assert "finished after round 2" in done.stdout
+    assert_out_of_reach(containers)
     out = containers.runs / "run"
     assert (out / "results.jsonl").stat().st_uid == os.getuid()
     run_in_process(tmp_path / "plain", **SETTINGS, clients=3, secagg=secagg)
@@ -139,12 +144,8 @@ def test_containers_give_the_same_bits(tmp_path: Path, containers: Containers, s
 def test_keys_and_certificates_and_data_of_a_nodes_own(
     tmp_path: Path, containers: Containers
 ) -> None:
-    subprocess.run(
-        [ROOT / "deploy" / "make-certificates", "2"],
-        env=containers.environment,
-        check=True,
-        capture_output=True,
-    )
+    keys = tmp_path / "certificates"
+    make_keys(containers, 2)
     containers.files += [ROOT / "docker-compose.tls.yml", own_data(tmp_path)]
     line = "dataset=\"npz(path='server.npz',classes=10)\" rounds=1 local-steps=3 batch-size=16"
     containers.environment["FEDMIRAGE_DATA"] = str(tmp_path / "data")
@@ -154,31 +155,50 @@ def test_keys_and_certificates_and_data_of_a_nodes_own(
         line for line in read(containers.runs / "run" / "results.jsonl") if line["kind"] == "round"
     ]
     assert [client["examples"] for client in line_of_round["clients"]] == [70, 90]
+    assert_out_of_reach(containers)
 
-    (
-        tmp_path / "certificates" / "nodes" / "1"
-    ).unlink()  # a node whose key the SuperLink does not know
-    command = [
-        "ssh-keygen",
-        "-q",
-        "-t",
-        "ecdsa",
-        "-b",
-        "384",
-        "-N",
-        "",
-        "-f",
-        str(tmp_path / "certificates" / "nodes" / "1"),
-    ]
-    subprocess.run(command, check=True)
-    containers("rm", "--stop", "--force", "supernode-1")
-    done = containers.run("stranger", f"{line} node-timeout=120.0", clients=2)
+    # Node 1 is revoked while it is running, and node 2 has a key that the SuperLink does not know.
+    (keys / "public" / "1.pub").unlink()
+    revoked = containers("exec", "-T", "superlink", "/app/deploy/role", "admit")
+    assert "is revoked, since its key is not in" in revoked.stdout, revoked.stdout + revoked.stderr
+    make_keys(containers, 3)
+    (keys / "public" / "2.pub").unlink()
+    done = containers.run("strangers", f"{line} node-timeout=120.0", clients=3)
     assert done.returncode == 1
-    reason = read(containers.runs / "stranger" / "results.jsonl")[-1]["reason"]
-    assert (
-        "1 of 2 clients have not appeared: partition 1." in reason
-    )  # client 0, whose key is known, was there
-    assert "Sent successfully" not in containers("logs", "--no-color", "supernode-1").stdout
+    reason = read(containers.runs / "strangers" / "results.jsonl")[-1]["reason"]
+    assert "2 of 3 clients have not appeared: partition 1, 2." in reason  # node 0 was there
+    for stranger in ("supernode-1", "supernode-2"):
+        assert "Sent successfully" not in containers("logs", "--no-color", stranger).stdout
+
+    # Node 1 gets a new key, and says with it that it is node 0.
+    containers("rm", "--stop", "--force", "supernode-1", "supernode-2")
+    (keys / "nodes" / "1").unlink()
+    make_keys(containers, 2)
+    admitted = containers("exec", "-T", "superlink", "/app/deploy/role", "admit")
+    assert "is admitted for partition 1" in admitted.stdout, admitted.stdout + admitted.stderr
+    containers("run", "--detach", "supernode-1", "supernode", "0", CLIENTS="2")
+    done = containers.submit("impostor", f"{line} node-timeout=120.0", clients=2)
+    assert done.returncode == 1
+    reason = read(containers.runs / "impostor" / "results.jsonl")[-1]["reason"]
+    assert "its key is bound to partition 1, but it says partition-id=0" in reason
+
+
+def make_keys(containers: Containers, clients: int) -> None:
+    """Make what is missing of the keys and certificates for this many clients."""
+    command = [ROOT / "deploy" / "make-certificates", str(clients)]
+    subprocess.run(command, env=containers.environment, check=True, capture_output=True)
+
+
+def assert_out_of_reach(containers: Containers) -> None:
+    """A node reaches the port for nodes, and not the one through which code is submitted."""
+
+    def reaches(port: int) -> str:
+        code = f"import socket; socket.create_connection(('superlink', {port}), 5); print('open')"
+        done = containers("exec", "-T", "supernode-0", "python3", "-c", code)
+        return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+
+    assert reaches(9092) == "open"
+    assert "Connection refused" in reaches(9093)
 
 
 def own_data(folder: Path) -> Path:

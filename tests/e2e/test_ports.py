@@ -9,6 +9,7 @@ from common.errors import FedmirageError
 from common.settings.config import configure
 from experiments.runtimes import grpc as deployment
 from experiments.runtimes.grpc import Federation, free_addresses
+from tests.support.commands import processes
 
 
 def test_free_addresses_are_free_and_differ() -> None:
@@ -33,7 +34,7 @@ def test_a_port_in_use_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         federation = Federation(tmp_path, logs, verbose=False)
         with federation, pytest.raises(FedmirageError, match="is in use"):
             federation.start(configure({"clients": 1}), tmp_path / "memory")
-        assert federation.members() == set()
+        assert processes(f"FLWR_HOME={tmp_path}") == []
 
 
 def test_a_process_that_ends_early_is_said_with_its_last_words(tmp_path: Path) -> None:
@@ -47,4 +48,4 @@ def test_a_process_that_ends_early_is_said_with_its_last_words(tmp_path: Path) -
         ),
     ):
         federation.await_port("superlink", free_addresses(1)[0])
-    assert federation.members() == set()
+    assert processes(f"FLWR_HOME={tmp_path}") == []

@@ -17,6 +17,7 @@ from common.secagg.settings import SECAGG
 from common.settings.config import RunConfig, key_of
 from common.settings.project import project
 from experiments import cli
+from experiments.bundle import digest, own_code
 from experiments.cli import app
 from experiments.settings import PRESETS, read_toml, settle
 from experiments.show.compare import picture
@@ -112,6 +113,14 @@ def test_doctor() -> None:
     text = shown("doctor")
     assert "torchvision import" in text
     assert "embedded" in text
+
+
+def test_doctor_shows_the_whole_checksum_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there to be compared with another site's, also in a narrow terminal."""
+    monkeypatch.setattr(cli.out, "_width", 60)
+    assert digest(own_code()) in "".join(
+        letter for letter in shown("doctor") if letter not in " │\n"
+    )
 
 
 def test_partition_draws_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

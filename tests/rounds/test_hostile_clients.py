@@ -3,14 +3,22 @@
 import base64
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 from flwr.app import Message
+from flwr.client.mod import secaggplus_mod
+from flwr.common.secure_aggregation.crypto.shamir import create_shares
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 
 from common.secagg.settings import MODULUS_BITS
@@ -19,7 +27,7 @@ from common.wire.payload import decode
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.pairs import BASE
 from tests.support.runs import assert_same_bits, lines
-from tests.support.secure_rounds import array_bytes, broken, stage_of
+from tests.support.secure_rounds import array_bytes, broken, lose, stage_of
 
 SMALL = {**BASE, "eval_every": 1, "rounds": 1, "secagg": "on"}
 
@@ -28,7 +36,8 @@ def public_pem(key: Any) -> bytes:
     return bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
 
-RSA_KEY = public_pem(rsa.generate_private_key(public_exponent=65537, key_size=2048))
+RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+RSA_KEY = public_pem(RSA)
 OTHER_CURVE = public_pem(ec.generate_private_key(ec.SECP256R1()))
 
 
@@ -102,6 +111,28 @@ def test_the_same_key_from_two_clients_costs_both_the_round(tmp_path: Path) -> N
     (retry,) = lines(tmp_path, "retry")
     assert retry["reason"].count("its public keys are also those of another client") == 2
     assert in_the_round(tmp_path) == [0, 2, 4]
+
+
+def test_shares_of_another_kind_of_key_end_the_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only when a client is lost do the others' shares show what it has really shared: here a key
+    that Flower can read, but that agrees on nothing with a key of its own curve."""
+    other = RSA.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    left = [SMALL["clients"]]
+
+    def share(secret: bytes, threshold: int, number: int) -> list[bytes]:
+        if secret.startswith(b"-----BEGIN") and left[0]:
+            left[0] -= 1
+            secret = other
+        return create_shares(secret, threshold, number)
+
+    monkeypatch.setattr(import_module(secaggplus_mod.__module__), "create_shares", share)
+    lost = lose(1, Stage.COLLECT_MASKED_VECTORS, times=2)
+    run_in_process(tmp_path, lost, **SMALL, round_timeout=0.5)
+    (retry,) = lines(tmp_path, "retry")
+    assert "secure aggregation failed while opening the sum" in retry["reason"]
+    assert in_the_round(tmp_path) == [0, 2, 3]
 
 
 # Sums that cannot be

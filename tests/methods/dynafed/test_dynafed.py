@@ -100,7 +100,7 @@ def test_a_run_says_what_it_does(tmp_path: Path) -> None:
     assert (kept["phase"], kept["made"], kept["trajectories"]) == (REPAIRING, 2, [])
     assert kept["images"].shape == (10, 1, 8, 8)
     named, about = read_arrays(tmp_path / "dynafed" / "round-00002.safetensors")
-    assert about == {"round": "2", "segment": "2"}
+    assert about == {"round": 2, "segment": 2}
     assert named["path@000"].shape[0] == 3
     np.testing.assert_array_equal(named["images@000003"], kept["images"])
 

@@ -96,6 +96,10 @@ def beside(
             beside(REFERENCE[0], np.ones(1), np.array([np.inf])),
             "'odd' holds values that are not finite",
         ),
+        (
+            beside(REFERENCE[0], np.ones(1), np.array([np.iinfo(np.int64).min])),
+            "'odd' holds values above 1e+09",
+        ),
         (answer(REFERENCE), "this run sends 'shared control norm counts odd'"),
     ],
 )

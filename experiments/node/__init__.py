@@ -1,0 +1,1 @@
+"""A SuperNode that runs its own code, whatever code a run brings."""

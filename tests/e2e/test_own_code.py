@@ -1,0 +1,56 @@
+"""SuperNodes that run their own code only, as real processes: a run with changed code is refused by
+them, and the same nodes then serve a run with the right code."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.errors import FedmirageError
+from common.settings.config import configure
+from experiments.bundle import assemble
+from experiments.runtimes.grpc import Federation
+from tests.support.inprocess import run_in_process
+from tests.support.runs import assert_same_bits
+
+pytestmark = pytest.mark.slow
+
+SETTINGS: dict[str, Any] = {
+    "dataset": "digits(limit=300)",
+    "rounds": 1,
+    "local_steps": 2,
+    "batch_size": 16,
+    "clients": 2,
+}
+
+
+class OwnCodeFederation(Federation):
+    """`fedmirage supernode` in place of Flower's own program."""
+
+    def spawn(self, name: str, program: str, *arguments: str) -> None:
+        if program == "flower-supernode":
+            program, arguments = "python", ("-m", "experiments.entry", "supernode", *arguments)
+        super().spawn(name, program, *arguments)
+
+
+def test_a_run_with_changed_code_is_refused_by_the_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs, proof = tmp_path / "logs", tmp_path / "executed"
+    logs.mkdir()
+    evil = assemble(tmp_path / "evil")
+    with (evil / "client" / "app.py").open("a") as module:
+        module.write(f"\nopen({str(proof)!r}, 'w').close()\n")
+    with OwnCodeFederation(tmp_path, logs, False) as federation:
+        federation.start(configure(SETTINGS), tmp_path / "memory")
+        with monkeypatch.context() as patch:
+            patch.setattr("experiments.runtimes.grpc.app_folder", lambda spare: evil)
+            run_id = federation.submit(configure(SETTINGS | {"out": str(tmp_path / "refused")}))
+        with pytest.raises(FedmirageError, match=r"brought other code: it differs in client/app\."):
+            federation.wait(run_id, tmp_path / "refused")
+        run_id = federation.submit(configure(SETTINGS | {"out": str(tmp_path / "run")}))
+        federation.wait(run_id, tmp_path / "run")
+    assert not proof.exists()
+    assert "a run is refused: this node runs" in (logs / "supernode-0.log").read_text()
+    run_in_process(tmp_path / "plain", **SETTINGS)
+    assert_same_bits(tmp_path / "plain", tmp_path / "run")
