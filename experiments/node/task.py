@@ -8,6 +8,7 @@ those of the code that was submitted.
 """
 
 import sys
+import zipfile
 from collections.abc import Callable, Mapping
 from logging import ERROR
 from typing import Any
@@ -32,7 +33,10 @@ class Gate:
 
     def examine(self, bundle: bytes, **_: Any) -> None:
         """Compare a bundle with the code that is installed here, in place of installing it."""
-        self.refusal = explain(own_code(), bundled_code(bundle))
+        try:
+            self.refusal = explain(own_code(), bundled_code(bundle))
+        except (zipfile.BadZipFile, EOFError, ValueError):
+            self.refusal = "the run's bundle is damaged"
 
     def loader(self, **_: Any) -> Callable[..., ClientApp]:
         """Return what loads this node's own app, or one that refuses everything."""

@@ -27,6 +27,7 @@ START = 300.0  # seconds in which all clients can have begun a turn, each in a n
 # The share of the time to answer in which one core could serve all clients one after the other.
 SHARE = 1 / 4
 MOST_NOTES = 20  # sentences of one client
+LEAST_PROGRESS = 1e-6  # of the whole work per turn
 STALLS = 3  # turns in a row without progress, after which a client is given up for this round
 
 
@@ -37,6 +38,7 @@ class Work:
     proxy: PartitionProxy
     last: Preparation = field(default_factory=lambda: Preparation(0.0))
     seconds: float = 0.0  # in all turns
+    best: float = 0.0  # the largest share of the work that it has reported
     stalls: int = 0
     reason: str = ""  # why it was given up
 
@@ -52,7 +54,10 @@ class Work:
         except WireError as error:
             self.reason = str(error)
             return
-        self.stalls = 0 if turn.done > self.last.done else self.stalls + 1
+        # A client whose share goes up and down makes no progress, and neither does one that would
+        # need more turns than any distillation takes.
+        moved = turn.finished or turn.done >= self.best + LEAST_PROGRESS
+        self.stalls, self.best = 0 if moved else self.stalls + 1, max(self.best, turn.done)
         if self.stalls == STALLS:
             self.reason = f"its preparation stays at {100 * turn.done:.0f} %"
         self.last, self.seconds = turn, self.seconds + turn.seconds

@@ -106,3 +106,10 @@ def test_tasks_stay_on_loopback_and_the_isolation_is_fixed() -> None:
         task_address(["--isolation", "subprocess"])
     with pytest.raises(FedmirageError, match="--clientappio-api-address: expected one argument"):
         task_address(["--clientappio-api-address"])
+
+
+@pytest.mark.parametrize("bundle", [b"", b"PK\x03\x04 and then nothing"])
+def test_a_damaged_bundle_is_refused(bundle: bytes) -> None:
+    gate = Gate()
+    gate.examine(bundle)
+    assert gate.refusal == "the run's bundle is damaged"
