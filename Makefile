@@ -63,8 +63,8 @@ setup:  ## prepare .venv (does nothing when it is up to date); TORCH_INDEX=... f
 DEMO := \
 	--methods "fedcog(start=8, samples=64, steps=30)" \
 	--methods "vhl(per_class=100)" \
-	--methods "dynafed(length=8, segment=3, iterations=200, steps=10, per_class=5, augment=False, lr_images=0.2)" \
-	--methods "fedlgd(per_class=30, steps=50, refresh_steps=20, global_steps=50, augment='color_crop', contrast_weight=0.1)" \
+	--methods "dynafed(length=8, segment=3, iterations=350, steps=10, per_class=5, augment=False, lr_images=0.1)" \
+	--methods "fedlgd(steps=50, refresh_steps=20, global_steps=50, augment='color_crop', contrast_weight=0.1)" \
 	--methods "fedmd-cg"
 
 demo: setup  ## FedAvg, five methods and their placebos on skewed digits, on this machine (results in runs/demo-TIME)
