@@ -1,4 +1,7 @@
-"""The simulation runtime: one process for the server, and Ray actors for the clients."""
+"""The simulation runtime: one process for the server, and Ray actors for the clients.
+
+`flwr run` has Flower's own simulation, which is built for any app; this one knows its own messages,
+so that a round of many small clients consists of training."""
 
 import logging
 import math
@@ -37,21 +40,18 @@ class ActorPlan:
             f" each{gpu}"
         )
 
-    def backend(self, verbose: bool) -> dict[str, Any]:
-        """Describe the plan for Flower's simulation.
+    def start_ray(self, verbose: bool) -> None:
+        """Start Ray on this host.
 
         One Ray "CPU" is one actor, so that Ray starts exactly as many as planned.
         """
-        quiet = {} if verbose else {"logging_level": "CRITICAL", "log_to_driver": False}
-        return {
-            "init_args": {
-                "num_cpus": self.actors,
-                "num_gpus": self.gpus,
-                "include_dashboard": False,
-                **quiet,
-            },
-            "client_resources": {"num_cpus": 1, "num_gpus": self.gpu_share},
-        }
+        prepare_ray()
+        import ray
+
+        quiet: dict[str, Any] = (
+            {} if verbose else {"logging_level": logging.CRITICAL, "log_to_driver": False}
+        )
+        ray.init(num_cpus=self.actors, num_gpus=self.gpus, include_dashboard=False, **quiet)
 
 
 def plan_actors(config: RunConfig, actors: int = 0) -> ActorPlan:
@@ -77,25 +77,24 @@ def prepare_ray() -> None:
     os.environ.update(LOOPBACK, RAY_AUTH_TOKEN=secrets.token_hex(32))
 
 
-def simulate(config: RunConfig, verbose: bool = False, actors: int = 0) -> None:
-    """Run to the end; an error of the server is raised here."""
-    prepare_ray()
+def simulate(config: RunConfig, verbose: bool = False, actors: int = 0) -> dict[str, Any]:
+    """Run to the end, and return the summary line; an error of the server is raised here."""
+    plan = plan_actors(config, actors)
+    plan.start_ray(verbose)
     import ray
-    from flwr.simulation import run_simulation
 
-    from client.app import make_app as client_app
-    from server.app import make_app as server_app
+    from experiments.runtimes.actors import ActorWorker, Store
+    from experiments.runtimes.grid import WorkerGrid
+    from server.run import run
 
     if not verbose:
         logging.getLogger("flwr").setLevel(logging.CRITICAL)
     memory = Path(config.resume or config.out) / "memory"
+    grid, store = WorkerGrid(config.clients), Store()
     try:
-        run_simulation(
-            server_app(config),
-            client_app(config, memory),
-            num_supernodes=config.clients,
-            backend_config=plan_actors(config, actors).backend(verbose),
-            verbose_logging=verbose,
-        )
+        for _ in range(plan.actors):
+            grid.add(ActorWorker(config, memory, plan, store))
+        return run(grid, config)
     finally:
+        grid.close()
         ray.shutdown()
