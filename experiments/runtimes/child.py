@@ -18,8 +18,6 @@ from typing import Any
 from common.errors import ConfigurationError, FedmirageError
 from common.settings.config import RunConfig, validate
 
-SMALL = 1000  # up to this many client trainings (clients per round x rounds) `auto` needs no Ray
-
 
 def serve(work: Callable[..., None]) -> None:
     """Read a request and let `work` do what it asks for; the exit code is 0 if it went well."""
@@ -50,6 +48,11 @@ def conduct(
 ) -> None:
     """Check the request, say where the run takes place, and run it unless others do (grpc)."""
     settings = validate(config)
+    started = None
+    if runtime == "simulation":  # its processes start while this one loads torch and checks
+        from experiments.runtimes.ray_start import RayStart
+
+        started = RayStart(settings, actors, verbose)
     weights = check(settings, Path(folder), actors)
     if settings.keep_models == "all":
         tell(say=estimate_space(settings, weights))
@@ -69,7 +72,7 @@ def conduct(
     else:
         from experiments.runtimes.simulation import simulate
 
-        simulate(settings, verbose, actors)
+        simulate(settings, verbose, actors, started)
 
 
 def check(config: RunConfig, folder: Path, actors: int) -> int:
@@ -91,16 +94,17 @@ def check(config: RunConfig, folder: Path, actors: int) -> int:
 
 
 def choose(config: RunConfig) -> tuple[str, str]:
-    """Choose the runtime of `auto`, and say why."""
+    """Choose the runtime of `auto`, and say why: Ray shares GPUs, and is not faster without them.
+
+    docs/performance.md has both runtimes over sizes.
+    """
     from common import device
 
-    trainings, place = config.drawn * config.rounds, device.pick(config.device).type
+    place = device.pick(config.device).type
     if place != "cpu":
         return "simulation", f" (the run computes on {place}; --runtime chooses another runtime)"
-    count = f"{trainings} client trainings, where up to {SMALL} go without Ray"
-    if trainings <= SMALL:
-        return "inprocess", f" (a small run: {count}; --runtime simulation would use it)"
-    return "simulation", f" (a large run: {count}; --runtime inprocess would do without it)"
+    why = "on the CPU it starts sooner than Ray, and no round takes longer"
+    return "inprocess", f" ({why}; --runtime simulation would use Ray)"
 
 
 def estimate_space(config: RunConfig, weights: int) -> str:

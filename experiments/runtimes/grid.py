@@ -76,6 +76,7 @@ class WorkerGrid(WaitingGrid):
         }
         self.workers: list[Worker] = []
         self.change = threading.Condition()  # guards what follows
+        self.asked: set[str] = set()  # the messages of this round; a reply to another is dropped
         self.replies: dict[str, Message] = {}
         self.waiting: deque[Job] = deque()
         self.busy = 0  # jobs that workers have
@@ -122,13 +123,14 @@ class WorkerGrid(WaitingGrid):
         pushed = list(messages)
         for message in pushed:
             message.metadata.__dict__["_message_id"] = str(uuid4())
-        load = Load(pushed)
+        load, numbers = Load(pushed), [message.metadata.message_id for message in pushed]
         with self.change:
+            self.asked = set(numbers)
             self.replies.clear()
             self.waiting.clear()
             self.waiting.extend(Job(message, load) for message in pushed)
             self.change.notify_all()
-        return [message.metadata.message_id for message in pushed]
+        return numbers
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Return the replies that have arrived."""
@@ -176,7 +178,7 @@ class WorkerGrid(WaitingGrid):
         with self.change:
             self.contexts[node] = context
             kept = self.receive(node, reply)
-            if kept is not None:
+            if kept is not None and message.metadata.message_id in self.asked:
                 self.replies[message.metadata.message_id] = kept
             self.change.notify_all()
 

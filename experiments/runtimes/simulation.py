@@ -1,27 +1,18 @@
 """The simulation runtime: one process for the server, and Ray actors for the clients.
 
 `flwr run` has Flower's own simulation, which is built for any app; this one knows its own messages,
-so that a round of many small clients consists of training."""
+so that a round of many small clients consists of training.
+"""
 
 import logging
 import math
-import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from common import device
 from common.settings.config import RunConfig
-
-QUIET = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-}
-# Whoever reaches Ray's ports can run programs here. Despite its name, this variable decides on
-# every system whether Ray's processes listen on the network or on this host only.
-LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
+from experiments.runtimes.ray_start import RayStart, count_actors
 
 
 @dataclass(frozen=True)
@@ -40,47 +31,28 @@ class ActorPlan:
             f" each{gpu}"
         )
 
-    def start_ray(self, verbose: bool) -> None:
-        """Start Ray on this host.
-
-        One Ray "CPU" is one actor, so that Ray starts exactly as many as planned.
-        """
-        prepare_ray()
-        import ray
-
-        quiet: dict[str, Any] = (
-            {} if verbose else {"logging_level": logging.CRITICAL, "log_to_driver": False}
-        )
-        ray.init(num_cpus=self.actors, num_gpus=self.gpus, include_dashboard=False, **quiet)
-
 
 def plan_actors(config: RunConfig, actors: int = 0) -> ActorPlan:
-    """Plan as many actors as there are cores for their threads.
-
-    There are never more of them than clients that train in a round.
-    """
+    """Plan how many actors there are, and which part of a GPU each of them has."""
     import torch
 
-    count = min(config.drawn, actors or max(1, device.cores() // config.threads))
+    count = count_actors(config, actors)
     gpus = torch.cuda.device_count() if device.pick(config.device).type == "cuda" else 0
     # Ray assigns whole GPUs, or a part of one.
     share = 0.0 if not gpus else 1.0 if count <= gpus else 1 / math.ceil(count / gpus)
     return ActorPlan(count, config.threads, gpus, share)
 
 
-def prepare_ray() -> None:
-    """Set what Ray reads when it is first imported.
+def simulate(
+    config: RunConfig, verbose: bool = False, actors: int = 0, started: RayStart | None = None
+) -> dict[str, Any]:
+    """Run to the end, and return the summary line; an error of the server is raised here.
 
-    The token is new for every run: other users of this host cannot talk to its processes either.
+    `started` is Ray's start, if somebody has begun it already.
     """
-    os.environ.update({key: os.environ.get(key, value) for key, value in QUIET.items()})
-    os.environ.update(LOOPBACK, RAY_AUTH_TOKEN=secrets.token_hex(32))
-
-
-def simulate(config: RunConfig, verbose: bool = False, actors: int = 0) -> dict[str, Any]:
-    """Run to the end, and return the summary line; an error of the server is raised here."""
+    started = started or RayStart(config, actors, verbose)
     plan = plan_actors(config, actors)
-    plan.start_ray(verbose)
+    started.finish()
     import ray
 
     from experiments.runtimes.actors import ActorWorker, Store

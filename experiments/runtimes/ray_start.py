@@ -1,0 +1,68 @@
+"""Starts Ray in a thread; loads without torch, so that Ray's processes start while torch loads."""
+
+import logging
+import os
+import secrets
+import threading
+from typing import Any
+
+from common.cores import cores
+from common.settings.config import RunConfig
+
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+# Whoever reaches Ray's ports can run programs here. Despite its name, this variable decides on
+# every system whether Ray's processes listen on the network or on this host only.
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
+
+
+def count_actors(config: RunConfig, actors: int = 0) -> int:
+    """Count as many actors as there are cores for their threads, or as many as were asked for.
+
+    There are never more of them than clients that train in a round.
+    """
+    return min(config.drawn, actors or max(1, cores() // config.threads))
+
+
+def prepare_ray() -> None:
+    """Set what Ray reads when it is first imported.
+
+    The token is new for every run: other users of this host cannot talk to its processes either.
+    """
+    os.environ.update({key: os.environ.get(key, value) for key, value in QUIET.items()})
+    os.environ.update(LOOPBACK, RAY_AUTH_TOKEN=secrets.token_hex(32))
+
+
+class RayStart(threading.Thread):
+    """Ray's start on this host: one Ray "CPU" is one actor, so that exactly as many fit.
+
+    Ray finds the GPUs itself, unless the run leaves them alone.
+    """
+
+    def __init__(self, config: RunConfig, actors: int = 0, verbose: bool = False) -> None:
+        super().__init__(daemon=True)
+        self.options: dict[str, Any] = {"num_cpus": max(1, count_actors(config, actors))}
+        self.options |= {"num_gpus": 0} if config.device == "cpu" else {}
+        if not verbose:
+            self.options |= {"logging_level": logging.CRITICAL, "log_to_driver": False}
+        self.error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        """Start Ray; what goes wrong is raised by `finish`."""
+        try:
+            prepare_ray()
+            import ray
+
+            ray.init(include_dashboard=False, **self.options)
+        except BaseException as error:
+            self.error = error
+
+    def finish(self) -> None:
+        """Wait until Ray runs."""
+        self.join()
+        if self.error is not None:
+            raise self.error
