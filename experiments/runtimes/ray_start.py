@@ -49,6 +49,7 @@ class RayStart(threading.Thread):
         if not verbose:
             self.options |= {"logging_level": logging.CRITICAL, "log_to_driver": False}
         self.error: BaseException | None = None
+        self.over = threading.Event()
         self.start()
 
     def run(self) -> None:
@@ -60,9 +61,12 @@ class RayStart(threading.Thread):
             ray.init(include_dashboard=False, **self.options)
         except BaseException as error:
             self.error = error
+        self.over.set()
+        # Linux ends Ray's processes together with the thread that has started them.
+        threading.Event().wait()
 
     def finish(self) -> None:
         """Wait until Ray runs."""
-        self.join()
+        self.over.wait()
         if self.error is not None:
             raise self.error
