@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 from flwr.app import Context, Message
@@ -13,9 +13,6 @@ from flwr.app import Context, Message
 from common.settings.config import RunConfig
 from experiments.runtimes.grid import Job, LostWorkerError, Worker
 from experiments.runtimes.parcels import Load, unpack
-
-if TYPE_CHECKING:
-    from experiments.runtimes.simulation import ActorPlan
 
 
 class ClientAppActor:
@@ -66,9 +63,9 @@ class Store:
 class ActorWorker(Worker):
     """One actor, as the grid sees it."""
 
-    def __init__(self, config: RunConfig, memory: Path, plan: ActorPlan, store: Store) -> None:
-        self.config, self.memory, self.plan, self.store = config, memory, plan, store
-        kind = ray.remote(ClientAppActor).options(num_cpus=1, num_gpus=plan.gpu_share)
+    def __init__(self, config: RunConfig, memory: Path, gpu_share: float, store: Store) -> None:
+        self.config, self.memory, self.gpu_share, self.store = config, memory, gpu_share, store
+        kind = ray.remote(ClientAppActor).options(num_cpus=1, num_gpus=gpu_share)
         self.actor: Any = kind.remote(config.flat(), str(memory))
         self.results: deque[ray.ObjectRef[tuple[Message, Context]]] = deque()
 
@@ -98,4 +95,10 @@ class ActorWorker(Worker):
 
     def replace(self) -> ActorWorker:
         """Start another actor, because nothing else would train the clients."""
-        return ActorWorker(self.config, self.memory, self.plan, self.store)
+        return ActorWorker(self.config, self.memory, self.gpu_share, self.store)
+
+
+def start_actors(config: RunConfig, count: int, gpu_share: float) -> list[ActorWorker]:
+    """Start the actors of a run; they load torch while this process goes on."""
+    memory, store = Path(config.resume or config.out) / "memory", Store()
+    return [ActorWorker(config, memory, gpu_share, store) for _ in range(count)]

@@ -7,7 +7,6 @@ so that a round of many small clients consists of training.
 import logging
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from common import device
@@ -52,20 +51,19 @@ def simulate(
     """
     started = started or RayStart(config, actors, verbose)
     plan = plan_actors(config, actors)
-    started.finish()
+    workers = started.finish()
     import ray
 
-    from experiments.runtimes.actors import ActorWorker, Store
+    from experiments.runtimes.actors import start_actors
     from experiments.runtimes.grid import WorkerGrid
     from server.run import run
 
     if not verbose:
         logging.getLogger("flwr").setLevel(logging.CRITICAL)
-    memory = Path(config.resume or config.out) / "memory"
-    grid, store = WorkerGrid(config.clients), Store()
+    grid = WorkerGrid(config.clients)
     try:
-        for _ in range(plan.actors):
-            grid.add(ActorWorker(config, memory, plan, store))
+        for worker in workers or start_actors(config, plan.actors, plan.gpu_share):
+            grid.add(worker)
         return run(grid, config)
     finally:
         grid.close()
