@@ -1,5 +1,7 @@
 """Rounds of many small clients: how much of them is not local training."""
 
+import logging
+import math
 import multiprocessing
 import statistics
 import tempfile
@@ -14,6 +16,7 @@ from rich.table import Table
 from common import device
 from common.settings.config import RunConfig, configure
 from experiments.bench.app import app, out
+from experiments.bench.measure import measure_processor
 from experiments.runtimes.inprocess import run_in_process
 from experiments.runtimes.simulation import plan_actors, simulate
 from server.record.results import FILE, read
@@ -37,12 +40,20 @@ def clients(
         int,
         typer.Option(help="Rounds whose median counts; the first one, which warms up, does not."),
     ] = 4,
+    processor: Annotated[
+        bool,
+        typer.Option(
+            help="Count processor seconds of one process instead, so that a busy machine hardly"
+            " matters; no runtime but inprocess can do that."
+        ),
+    ] = False,
 ) -> None:
     """Compare whole rounds, evaluation and checkpoint included, with the local training in them.
 
     The training alone is the same loop on the same clients' data in one process per core, which
     does nothing else. What a round takes longer is messages, averaging, evaluation and files.
     """
+    logging.getLogger("flwr").setLevel(logging.CRITICAL)  # the table is all that is wanted
     settings = {"dataset": dataset, "data_dir": data_dir, "local_steps": steps, "partition": "iid"}
     settings |= {"model": "simple-cnn", "rounds": rounds + 1}
     title = f"{steps} steps of simple-cnn on {dataset}, {device.cores()} cores"
@@ -51,9 +62,12 @@ def clients(
     for case in cases.split(","):
         count, share = case.split(":")
         config = configure({**settings, "clients": int(count), "participation": float(share)})
-        before = time_training(config)
-        timed = {name: time_rounds(config, name, rounds) for name in runtimes.split(",")}
-        alone = (before + time_training(config)) / 2
+        before = time_training(config, processor)
+        if processor:
+            timed = {"one process": count_processor(config, rounds)}
+        else:
+            timed = {name: time_rounds(config, name, rounds) for name in runtimes.split(",")}
+        alone = (before + time_training(config, processor)) / 2
         for name, seconds in timed.items():
             row = {"clients": count, "drawn": str(config.drawn), "runtime": name}
             figures = describe(seconds, alone, config.drawn)
@@ -85,13 +99,22 @@ def time_rounds(config: RunConfig, runtime: str, rounds: int) -> dict[str, float
     }
 
 
-def time_training(config: RunConfig) -> float:
-    """Time the local training of one round: one process per core, each with its share of it."""
+def count_processor(config: RunConfig, rounds: int) -> dict[str, float]:
+    """Count the processor seconds of a round with its evaluation, in one process."""
+    settings = {**config.flat(), "server_threads": 1}
+    return {"round": measure_processor(settings, rounds)["seconds"], "evaluate": math.nan}
+
+
+def time_training(config: RunConfig, processor: bool = False) -> float:
+    """Time the local training of one round: one process per core, each with its share of it.
+
+    Processor seconds are those of a single process.
+    """
     context = multiprocessing.get_context("spawn")
-    workers = min(device.cores(), config.drawn)
+    workers = 1 if processor else min(device.cores(), config.drawn)
     pipes = [context.Pipe() for _ in range(workers)]
     processes = [
-        context.Process(target=train_share, args=(theirs, config, worker, workers))
+        context.Process(target=train_share, args=(theirs, config, worker, workers, processor))
         for worker, (_, theirs) in enumerate(pipes)
     ]
     for process in processes:
@@ -105,7 +128,9 @@ def time_training(config: RunConfig) -> float:
     return max(seconds)
 
 
-def train_share(connection: Connection, config: RunConfig, worker: int, workers: int) -> None:
+def train_share(
+    connection: Connection, config: RunConfig, worker: int, workers: int, processor: bool
+) -> None:
     """Train every so many-th client of a round, and send the seconds inside the training loop."""
     from flwr.app import Context, RecordDict
 
@@ -113,6 +138,7 @@ def train_share(connection: Connection, config: RunConfig, worker: int, workers:
     from client.train import train
     from common.wire.payload import SHARED
 
+    clock = time.process_time if processor else time.perf_counter
     seconds: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
 
@@ -121,9 +147,9 @@ def train_share(connection: Connection, config: RunConfig, worker: int, workers:
             client = build_client(config, Context(1, 1, node, RecordDict(), {}), Path(folder))
             received = {SHARED: list(client.run.initial)}
             local = client.open(received, {"round": 1, "token": "0" * 16})
-            started = time.perf_counter()
+            started = clock()
             train(local, [])
-            seconds.append(time.perf_counter() - started)
+            seconds.append(clock() - started)
 
         train_one(worker)
         seconds.clear()  # the first one warms up
