@@ -43,7 +43,8 @@ class Memory:
         self.folder, self.round, self.keep_all = folder, round_number, keep_all
         before = round_number if since is None else since + 1
         self.source, self._stored = read_newest(folder, before)
-        # Whether this client took part before, but nothing of that is left here.
+        # Whether this client took part before, but nothing of that is left here; it means something
+        # only where the client remembers something of every round.
         self.lost = bool(since) and self.source is None
         self.inherited = False  # whether what is read here was written by another run
         # A warm start begins with the memory of the run that it starts from.
