@@ -1,7 +1,6 @@
 """Rounds of many small clients: how much of them is not local training."""
 
 import logging
-import math
 import multiprocessing
 import statistics
 import tempfile
@@ -9,6 +8,7 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Annotated, Any
+from unittest.mock import patch
 
 import typer
 from rich.table import Table
@@ -16,10 +16,10 @@ from rich.table import Table
 from common import device
 from common.settings.config import RunConfig, configure
 from experiments.bench.app import app, out
-from experiments.bench.measure import measure_processor
 from experiments.runtimes.inprocess import run_in_process
 from experiments.runtimes.simulation import plan_actors, simulate
 from server.record.results import FILE, read
+from server.rounds import Rounds
 
 RUNTIMES = {
     "inprocess": lambda config: run_in_process(config, plan_actors(config).actors),
@@ -81,7 +81,7 @@ def describe(seconds: dict[str, float], alone: float, drawn: int) -> list[str]:
     whole = seconds["round"]
     return [
         f"{whole:.2f}",
-        f"{seconds['evaluate']:.2f}",
+        f"{seconds['evaluate']:.2f}" if "evaluate" in seconds else "in it",
         f"{1000 * whole / drawn:.1f}",
         f"{alone:.2f}",
         f"{100 * (1 - alone / whole):.0f} %",
@@ -101,8 +101,18 @@ def time_rounds(config: RunConfig, runtime: str, rounds: int) -> dict[str, float
 
 def count_processor(config: RunConfig, rounds: int) -> dict[str, float]:
     """Count the processor seconds of a round with its evaluation, in one process."""
-    settings = {**config.flat(), "server_threads": 1}
-    return {"round": measure_processor(settings, rounds)["seconds"], "evaluate": math.nan}
+    seconds: list[float] = []
+    run_round = Rounds.run_round
+
+    def count(self: Rounds, number: int) -> bool:
+        started = time.process_time()
+        stop = run_round(self, number)
+        seconds.append(time.process_time() - started)
+        return stop
+
+    with tempfile.TemporaryDirectory() as folder, patch.object(Rounds, "run_round", count):
+        run_in_process(configure(config.flat(), {"server_threads": 1, "out": folder}))
+    return {"round": statistics.median(seconds[-rounds:])}
 
 
 def time_training(config: RunConfig, processor: bool = False) -> float:
