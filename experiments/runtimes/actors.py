@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from logging import ERROR
 from pathlib import Path
 from typing import Any
 
 import ray
 from flwr.app import Context, Message
+from flwr.common import log
 
 from common.settings.config import RunConfig
 from experiments.runtimes.grid import Job, LostWorkerError, Worker
@@ -73,7 +75,8 @@ class ActorWorker(Worker):
         """Wait until it can take messages; False if it never can."""
         try:
             return bool(ray.get(self.actor.start.remote()))
-        except ray.exceptions.RayError:
+        except ray.exceptions.RayError as error:
+            log(ERROR, "a Ray actor cannot start: %s", error)
             return False
 
     def send(self, job: Job, context: Context) -> None:

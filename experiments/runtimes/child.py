@@ -48,11 +48,6 @@ def conduct(
 ) -> None:
     """Check the request, say where the run takes place, and run it unless others do (grpc)."""
     settings = validate(config)
-    started = None
-    if runtime == "simulation":  # its processes start while this one loads torch and checks
-        from experiments.runtimes.ray_start import RayStart
-
-        started = RayStart(settings, actors, verbose)
     weights = check(settings, Path(folder), actors)
     if settings.keep_models == "all":
         tell(say=estimate_space(settings, weights))
@@ -72,7 +67,7 @@ def conduct(
     else:
         from experiments.runtimes.simulation import simulate
 
-        simulate(settings, verbose, actors, started)
+        simulate(settings, verbose, actors)
 
 
 def check(config: RunConfig, folder: Path, actors: int) -> int:

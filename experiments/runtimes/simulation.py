@@ -11,7 +11,7 @@ from typing import Any
 
 from common import device
 from common.settings.config import RunConfig
-from experiments.runtimes.ray_start import RayStart, count_actors
+from experiments.runtimes.ray_start import count_actors, start_ray
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,10 @@ def plan_actors(config: RunConfig, actors: int = 0) -> ActorPlan:
     return ActorPlan(count, config.threads, gpus, share)
 
 
-def simulate(
-    config: RunConfig, verbose: bool = False, actors: int = 0, started: RayStart | None = None
-) -> dict[str, Any]:
-    """Run to the end, and return the summary line; an error of the server is raised here.
-
-    `started` is Ray's start, if somebody has begun it already.
-    """
-    started = started or RayStart(config, actors, verbose)
+def simulate(config: RunConfig, verbose: bool = False, actors: int = 0) -> dict[str, Any]:
+    """Run to the end, and return the summary line; an error of the server is raised here."""
     plan = plan_actors(config, actors)
-    workers = started.finish()
+    start_ray(config, actors, verbose)
     import ray
 
     from experiments.runtimes.actors import start_actors
@@ -62,7 +56,7 @@ def simulate(
         logging.getLogger("flwr").setLevel(logging.CRITICAL)
     grid = WorkerGrid(config.clients)
     try:
-        for worker in workers or start_actors(config, plan.actors, plan.gpu_share):
+        for worker in start_actors(config, plan.actors, plan.gpu_share):
             grid.add(worker)
         return run(grid, config)
     finally:

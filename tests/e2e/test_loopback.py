@@ -7,9 +7,9 @@ SCRIPT = """
 import os
 from pathlib import Path
 from common.settings.config import configure
-from experiments.runtimes.ray_start import RayStart
+from experiments.runtimes.ray_start import start_ray
 
-RayStart(configure({})).finish()
+start_ray(configure({}))
 import ray
 ray.get(ray.remote(num_cpus=1)(lambda: 0).remote())
 

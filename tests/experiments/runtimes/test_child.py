@@ -6,7 +6,7 @@ import torch
 
 from common import device
 from common.settings.config import configure
-from experiments.runtimes import actors, ray_start
+from experiments.runtimes import ray_start
 from experiments.runtimes.child import choose, estimate_space
 
 
@@ -34,29 +34,12 @@ def test_ray_shares_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ray_is_started_for_as_many_actors_as_train(
     settings: dict[str, int], options: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """GPUs are counted by Ray itself, since torch is not loaded yet when it starts."""
+    """GPUs are counted by Ray itself, unless the run leaves them alone."""
     asked: dict[str, int] = {}
     monkeypatch.setattr(ray, "init", lambda **given: asked.update(given))
-    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0, "GPU": 1.0})
     monkeypatch.setattr(ray_start, "cores", lambda: 2)
-    assert ray_start.RayStart(configure(settings), verbose=True).finish() == []
+    ray_start.start_ray(configure(settings), verbose=True)
     assert asked == {"include_dashboard": False, **options}
-
-
-def test_actors_start_at_once_where_no_gpu_is_to_be_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray, "init", lambda **_: None)
-    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0})
-    monkeypatch.setattr(actors, "start_actors", lambda config, count, share: [count, share])
-    assert ray_start.RayStart(configure({"clients": 9}), actors=3).finish() == [3, 0.0]
-
-
-def test_an_error_of_rays_start_is_raised_where_it_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ray, "init", lambda **_: 1 / 0)
-    started = ray_start.RayStart(configure({"clients": 3}))
-    with pytest.raises(ZeroDivisionError):
-        started.finish()
 
 
 def test_kept_models_are_counted_before_they_are_there() -> None:
