@@ -89,17 +89,13 @@ def check(config: RunConfig, folder: Path, actors: int) -> int:
 
 
 def choose(config: RunConfig) -> tuple[str, str]:
-    """Choose the runtime of `auto`, and say why: Ray shares GPUs, and is not faster without them.
-
-    docs/performance.md has both runtimes over sizes.
-    """
+    """Choose the runtime of `auto`, and say why: Ray shares GPUs, and starts later without them."""
     from common import device
 
     place = device.pick(config.device).type
     if place != "cpu":
         return "simulation", f" (the run computes on {place}; --runtime chooses another runtime)"
-    why = "on the CPU it starts sooner than Ray, and no round takes longer"
-    return "inprocess", f" ({why}; --runtime simulation would use Ray)"
+    return "inprocess", " (on the CPU it starts sooner than Ray; --runtime simulation would use it)"
 
 
 def estimate_space(config: RunConfig, weights: int) -> str:
