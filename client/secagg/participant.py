@@ -21,10 +21,21 @@ from flwr.common.secure_aggregation.secaggplus_constants import (
 
 from client.secagg.pins import Pins
 from client.secagg.settings import check_setup
-from client.secagg.view import View
+from client.secagg.view import View, write_survivors
 from common.errors import WireError
-from common.secagg.agreement import AGREE, AGREEMENT, NODES, SIGNATURES, SURVIVORS, TAGS
-from common.secagg.circle import CIRCLE, Circle, are_distinct
+from common.secagg.agreement import (
+    AGREE,
+    AGREEMENT,
+    DRAW,
+    LOT,
+    LOTS,
+    NODES,
+    SEALED_LOT,
+    SIGNATURES,
+    SURVIVORS,
+    TAGS,
+)
+from common.secagg.circle import CIRCLE, Circle, are_distinct, seal_lot
 from common.secagg.keys import TAG, is_tag, read_public_key
 from common.secagg.masks import GENERATOR, MASKS
 
@@ -45,10 +56,11 @@ class Participant(View):
                 " nothing was sent"
             )
         stage = str(self.request.get(Key.STAGE))
-        if stage != AGREE:
+        if stage not in (DRAW, AGREE):
             check_stage(self.flower_state.current_stage, self.request)
         stages: dict[str, Callable[[], Message]] = {
             Stage.SETUP: self.set_up,
+            DRAW: self.draw,
             Stage.SHARE_KEYS: self.share_keys,
             Stage.COLLECT_MASKED_VECTORS: self.send_vector,
             AGREE: self.agree,
@@ -62,35 +74,66 @@ class Participant(View):
         """Take the round's clients down, and send fresh public keys."""
         check_setup(self.request, self.secagg, self.config.drawn)
         record = self.message.content.config_records[CIRCLE]
-        circle = Circle.read(record, self.config.seed)
+        circle = Circle.read(record)
         self.check_circle(circle)
         self.opened(circle).check(circle)
         reply = self.ask_flower()
         self.context.state.config_records[CIRCLE] = circle.write()
-        self.context.state.config_records.pop(AGREEMENT, None)
+        for name in (AGREEMENT, LOTS):
+            self.context.state.config_records.pop(name, None)
         answer = reply.content.config_records[RECORD_KEY_CONFIGS]
         answer[MASKS] = GENERATOR
+        if self.draws_lots:
+            lot = self.lots(circle).draw(circle)
+            self.context.state.config_records[LOTS] = ConfigRecord({LOT: lot})
+            answer[SEALED_LOT] = seal_lot(lot)
         keys = [cast(bytes, answer[key]) for key in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2)]
         if (signature := Pins.of(self.context).sign(circle, self.node, keys)) is not None:
             signed = ConfigRecord({NODES: [self.node], TAGS: [signature]})
             reply.content.config_records[SIGNATURES] = signed
         return reply
 
+    def draw(self) -> Message:
+        """Show this client's lot, now that everybody is bound to theirs."""
+        known = self.context.state.config_records.get(LOTS, ConfigRecord())
+        if self.flower_state.current_stage != Stage.SETUP or set(known) != {LOT}:
+            raise WireError("the clients draw lots for their seats once, after the set-up")
+        sealed, lot = self.read_tags(LOTS), cast(bytes, known[LOT])
+        if set(sealed) != set(self.circle.partitions) or sealed[self.node] != seal_lot(lot):
+            raise WireError("the server's list of the clients' lots is not that of this try")
+        known[NODES], known[TAGS] = list(sealed), list(sealed.values())
+        answer = ConfigRecord({LOT: lot})
+        return Message(RecordDict({RECORD_KEY_CONFIGS: answer}), reply_to=self.message)
+
+    def take_seats(self) -> None:
+        """Put the clients in the order that follows from all lots, which must be the sealed ones."""
+        known = self.context.state.config_records[LOTS]
+        lots, nodes = self.read_tags(LOTS), cast(list[int], known.get(NODES, []))
+        sealed = dict(zip(nodes, cast(list[bytes], known.get(TAGS, [])), strict=True))
+        if not sealed or {node: seal_lot(lot) for node, lot in lots.items()} != sealed:
+            raise WireError("the lots that the server passes on are not those that were sealed")
+        self.circle = self.circle.seat(lots)
+        self.lots(self.circle).keep(self.circle, lots[self.node])
+        self.context.state.config_records[CIRCLE] = self.circle.write()
+
     def share_keys(self) -> Message:
         """Send every neighbour its shares of this client's keys, with a tag."""
+        gathered = self.circle
+        if self.draws_lots:
+            self.take_seats()
         names = [name for name in self.request if name != Key.STAGE]
         if len(names) != self.plan.shares or set(map(int, names)) != self.neighbours:
             raise WireError(
                 "the server names other neighbours of this client than those that follow from the"
-                " seed, the round and its clients"
+                " clients and the lots that they drew"
             )
         keys = [read_public_key(key) for name in names for key in cast(Any, self.request[name])]
         if len(set(keys)) != 2 * len(names):
             raise WireError("some of the public keys that the server sent are the same")
-        signatures = self.read_tags(SIGNATURES)
+        signatures, pins = self.read_tags(SIGNATURES), Pins.of(self.context)
         for node in self.neighbours - {self.node}:
             theirs = cast(list[bytes], self.request[str(node)])
-            Pins.of(self.context).check(self.circle, node, theirs, signatures.get(node))
+            pins.check(gathered, node, theirs, signatures.get(node))
         reply = self.ask_flower()
         answer = reply.content.config_records[RECORD_KEY_CONFIGS]
         targets = cast(list[int], answer[Key.DESTINATION_LIST])
@@ -137,7 +180,8 @@ class Participant(View):
         survivors = set(cast(list[int], told))
         self.check_survivors(survivors)
         targets = sorted(self.neighbours & survivors - {self.node})
-        tags = [self.tag_survivors(self.node, target, survivors) for target in targets]
+        left = write_survivors(survivors)
+        tags = [self.tag_survivors(self.node, target, left) for target in targets]
         record = ConfigRecord({SURVIVORS: sorted(survivors)})
         self.context.state.config_records[AGREEMENT] = record
         answer = ConfigRecord({NODES: targets, TAGS: tags})
@@ -167,7 +211,8 @@ class Participant(View):
         return self.ask_flower()
 
     def ask_flower(self) -> Message:
-        """Let Flower's mod answer the request."""
+        """Let Flower's mod answer the request, and change what it keeps."""
+        self.__dict__.pop("flower_state", None)
         return secaggplus_mod(self.message, self.context, self.train)
 
     # Checks
@@ -208,11 +253,11 @@ class Participant(View):
         everybody = set(self.circle.partitions)
         if survivors == everybody == self.neighbours:
             return
-        tags = self.read_tags(AGREEMENT)
+        tags, left = self.read_tags(AGREEMENT), write_survivors(survivors)
         agreeing = {
             source
             for source in self.neighbours & survivors - {self.node}
-            if is_tag(tags.get(source), self.tag_survivors(source, self.node, survivors))
+            if is_tag(tags.get(source), self.tag_survivors(source, self.node, left))
         }
         if not self.agreed or len(agreeing) + 1 < self.plan.threshold:
             raise WireError(
