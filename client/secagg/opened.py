@@ -38,9 +38,9 @@ class Opened:
             )
             raise FedmirageError(
                 f"this client has opened round {circle.round} of this run with the clients"
-                f" {_list(sorted(clients))}{left} and opens it for no others, because the difference of the"
-                " two sums would show single updates; bring the same clients back, or start a new"
-                " run with another seed (warm-start)"
+                f" {_list(sorted(clients))}{left} and opens it for no others, because the"
+                " difference of the two sums would show single updates; bring the same clients"
+                " back, or start a new run with another seed (warm-start)"
             )
 
     def record(self, circle: Circle, survivors: set[int]) -> None:

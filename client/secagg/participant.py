@@ -106,7 +106,7 @@ class Participant(View):
         return Message(RecordDict({RECORD_KEY_CONFIGS: answer}), reply_to=self.message)
 
     def take_seats(self) -> None:
-        """Put the clients in the order that follows from all lots, which must be the sealed ones."""
+        """Put the clients in the order that follows from all lots, if they are the sealed ones."""
         known = self.context.state.config_records[LOTS]
         lots, nodes = self.read_tags(LOTS), cast(list[int], known.get(NODES, []))
         sealed = dict(zip(nodes, cast(list[bytes], known.get(TAGS, [])), strict=True))
