@@ -128,6 +128,12 @@ class SecAggOn(SecAggParams):
             plan = KeyPlan.of(shares, self.threshold or AMONG_SOME)
         return plan if plan.shares < clients else KeyPlan.of(clients, self.threshold or AMONG_ALL)
 
+    def resolve(self, clients: int) -> Self:
+        """These settings with what their defaults stand for in a round of so many clients."""
+        shares = self.key_plan(clients).shares
+        threshold = self.threshold or (AMONG_ALL if shares == clients else AMONG_SOME)
+        return self.model_copy(update={"neighbour_share": shares / clients, "threshold": threshold})
+
     def least(self, drawn: int) -> int:
         """How many of the `drawn` clients must stay to the end, so that none is singled out."""
         return max(LEAST, drawn // 2 + 1)

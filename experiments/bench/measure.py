@@ -24,10 +24,14 @@ def time_simulation(config: RunConfig, rounds: int) -> float:
 def measure_round(config: RunConfig, runtime: str, rounds: int) -> dict[str, float]:
     """Measure the median round of a run: seconds without evaluation, and bytes."""
     from experiments.runtimes.grpc import deploy
+    from experiments.runtimes.inprocess import run_in_process
 
     with tempfile.TemporaryDirectory() as folder:
         placed = configure(config.flat(), {"out": folder})
-        simulate(placed) if runtime == "simulation" else deploy(placed, Console(quiet=True))
+        if runtime == "inprocess":
+            run_in_process(placed)
+        else:
+            simulate(placed) if runtime == "simulation" else deploy(placed, Console(quiet=True))
         lines = [line for line in read(Path(folder) / FILE) if line["kind"] == "round"][-rounds:]
     seconds = statistics.median(
         line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines

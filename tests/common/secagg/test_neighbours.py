@@ -90,21 +90,56 @@ def test_a_threshold_that_no_circle_serves_keeps_all_clients_neighbours() -> Non
     assert plan_neighbours(300, 0.55).shares == 300
 
 
+def read_row(name: str) -> list[str]:
+    """The cells of one row of docs/security.md."""
+    text = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
+    row = text.split(f"| {name} |")[1].split("\n")[0]
+    return [cell.strip() for cell in row.split("|")[:-1]]
+
+
 def test_the_table_of_neighbours() -> None:
     """docs/security.md has the plans, and what they stand."""
-    text = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
-    names = ("clients in a try (n)", "neighbours (k)", "shares that open a key (t)")
-    names += ("accomplices in a neighbourhood", "lost in a neighbourhood")
-    table = text.split("| clients in a try (n) |")[1]
-    cells = [
-        [int(cell) for cell in row.split("|")[1 if number else 0 : -1] if cell.strip().isdigit()]
-        for number, row in enumerate(table.split("\n"))
-        if number != 1
-    ][: len(names)]
-    for clients, shares, threshold, accomplices, losses in zip(*cells, strict=True):
+    rows = [
+        [int(cell) for cell in read_row(name)]
+        for name in (
+            "clients in a try (n)",
+            "neighbours, with the client itself (k)",
+            "shares of them that open a key (t)",
+            "accomplices that a neighbourhood stands",
+            "losses that a neighbourhood stands",
+        )
+    ]
+    for clients, shares, threshold, accomplices, losses in zip(*rows, strict=True):
         plan = plan_neighbours(clients, AMONG_SOME)
         assert (plan.shares, plan.threshold) == (shares, threshold)
         assert (plan.accomplices, plan.losses) == (accomplices, losses)
-    for value in (ACCOMPLICES, LOST):
-        assert value == Fraction(1, 10)
-    assert math.log2(risk_of_exposure(1000, plan_neighbours(1000, AMONG_SOME))) < -SAFETY_BITS
+    assert ACCOMPLICES == LOST == Fraction(1, 10)
+    assert (SAFETY_BITS, SUCCESS_BITS, FEWEST, COMPLETE) == (40, 20, 51, 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "percent", "least"),
+    [
+        ("repeated rounds may show an update (c >= t - k/2), 10 % accomplices", 10, "repeated"),
+        ("the same, 20 % accomplices", 20, "repeated"),
+        (
+            "the server may open both keys of a client in one try (c >= 2t - k), 20 %",
+            20,
+            "one try",
+        ),
+        ("the same, 30 % accomplices", 30, "one try"),
+        ("accomplices alone have both keys of a client (c >= t), 30 %", 30, "alone"),
+    ],
+)
+def test_the_table_of_risks(name: str, percent: int, least: str) -> None:
+    """docs/security.md: binary logarithms of bounds, "never" for 0 and "likely" for 1 or more."""
+    for clients, cell in zip((100, 200, 500, 1000), read_row(name), strict=True):
+        plan, helpers = plan_neighbours(clients, AMONG_SOME), clients * percent // 100
+        needed = {
+            "repeated": plan.accomplices + 1,
+            "one try": 2 * plan.threshold - plan.shares,
+            "alone": plan.threshold,
+        }[least]
+        risk = (clients - helpers) * tail(clients - 1, helpers, plan.shares - 1, needed)
+        says = "never" if not risk else "likely" if risk >= 1 else f"{math.log2(risk):.1f}"
+        assert says == cell
