@@ -19,9 +19,11 @@ from flwr.common.secure_aggregation.secaggplus_constants import (
     Stage,
 )
 
+from client.secagg.checks import Checks
 from client.secagg.pins import Pins
+from client.secagg.seats import Seats
 from client.secagg.settings import check_setup
-from client.secagg.view import View, write_survivors
+from client.secagg.view import write_survivors
 from common.errors import WireError
 from common.secagg.agreement import (
     AGREE,
@@ -43,7 +45,7 @@ INSTRUCTIONS = "fitins.config"  # Flower's record of what a round's training nee
 
 
 @dataclass
-class Participant(View):
+class Participant(Seats, Checks):
     """One client's side of one message."""
 
     train: ClientAppCallable
@@ -92,29 +94,6 @@ class Participant(View):
             signed = ConfigRecord({NODES: [self.node], TAGS: [signature]})
             reply.content.config_records[SIGNATURES] = signed
         return reply
-
-    def draw(self) -> Message:
-        """Show this client's lot, now that everybody is bound to theirs."""
-        known = self.context.state.config_records.get(LOTS, ConfigRecord())
-        if self.flower_state.current_stage != Stage.SETUP or set(known) != {LOT}:
-            raise WireError("the clients draw lots for their seats once, after the set-up")
-        sealed, lot = self.read_tags(LOTS), cast(bytes, known[LOT])
-        if set(sealed) != set(self.circle.partitions) or sealed[self.node] != seal_lot(lot):
-            raise WireError("the server's list of the clients' lots is not that of this try")
-        known[NODES], known[TAGS] = list(sealed), list(sealed.values())
-        answer = ConfigRecord({LOT: lot})
-        return Message(RecordDict({RECORD_KEY_CONFIGS: answer}), reply_to=self.message)
-
-    def take_seats(self) -> None:
-        """Put the clients in the order that follows from all lots, if they are the sealed ones."""
-        known = self.context.state.config_records[LOTS]
-        lots, nodes = self.read_tags(LOTS), cast(list[int], known.get(NODES, []))
-        sealed = dict(zip(nodes, cast(list[bytes], known.get(TAGS, [])), strict=True))
-        if not sealed or {node: seal_lot(lot) for node, lot in lots.items()} != sealed:
-            raise WireError("the lots that the server passes on are not those that were sealed")
-        self.circle = self.circle.seat(lots)
-        self.lots(self.circle).keep(self.circle, lots[self.node])
-        self.context.state.config_records[CIRCLE] = self.circle.write()
 
     def share_keys(self) -> Message:
         """Send every neighbour its shares of this client's keys, with a tag."""
@@ -214,53 +193,3 @@ class Participant(View):
         """Let Flower's mod answer the request, and change what it keeps."""
         self.__dict__.pop("flower_state", None)
         return secaggplus_mod(self.message, self.context, self.train)
-
-    # Checks
-
-    def check_circle(self, circle: Circle) -> None:
-        """Require that this client is in the round's circle under its own partition."""
-        if len(circle.partitions) != self.request[Key.SAMPLE_NUMBER]:
-            raise WireError("the server names another number of clients than it says")
-        own = int(self.context.node_config.get("partition-id", -1))
-        if circle.partitions.get(self.node) != own:
-            raise WireError("the server names this client under another partition than its own")
-        earlier = self.context.state.config_records.get(CIRCLE)
-        if earlier is not None and earlier["token"] != circle.token:
-            raise WireError("the server gives one run two tokens, as if its rounds were new")
-
-    def check_survivors(self, survivors: set[int]) -> None:
-        """Require a sum that hides every client in it, and that no other sum was opened before."""
-        least = self.secagg.least(self.config.drawn)
-        if len(survivors) < least:
-            raise WireError(
-                f"the server wants to open a sum of {len(survivors)} clients, and at least {least}"
-                " are needed to hide one"
-            )
-        if self.node not in survivors or not survivors <= set(self.circle.partitions):
-            raise WireError("the server wants to open a sum without this client, or of strangers")
-        if len(survivors & self.neighbours) < self.plan.threshold:
-            raise WireError("too few neighbours of this client are left to open the sum")
-        if not self.circle.are_connected(survivors, self.plan.shares):
-            raise WireError("the clients that are left have no masks in common")
-        self.opened(self.circle).check(self.circle, survivors)
-
-    def check_agreement(self, survivors: set[int]) -> None:
-        """Require that enough neighbours say the same.
-
-        If all clients are neighbours and nobody is lost, this client sends no share of a key, and
-        what it sends opens only the sum of all; docs/security.md has the proof.
-        """
-        everybody = set(self.circle.partitions)
-        if survivors == everybody == self.neighbours:
-            return
-        tags, left = self.read_tags(AGREEMENT), write_survivors(survivors)
-        agreeing = {
-            source
-            for source in self.neighbours & survivors - {self.node}
-            if is_tag(tags.get(source), self.tag_survivors(source, self.node, left))
-        }
-        if not self.agreed or len(agreeing) + 1 < self.plan.threshold:
-            raise WireError(
-                f"{len(agreeing) + 1} neighbours agree on which clients are left, and"
-                f" {self.plan.threshold} must before this client opens a sum without the others"
-            )

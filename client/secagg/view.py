@@ -33,9 +33,9 @@ class View:
     secagg: SecAggOn
     memory: Path
 
-    @property
+    @cached_property
     def request(self) -> ConfigRecord:
-        """What the server asks for."""
+        """What the server asks for; Flower checks a message's records whenever one is taken."""
         return self.message.content.config_records[RECORD_KEY_CONFIGS]
 
     @property
