@@ -24,14 +24,10 @@ def time_simulation(config: RunConfig, rounds: int) -> float:
 def measure_round(config: RunConfig, runtime: str, rounds: int) -> dict[str, float]:
     """Measure the median round of a run: seconds without evaluation, and bytes."""
     from experiments.runtimes.grpc import deploy
-    from experiments.runtimes.inprocess import run_in_process
 
     with tempfile.TemporaryDirectory() as folder:
         placed = configure(config.flat(), {"out": folder})
-        if runtime == "inprocess":
-            run_in_process(placed)
-        else:
-            simulate(placed) if runtime == "simulation" else deploy(placed, Console(quiet=True))
+        simulate(placed) if runtime == "simulation" else deploy(placed, Console(quiet=True))
         lines = [line for line in read(Path(folder) / FILE) if line["kind"] == "round"][-rounds:]
     seconds = statistics.median(
         line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines
@@ -59,4 +55,5 @@ def measure_processor(settings: dict[str, Any], rounds: int) -> dict[str, float]
             run_in_process(configure({**settings, "rounds": number, "out": folder}))
             seconds.append(time.process_time() - started)
             lines = [line for line in read(Path(folder) / FILE) if line["kind"] == "round"]
-    return {"seconds": (seconds[1] - seconds[0]) / rounds, "bytes_up": lines[-1]["bytes_up"]}
+    moved = {key: lines[-1][key] for key in ("bytes_up", "bytes_down")}
+    return {"seconds": (seconds[1] - seconds[0]) / rounds, **moved}

@@ -8,7 +8,7 @@ from rich.table import Table
 from common.secagg.settings import SecAggOn
 from common.settings.config import configure
 from experiments.bench.app import app, out
-from experiments.bench.measure import measure_round
+from experiments.bench.measure import measure_processor, measure_round
 
 
 @app.command()
@@ -23,7 +23,11 @@ def secagg(
     steps: Annotated[int, typer.Option(help="Local steps per client.")] = 10,
     clients: Annotated[str, typer.Option(help="Numbers of clients.")] = "10,50,100,200",
     runtime: Annotated[
-        str, typer.Option(help="How these clients run: simulation, or inprocess without Ray.")
+        str,
+        typer.Option(
+            help="How these clients run: simulation, or inprocess, in processor seconds of one"
+            " process, which do not depend on what else the machine does."
+        ),
     ] = "simulation",
     line: Annotated[
         str, typer.Option("--secagg", help='Secure aggregation, as "on(neighbour_share=1.0)".')
@@ -57,8 +61,10 @@ def secagg(
         assert isinstance(secured, SecAggOn)
         neighbours = secured.key_plan(count).shares - 1
         plain, secure = (
-            measure_round(configure({**settings, "clients": count, "secagg": mode}), place, rounds)
-            for mode in ("off", line)
+            measure_processor(chosen, rounds)
+            if place == "inprocess"
+            else measure_round(configure(chosen), place, rounds)
+            for chosen in ({**settings, "clients": count, "secagg": mode} for mode in ("off", line))
         )
         moved = [
             f"{plain[key] / 1e6:.2f} -> {secure[key] / 1e6:.2f}"
