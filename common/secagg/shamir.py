@@ -1,6 +1,6 @@
 """Shamir's secret sharing of keys: any `threshold` of the shares give the secret, fewer nothing.
 
-Flower shares every 16 bytes of a key on their own, bit by bit in Python, which took four fifths of
+Flower shares every 16 bytes of a key on their own, bit by bit in Python, which took seven tenths of
 a secure round of 50 clients. Here a whole key is one number modulo a prime: the constant term of a
 random polynomial, of which each share is the value at one point. The functions have the names and
 arguments of Flower's, which replacements.py replaces.

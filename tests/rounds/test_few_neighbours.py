@@ -1,7 +1,7 @@
 """Secure rounds in which not all clients are neighbours: losses, and a dishonest server.
 
-The attacks of test_hostile_server.py and test_hostile_clients.py are played there among neighbours
-only; these are the ones that a circle with seats adds.
+The attacks of test_hostile_server.py are played here again where the circle matters, beside those
+that lots and seats invite.
 """
 
 from collections.abc import Iterable
@@ -15,11 +15,12 @@ from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFI
 from client.node.folders import client_folder
 from common.secagg.agreement import AGREE, DRAW, LOT, SEALED_LOT
 from common.secagg.circle import seal_lot
+from common.secagg.keys import generate_key_pairs, public_key_to_bytes
 from tests.support.hostile import TOKEN, HostileServer, RefusedError
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.pairs import BASE
 from tests.support.runs import assert_same_bits, lines
-from tests.support.secure_rounds import lose, stage_of
+from tests.support.secure_rounds import exchange_long_term_keys, lose, stage_of
 
 FEW = "on(neighbour_share=0.1)"  # nine neighbours of fourteen clients, seven of which open a key
 SETTINGS = {
@@ -227,6 +228,41 @@ def test_arcs_of_the_circle_are_not_opened_one_by_one(tmp_path: Path) -> None:
     bridged = left | {order[12]}
     server.collect(order[12])
     server.agree(order[0], bridged)
+
+
+def test_a_part_of_the_neighbours_is_not_enough(tmp_path: Path) -> None:
+    """A vector that lacks masks, or has one of them twice, would open with fewer keys."""
+    server = HostileServer(tmp_path, 14, FEW)
+    server.begin(range(14))
+    others = sorted(server.neighbours(0) - {0})
+    for sources in (others[1:], [*others[1:], others[1]]):
+        with pytest.raises(RefusedError, match="key shares of other clients than this one's neigh"):
+            server.collect(0, sources)
+
+
+def test_masking_keys_of_the_servers_own(tmp_path: Path) -> None:
+    server = HostileServer(tmp_path, 14, FEW)
+    server.exchange_keys(range(14))
+    server.take_seats()
+    other = min(server.neighbours(0) - {0})
+    false = [public_key_to_bytes(generate_key_pairs()[1]), server.keys[other][1]]
+    server.share_keys(forged={0: {other: false}})
+    with pytest.raises(RefusedError, match="made for another round, other clients or other keys"):
+        server.collect(0)
+
+
+def test_clients_that_know_each_other_cannot_be_impersonated(tmp_path: Path) -> None:
+    """They sign their keys before the seats are drawn, and check them afterwards."""
+    configs = exchange_long_term_keys(tmp_path, 14)
+    server = HostileServer(tmp_path, 14, FEW, node_configs=configs)
+    opened = open_round(server, range(14), range(14))
+    assert np.allclose(opened, server.sum_of(range(14)), atol=1e-9)
+    server.exchange_keys(range(14))
+    server.take_seats()
+    other = min(server.neighbours(0) - {0})
+    false = [public_key_to_bytes(generate_key_pairs()[1]) for _ in range(2)]
+    with pytest.raises(RefusedError, match=rf"client {other} are not signed with the key in"):
+        server.share_keys(forged={0: {other: false}})
 
 
 # The same round twice
