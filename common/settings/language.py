@@ -1,8 +1,9 @@
 """The one small language: `name(key=literal, ...)`, several separated by commas.
 
-`methods`, `dataset`, `partition`, `model`, `secagg` and `dp` are all written in it. Literals are
-read with `ast`, never evaluated. Each name belongs to a frozen pydantic model (`Params`), so that a
-wrong name, key, type or range is refused with a sentence, and all problems are reported at once.
+`methods`, `dataset`, `partition`, `model`, `secagg`, `dp` and `schedule` are all written in it.
+Literals are read with `ast`, never evaluated. Each name belongs to a frozen pydantic model
+(`Params`), so that a wrong name, key, type or range is refused with a sentence, and all problems
+are reported at once.
 """
 
 import ast
@@ -65,6 +66,7 @@ EXAMPLES = {
     "model": "simple-cnn",
     "secagg": "off",
     "dp": "off",
+    "schedule": "constant",
 }
 
 

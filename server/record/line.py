@@ -1,5 +1,6 @@
 """Makes the line of results.jsonl about one round, in this one place.
 
+    lr                the clients' learning rate in this round
     accuracy, loss    of the global model on the test set; null in rounds without evaluation
     train             mean of every term of the local objective
     clients, refused  what each client reported; which clients were left out, and why
@@ -72,7 +73,8 @@ def make_round_line(
     `progress`, and thereby in the checkpoint.
     """
     metrics = outcome.metrics
-    line: dict[str, Any] = {"kind": "round", "round": number, "accuracy": None, "loss": None}
+    line: dict[str, Any] = {"kind": "round", "round": number, "lr": config.learning_rate(number)}
+    line |= {"accuracy": None, "loss": None}
     line |= evaluated
     line |= {"train": with_prefix(metrics, TERM)}
     line |= {"clients": outcome.clients, "refused": outcome.refused}
