@@ -145,6 +145,19 @@ def partitions(
 
 
 @app.command(cls=Command)
+def schedules(
+    name: Annotated[
+        str | None, typer.Argument(help="One schedule, with everything that can be set.")
+    ] = None,
+) -> None:
+    """What --schedule accepts: every way to change the learning rate over the rounds."""
+    from common.learning.schedules import SCHEDULES
+    from experiments.show.catalogue import show_entry, show_schedules
+
+    show_schedules(out) if name is None else show_entry(out, find(SCHEDULES, name, "schedule"))
+
+
+@app.command(cls=Command)
 def presets(
     name: Annotated[str | None, typer.Argument(help="One preset, as its file has it.")] = None,
 ) -> None:
