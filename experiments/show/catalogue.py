@@ -23,7 +23,6 @@ from common.settings.describe import describe
 from common.settings.language import Params, resolve_one
 from experiments.show.prose import show_prose
 
-
 EXAMPLES = (
     "constant",
     "constant(warmup=4)",
