@@ -278,8 +278,8 @@ def compare(runs: list[Path], **given: Any) -> None:
 
     layers = read_layers(given["preset"], given["config"])
     flags = {name: value for name, value in settings.items() if name != "methods"}
-    choices = (given[name] for name in ("methods", "seeds", "controls", "tune", "share_warm_up"))
-    plan = plan_comparison(layers, flags, *choices)
+    names = ("methods", "seeds", "controls", "tune", "tune_schedules", "share_warm_up")
+    plan = plan_comparison(layers, flags, *(given[name] for name in names))
     places = (given[name] for name in ("runtime", "actors", "verbose"))
     try:
         outcome = run_comparison(plan, out, *places)

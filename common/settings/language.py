@@ -67,6 +67,7 @@ EXAMPLES = {
     "secagg": "off",
     "dp": "off",
     "schedule": "constant",
+    "tune-schedules": "cosine",
 }
 
 
@@ -233,4 +234,4 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def noun(key: str) -> str:
     """The word for one item of a setting: a `method` of `methods`."""
-    return key.removesuffix("s") if key == "methods" else key
+    return {"methods": "method", "tune-schedules": "schedule"}.get(key, key)
