@@ -76,8 +76,8 @@ def test_all_runs_of_a_seed_differ_in_their_methods_alone(tmp_path: Path) -> Non
 def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     flags = {"out": str(tmp_path / "new"), "lr": "-1", "resume": "x", "seed": "1"}
     lines = ["fedprx", "vhl(width=0)", "fedavg, (", "moon", "MOON"]
+    choices = {"controls": True, "tune": -1, "schedules": ["cosin", "cosine", "Cosine()"]}
     with pytest.raises(ConfigurationError) as caught:
-        choices = {"controls": True, "tune": -1, "schedules": ["cosin", "cosine", "Cosine()"]}
         plan_comparison([], flags, lines, "0,x", **choices, share=True)
     said = "\n".join(caught.value.problems)
     for word in ("resume='x'", "seed=1", "seeds='0,x'", "tune=-1", "lr='-1'", "'fedprx'"):
