@@ -85,7 +85,7 @@ class Plan:
         return found
 
     def _job(self, row: Row, seed: int, choice: Choice) -> Job:
-        different = [f"-{_slug(text)}" for text in choice.apart_from(self.usual)]
+        different = [f"-{_slug(text.replace('=', ''))}" for text in choice.apart_from(self.usual)]
         out = self.folder / f"{_slug(row.methods)}{''.join(different)}-seed{seed}"
         own = {"methods": row.methods, "seed": seed, "out": str(out)}
         own |= choice.settings if different else {}

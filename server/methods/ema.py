@@ -31,16 +31,6 @@ class EmaServer(Release[Ema]):
         super().__init__(inner, params, context)
         self.state = EmaState()
 
-    @property
-    def start(self) -> int:
-        """The first round whose global model enters the average."""
-        return self.params.start
-
-    @property
-    def entered(self) -> int:
-        """How many global models have entered the average so far."""
-        return self.state.entered
-
     def collect(self, model: Arrays) -> None:
         """Move the average towards the model; what does not count has no part in the sum."""
         decay = self.params.decay if self.state.entered else 0.0

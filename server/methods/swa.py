@@ -32,16 +32,6 @@ class SwaServer(Release[Swa]):
         super().__init__(inner, params, context)
         self.state = SwaState()
 
-    @property
-    def start(self) -> int:
-        """The first round whose global model enters the average."""
-        return self.params.start
-
-    @property
-    def entered(self) -> int:
-        """How many global models have entered the average so far."""
-        return self.state.entered
-
     def collect(self, model: Arrays) -> None:
         """Keep the last models, or only their sum where all of them count."""
         self.state.entered += 1
@@ -55,6 +45,6 @@ class SwaServer(Release[Swa]):
         """Divide by the number of models; the mean of one has its bits."""
         types = [array.dtype for array in model]
         if self.params.length is None:
-            return weighted_mean([self.state.total], [1 / self.entered], types)
+            return weighted_mean([self.state.total], [1 / self.state.entered], types)
         count = len(self.state.window)
         return weighted_mean(self.state.window, [1 / count] * count, types)

@@ -5,6 +5,7 @@ that a resumed run has it too.
 """
 
 from abc import abstractmethod
+from typing import TypeVar
 
 from flwr.common import (
     EvaluateIns,
@@ -16,23 +17,20 @@ from flwr.common import (
 from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 
+from common.methods.ema import Ema
+from common.methods.swa import Swa
 from common.wire.payload import Arrays
 from server.strategy.average import Failures, Results
-from server.strategy.wrapper import M, StrategyWrapper
+from server.strategy.wrapper import StrategyWrapper
+
+A = TypeVar("A", bound=Swa | Ema)
 
 
-class Release(StrategyWrapper[M]):
-    """Collects global models from round `start` on, and answers for the model that is released."""
+class Release(StrategyWrapper[A]):
+    """Collects global models from round `start` on, and answers for the model that is released.
 
-    @property
-    @abstractmethod
-    def start(self) -> int:
-        """The first round whose global model enters the average."""
-
-    @property
-    @abstractmethod
-    def entered(self) -> int:
-        """How many global models have entered the average so far."""
+    `state.entered` counts the global models that have entered the average.
+    """
 
     @abstractmethod
     def collect(self, model: Arrays) -> None:
@@ -47,9 +45,9 @@ class Release(StrategyWrapper[M]):
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """Pass the next global model on, and remember it; one of an empty round is none."""
         aggregated, metrics = self.inner.aggregate_fit(server_round, results, failures)
-        if aggregated is not None and server_round >= self.start:
+        if aggregated is not None and server_round >= self.params.start:
             self.collect(parameters_to_ndarrays(aggregated))
-            metrics = {**metrics, f"{self.params.name}.models": self.entered}
+            metrics = {**metrics, f"{self.params.name}.models": self.state.entered}
         return aggregated, metrics
 
     def released(self, parameters: Parameters) -> Parameters:
@@ -79,6 +77,6 @@ class Release(StrategyWrapper[M]):
 
     def idle(self) -> str | None:
         """The average of one model is that model."""
-        if self.entered > 1:
+        if self.state.entered > 1:
             return None
-        return f"it had {self.entered} global models to average"
+        return f"it had {self.state.entered} global models to average"

@@ -62,7 +62,7 @@ def test_a_round_in_which_nobody_trained_enters_nothing() -> None:
     strategy = rule("swa", 1)
     one_round(strategy, [[0]], reply([2]))
     assert strategy.aggregate_fit(2, [(Client(0), reply([9], examples=0))], []) == (None, {})
-    assert strategy.entered == 1
+    assert strategy.state.entered == 1
 
 
 def test_it_wraps_flowers_own_strategy() -> None:
