@@ -15,10 +15,24 @@ from common.errors import FedmirageError
 from common.settings.config import RunConfig, configure, defaults, key_of
 from common.settings.language import Params
 from common.settings.project import project
-from experiments.flags import compare_flags, place_flags, setting_flags, with_flags
+from experiments.flags import (
+    compare_flags,
+    follow_flags,
+    place_flags,
+    setting_flags,
+    with_flags,
+)
+from experiments.follow.logger import find_problems
 from experiments.interrupts import interruptions
 from experiments.parser import Command, Commands, RunCommand
-from experiments.settings import PRESETS, find, read_layers, read_preset, settle
+from experiments.settings import (
+    PRESETS,
+    find,
+    read_layers,
+    read_preset,
+    report_together,
+    settle,
+)
 
 EPILOG = """Examples:
 
@@ -74,6 +88,7 @@ def run(
     config_file: list[Path],
     actors: int,
     verbose: bool,
+    log: list[str],
 ) -> None:
     """Train with the given methods and show the progress.
 
@@ -81,12 +96,14 @@ def run(
     flags; the later ones win. DIR then holds results.jsonl (one line per round), model.safetensors
     and a checkpoint for --resume and --warm-start.
     """
+    from experiments.follow.observers import observe
     from experiments.launch import launch
 
-    config = settle(read_layers(preset, config_file), settings)
+    with report_together(find_problems(log)):
+        config = settle(read_layers(preset, config_file), settings)
     folder = Path(config.resume or config.out)
     try:
-        summary = launch(config, runtime, folder, out, actors, verbose)
+        summary = launch(config, runtime, folder, out, actors, verbose, observe(log, out))
     except KeyboardInterrupt:
         interruptions.told = True
         raise
@@ -96,12 +113,12 @@ def run(
 
 def _run_command(**given: Any) -> None:
     settings = {name: given[name] for name in RunConfig.model_fields if given[name] is not None}
-    names = ("runtime", "preset", "config", "actors", "verbose")
+    names = ("runtime", "preset", "config", "actors", "verbose", "log")
     run(settings, *(given[name] for name in names))
 
 
 app.command("run", epilog=EPILOG, cls=RunCommand)(
-    with_flags(_run_command, {**place_flags(), **setting_flags()}, run.__doc__)
+    with_flags(_run_command, {**place_flags(), **follow_flags(), **setting_flags()}, run.__doc__)
 )
 
 
@@ -257,19 +274,21 @@ def compare(runs: list[Path], **given: Any) -> None:
     if runs:
         from experiments.show.compare import show_folders
 
-        more = [name for name in ("seeds", "preset", "config") if given[name]]
+        more = [name for name in ("seeds", "preset", "config", "log") if given[name]]
         extra = [f"--{key_of(name)}" for name in (*settings, *more)]
         show_folders(runs, given["picture"], files, extra, out)
         return
     from experiments.comparison.command import plan_comparison, present, run_comparison
+    from experiments.follow.observers import observe
 
     layers = read_layers(given["preset"], given["config"])
     flags = {name: value for name, value in settings.items() if name != "methods"}
     choices = (given[name] for name in ("methods", "seeds", "controls", "tune", "share_warm_up"))
-    plan = plan_comparison(layers, flags, *choices)
-    places = (given[name] for name in ("runtime", "actors", "verbose"))
+    with report_together(find_problems(given["log"])):
+        plan = plan_comparison(layers, flags, *choices)
+    places = {name: given[name] for name in ("runtime", "actors", "verbose")}
     try:
-        outcome = run_comparison(plan, out, *places)
+        outcome = run_comparison(plan, out, **places, observers=observe(given["log"], out))
     except KeyboardInterrupt:
         interruptions.told = True
         raise
@@ -283,7 +302,10 @@ def compare(runs: list[Path], **given: Any) -> None:
 
 
 app.command("compare", cls=RunCommand)(
-    with_flags(compare, {**compare_flags(), **place_flags(), **setting_flags("methods")})
+    with_flags(
+        compare,
+        {**compare_flags(), **place_flags(), **follow_flags(), **setting_flags("methods")},
+    )
 )
 
 

@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from common.settings.config import RunConfig, defaults, key_of
 from common.settings.describe import allowed
+from experiments.follow.logger import list_loggers
 
 Flags = dict[str, tuple[Any, Any]]  # by name: what Typer must know, and the default
 PANELS = {
@@ -43,6 +44,14 @@ def place_flags() -> Flags:
         "actors": (Annotated[int, actors], 0),
         "verbose": (Annotated[bool, verbose], False),
     }
+
+
+def follow_flags() -> Flags:
+    """Make the flags for what follows runs while they are under way."""
+    log = typer.Option(
+        help=f"Also log every run with {', '.join(list_loggers())}; may be given several times."
+    )
+    return {"log": (Annotated[list[str], log], [])}
 
 
 def setting_flags(*left_out: str) -> Flags:

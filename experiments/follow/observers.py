@@ -1,0 +1,49 @@
+"""Everything that follows the runs of one command, beside its progress bar."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich.console import Console
+
+from experiments.follow.following import Following
+
+
+class Observer(Protocol):
+    """Follows runs by their folders, from when it is entered until it is left."""
+
+    def add(self, folders: Iterable[Path]) -> None:
+        """Follow more runs, which need not have begun."""
+
+    def __enter__(self) -> Any:
+        """Begin."""
+
+    def __exit__(self, *error: Any) -> None:
+        """Look for a last time, and end."""
+
+
+class Observers:
+    """Enters, tells and leaves several observers, or none."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self.observers, self.stack = observers, ExitStack()
+
+    def add(self, folders: Iterable[Path]) -> None:
+        """Tell all of them to follow more runs."""
+        found = list(folders)
+        for observer in self.observers:
+            observer.add(found)
+
+    def __enter__(self) -> "Observers":
+        for observer in self.observers:
+            self.stack.enter_context(observer)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.stack.__exit__(*error)
+
+
+def observe(log: Sequence[str], console: Console) -> Observers:
+    """Make the observers that a command asks for."""
+    return Observers(*([Following(log, console)] if log else []))
