@@ -46,7 +46,7 @@ def arrange(found: Found, tsne: bool = False) -> dict[str, Any]:
         groups.append(
             {
                 "id": name,
-                "title": title_of(group),
+                "title": group.folder.name,
                 "head": head_of(group),
                 "sections": [
                     {"id": f"{name}-{one.key}", "title": one.title, "html": one.html}
@@ -56,10 +56,14 @@ def arrange(found: Found, tsne: bool = False) -> dict[str, Any]:
         )
     return {
         "version": VERSION,
-        "title": title_of(found.groups[0]) if len(found.groups) == 1 else "Runs and comparisons",
+        "title": question_of(found.groups[0]) if len(found.groups) == 1 else "Runs and comparisons",
         "made": time.strftime("%Y-%m-%d %H:%M:%S"),
         "going": any(group.going for group in found.groups),
-        "html": {"problems": problems_of(found), "groups": groups},
+        "html": {
+            "contents": contents_of(groups),
+            "problems": problems_of(found),
+            "groups": groups,
+        },
         "plots": plots,
         "series": series,
     }
@@ -89,10 +93,12 @@ def make_sections(group: Group, tsne: bool) -> list[Section]:
     return [section for section in found if section is not None]
 
 
-def title_of(group: Group) -> str:
-    """Name a group by its folder, or by its only methods line."""
+def question_of(group: Group) -> str:
+    """Write the title of a page about one group."""
     names = list(group.runs)
-    return f"{names[0]}" if len(names) == 1 and not group.whole else group.folder.name
+    return (
+        names[0] if len(names) == 1 else f"Which method helps on {group.outcome.settings.dataset}?"
+    )
 
 
 def head_of(group: Group) -> Html:
@@ -100,10 +106,23 @@ def head_of(group: Group) -> Html:
     outcome, count = group.outcome, len(group.all_runs)
     rows = f"{len(outcome.standings)} methods line{'s' * (len(outcome.standings) > 1)}"
     seeds = f"seed{'s' * (len(outcome.seeds) > 1)} {', '.join(map(str, outcome.seeds))}"
-    text = (
-        f"{rows}, {seeds}, {count} run{'s' * (count > 1)} on {describe_settings(outcome.settings)}."
-    )
-    return paragraph(text, class_="lead")
+    runs = f"{count} run{'s' * (count > 1)}"
+    text = f"{rows}, {seeds}, {runs}: {describe_settings(outcome.settings)}. They are in "
+    return paragraph(join((text, element("code", group.folder.name), ".")), class_="lead")
+
+
+def contents_of(groups: Sequence[dict[str, Any]]) -> Html:
+    """List the sections of every group, as links."""
+    parts = []
+    for group in groups:
+        links = [
+            element("li", element("a", section["title"], href=f"#{section['id']}"))
+            for section in group["sections"]
+        ]
+        if len(groups) > 1:
+            parts.append(paragraph(element("a", group["title"], href=f"#{group['id']}")))
+        parts.append(element("ul", join(links)))
+    return join(parts)
 
 
 def problems_of(found: Found) -> Html:

@@ -42,7 +42,7 @@ def render(data: Mapping[str, Any], live: bool = False) -> str:
         connect="'self'" if live else "'none'",
         styles="\n".join(map(_asset, STYLES)),
         programs="\n".join(map(_asset, PROGRAMS)),
-        contents=_contents(data),
+        contents=data["html"]["contents"],
         problems=data["html"]["problems"],
         groups=join(map(_group, data["html"]["groups"])),
         data=inside_script(embedded),
@@ -86,18 +86,3 @@ def _section(section: Mapping[str, Any]) -> Html:
     body = element("div", Html(section["html"]), class_="body")
     label = f"{section['id']}-title"
     return element("section", join((heading, body)), id=section["id"], aria_labelledby=label)
-
-
-def _contents(data: Mapping[str, Any]) -> Html:
-    """List the sections of every group, as links."""
-    groups = data["html"]["groups"]
-    parts = []
-    for group in groups:
-        links = [
-            element("li", element("a", section["title"], href=f"#{section['id']}"))
-            for section in group["sections"]
-        ]
-        if len(groups) > 1:
-            parts.append(element("p", element("a", group["title"], href=f"#{group['id']}")))
-        parts.append(element("ul", join(links)))
-    return join(parts)

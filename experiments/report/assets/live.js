@@ -1,24 +1,39 @@
 // A page that is served while runs are under way asks for new numbers and puts them in place.
 
 const INTERVAL = 2000; // milliseconds between two questions
-const written = new Map(); // by id: the HTML that a section shows
+let shown = ""; // what the page shows, as text
 
-function keepOpened(body) {
-  return [...body.querySelectorAll("details")].map((one) => one.open);
+function openedIn(part) {
+  const folds = [...part.querySelectorAll("details")];
+  return new Map(folds.map((one) => [one.querySelector("summary").textContent, one.open]));
 }
 
 // Plots move over into the new text, so that neither they nor the choices above them are lost.
-function fillBody(body, html) {
-  const fresh = document.createElement("template");
-  fresh.innerHTML = html;
-  const opened = keepOpened(body);
-  for (const place of fresh.content.querySelectorAll("[data-plot]")) {
-    const old = body.querySelector(`[data-plot="${place.dataset.plot}"]`);
-    if (old) place.replaceWith(old);
+function exchange(old, fresh) {
+  const opened = openedIn(old);
+  for (const place of fresh.querySelectorAll("[data-plot]")) {
+    const kept = old.querySelector(`[data-plot="${place.dataset.plot}"]`);
+    if (kept) place.replaceWith(kept);
   }
-  body.replaceChildren(fresh.content);
-  const folds = [...body.querySelectorAll("details")];
-  if (folds.length === opened.length) folds.forEach((one, number) => { one.open = opened[number]; });
+  for (const fold of fresh.querySelectorAll("details"))
+    fold.open = opened.get(fold.querySelector("summary").textContent) ?? fold.open;
+  old.replaceWith(fresh);
+}
+
+const hasText = (part) => [...part.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim());
+
+// Only what differs is exchanged: plots, what is folded open and the focus stay as they are.
+function bringUpToDate(old, fresh) {
+  if (old.dataset?.plot !== undefined || old.isEqualNode(fresh)) return;
+  const alike = old.tagName === fresh.tagName && old.children.length === fresh.children.length;
+  if (!alike || !fresh.children.length || hasText(old) || hasText(fresh)) exchange(old, fresh);
+  else [...old.children].forEach((child, place) => bringUpToDate(child, fresh.children[place]));
+}
+
+function fillBody(body, html) {
+  const fresh = body.cloneNode(false);
+  fresh.innerHTML = html;
+  bringUpToDate(body, fresh);
 }
 
 function makePart(kind, id, title, level) {
@@ -33,15 +48,18 @@ function makePart(kind, id, title, level) {
 }
 
 function placeSections(article, sections) {
+  let before = article.querySelector(".head");
   for (const section of sections) {
     let part = document.getElementById(section.id);
-    if (!part) part = makePart("section", section.id, section.title, "h3");
-    article.append(part); // in the order of the answer
-    if (written.get(section.id) !== section.html) {
-      fillBody(part.querySelector(".body"), section.html);
-      written.set(section.id, section.html);
+    if (!part) {
+      part = makePart("section", section.id, section.title, "h3");
+      before.after(part);
     }
+    fillBody(part.querySelector(".body"), section.html);
+    before = part;
   }
+  const ids = new Set(sections.map((section) => section.id));
+  for (const part of article.querySelectorAll("section")) if (!ids.has(part.id)) part.remove();
 }
 
 function placeGroups(groups) {
@@ -57,6 +75,7 @@ function placeGroups(groups) {
     addPlots(article);
     addLegend(article);
   }
+  main.classList.toggle("only", groups.length === 1);
 }
 
 // The first section in sight stays where it is, whatever grows above it.
@@ -71,24 +90,33 @@ function holdStill(change) {
 function showUpdate(fresh) {
   report = fresh;
   holdStill(() => {
-    document.getElementById("problems").innerHTML = fresh.html.problems;
+    document.title = document.querySelector("h1").textContent = fresh.title;
+    fillBody(document.getElementById("links"), fresh.html.contents);
+    fillBody(document.getElementById("problems"), fresh.html.problems);
     placeGroups(fresh.html.groups);
     for (const [name, plot] of drawn) if (fresh.plots[name]) updateControls(fresh.plots[name], plot);
     drawAll();
+    showCopyButtons();
   });
-  document.getElementById("made").textContent = fresh.made;
+}
+
+function say(id, text) {
+  const place = document.getElementById(id);
+  if (place.textContent !== text) place.textContent = text; // a screen reader hears of changes only
 }
 
 async function ask() {
-  const state = document.getElementById("live");
   try {
     const answer = await fetch("data.json", { cache: "no-store" });
     if (!answer.ok) throw new Error(answer.statusText);
     const fresh = await answer.json();
-    if (JSON.stringify(fresh.plots) !== JSON.stringify(report.plots) || fresh.going !== report.going || !report.html) showUpdate(fresh);
-    state.textContent = fresh.going ? ", live" : ", no run is under way";
+    const text = JSON.stringify({ ...fresh, made: "" });
+    if (text !== shown) showUpdate(fresh);
+    shown = text;
+    say("made", fresh.made);
+    say("live", fresh.going ? ", live" : ", no run is under way");
   } catch {
-    state.textContent = ", the server has ended; this is the last state";
+    say("live", ", the server has ended; this is the last state");
   }
   setTimeout(ask, INTERVAL);
 }

@@ -14,6 +14,10 @@ function startCopying() {
     }
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   });
+  showCopyButtons();
+}
+
+function showCopyButtons() {
   document.querySelectorAll("button.copy").forEach((button) => { button.hidden = false; });
 }
 

@@ -18,13 +18,15 @@ function layoutOf(own) {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: printing,
     font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: colour("ink") },
     margin: { l: 8, r: 8, t: 16, b: 8 }, hovermode: "closest", dragmode: false, uirevision: "kept",
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("ink") },
     hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("rule"), font: { color: colour("ink") }, align: "left" },
   };
   const axis = {
     gridcolor: colour("rule"), linecolor: colour("rule"), zerolinecolor: colour("rule"), automargin: true,
-    tickfont: { size: 12 }, fixedrange: false,
+    tickfont: { size: 12 },
   };
-  return { ...base, ...own, xaxis: { ...axis, ...own.xaxis }, yaxis: { ...axis, ...own.yaxis } };
+  const finish = (one) => ({ ...axis, ...one, title: one.title && { standoff: 12, ...one.title } });
+  return { ...base, ...own, xaxis: finish(own.xaxis), yaxis: finish(own.yaxis) };
 }
 
 function draw(name) {
@@ -34,7 +36,7 @@ function draw(name) {
   const made = KINDS[spec.kind](spec, plot.chosen, report.series[group], hiddenIn(group));
   const config = {
     responsive: true, displaylogo: false, doubleClick: "reset",
-    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]], displayModeBar: "hover",
+    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]], displayModeBar: true,
     toImageButtonOptions: { format: "svg", filename: name },
   };
   window.Plotly.react(plot.canvas, made.traces, layoutOf(made.layout), config);

@@ -2,7 +2,7 @@
 
 const MARKS = ["circle", "square", "triangle-up", "x", "star", "pentagon", "cross"];
 const SAFE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1",
-  "#999999", "#b3b300", "#5b3a29", "#17becf"];
+  "#999999", "#b3b300", "#b07a4a", "#17becf"];
 const wide = () => window.innerWidth > 640;
 const toneOf = (series) => (series.tone === null ? "ink" : `tone-${series.tone}`);
 const signed = (number) => `${number < 0 ? "\u2212" : "+"}${Math.abs(number).toFixed(2)}`;
@@ -25,7 +25,7 @@ function lines(spec, chosen, series, hidden) {
       const high = kept.map((place) => times * (line.high[place] ?? line.mean[place]));
       bands.push({
         x: [...x, ...[...x].reverse()], y: [...high, ...low.reverse()], fill: "toself",
-        fillcolor: faint(toneOf(one), 0.13), line: { width: 0 }, mode: "lines",
+        fillcolor: faint(toneOf(one), one.placebo ? 0.06 : 0.12), line: { width: 0 }, mode: "lines",
         hoverinfo: "skip", showlegend: false, name: `${plain(one.short)}, band`,
       });
     }
@@ -76,7 +76,7 @@ function heatmap(spec, chosen, series, hidden) {
   const cells = option.x.length * kept.length;
   const places = option.x.map((_, place) => place), rows = kept.map((_, place) => place);
   const trace = {
-    type: "heatmap", x: places, y: rows, z, zmin: 0, zmax: spec.percent ? 100 : undefined, xgap: 2, ygap: 2,
+    type: "heatmap", x: places, y: rows, z, zmin: 0, zmax: spec.percent ? 100 : Math.max(1, ...z.flat()), xgap: 2, ygap: 2,
     colorscale: [[0, colour("low")], [1, colour("high")]], showscale: cells > 400 || !wide(),
     colorbar: { thickness: 10, outlinewidth: 0, len: 0.9 },
     texttemplate: cells <= 400 && wide() ? "%{z:.0f}" : "", hoverongaps: false,

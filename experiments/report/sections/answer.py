@@ -6,6 +6,7 @@ from experiments.comparison.table import (
     AVERAGED,
     NONE,
     remarks,
+    say_costs,
     say_difference,
     say_spread,
     sentences,
@@ -48,17 +49,15 @@ def accuracy_table(group: Group) -> Html:
         f" deviation. Differences are those of the last five evaluated rounds, in percentage"
         f" points, ± half the {100 * CONFIDENCE:.0f} % interval."
     )
-    rows, classes = [], []
-    placebos = {standing.entry.placebo for standing in outcome.standings}
+    rows = []
     for standing in outcome.standings:
         mark = AVERAGED * any(score.averaged for score in standing.scores.values())
         name = outcome.short[standing.entry.name].strip()
         cells = [say_spread(standing.final), say_spread(standing.last_five)]
         marked = [cell if cell == NONE else cell + mark for cell in cells]
         rows.append([name, *marked, *_differences(group, standing), _state(group, standing)])
-        classes.append("placebo" if standing.entry.name in placebos else None)
     head = ("Methods", "Final", "Last five", "To FedAvg", "To its placebo", "Runs")
-    return table(caption, head, rows, classes)
+    return table(caption, head, rows, _classes(group))
 
 
 def costs_table(group: Group) -> Html:
@@ -67,26 +66,16 @@ def costs_table(group: Group) -> Html:
     target = outcome.target
     if target is None:
         return Html()
-    rows = []
-    for standing in outcome.standings:
-        mean, reached = standing.to_target(target)
-        cells = [NONE] * 3
-        if mean:
-            cells = [f"{mean['rounds']:.3g}", f"{mean['bytes'] / 1e6:.1f}"]
-            cells.append(f"{mean['seconds']:.1f}")
-        drift = NONE if standing.drift is None else f"{standing.drift.mean:.3g}"
-        rows.append(
-            [
-                outcome.short[standing.entry.name].strip(),
-                f"{reached} of {len(standing.scores)}",
-                *cells,
-                drift,
-                "yes" if standing.entry.secagg else "no",
-            ]
-        )
+    rows = [
+        [outcome.short[standing.entry.name].strip(), *say_costs(standing, target)]
+        for standing in outcome.standings
+    ]
     origin = "" if outcome.settings.target else ", which is FedAvg's mean of the last five"
-    head = ("Methods", "Seeds that did", "Rounds", "MB", "Seconds", "Drift", "Allows secagg")
-    return table(f"Until {100 * target:.2f} % are reached{origin}", head, rows)
+    caption = (
+        f"Until {100 * target:.2f} % are reached{origin}; (2/3) means that two of three seeds did"
+    )
+    head = ("Methods", "Rounds", "MB", "Seconds", "Drift", "Allows secagg")
+    return table(caption, head, rows, _classes(group))
 
 
 def _differences(group: Group, standing: Standing) -> list[Html]:
@@ -96,9 +85,15 @@ def _differences(group: Group, standing: Standing) -> list[Html]:
         verdict = ""
         if difference is not None and difference.margin is not None:
             verdict = VERDICTS[difference.verdict]
-        said = element("span", verdict, class_=f"verdict {verdict.replace(' ', '-')}")
-        cells.append(join((say_difference(difference), " ", said if verdict else "")))
+        said = element("span", verdict, class_=f"verdict {verdict.replace(' ', '-')}".strip())
+        cells.append(join((say_difference(difference), said if len(outcome.seeds) > 1 else "")))
     return cells
+
+
+def _classes(group: Group) -> list[str | None]:
+    """Mark the rows of placebos."""
+    placebos = {standing.entry.placebo for standing in group.outcome.standings}
+    return ["placebo" if name in placebos else None for name in group.runs]
 
 
 def _state(group: Group, standing: Standing) -> str:

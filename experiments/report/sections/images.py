@@ -70,7 +70,7 @@ def _gallery(group: Group, gallery: Gallery, opened: bool) -> Html:
     for picture in gallery.pictures:
         image = element(
             "img", "", src=picture.source, width=picture.width, height=picture.height,
-            alt=f"{short}, seed {gallery.seed}, {picture.caption}", loading="lazy",
+            alt=f"{short}, seed {gallery.seed}, {picture.caption}", decoding="async",
         )  # fmt: skip
         image = Html(image.removesuffix("</img>"))
         figures.append(element("figure", join((image, element("figcaption", picture.caption)))))
