@@ -293,6 +293,11 @@ def compare(runs: list[Path], **given: Any) -> None:
         interruptions.told = True
         raise
     present(outcome, out, files)
+    if given["report"]:
+        from experiments.report.command import PAGE, write_report
+
+        written, _ = write_report([outcome.folder], outcome.folder / PAGE, {}, tsne=False)
+        show_path("page", written["page"])
     if given["picture"]:
         from experiments.show.compare import picture
 
@@ -307,6 +312,44 @@ app.command("compare", cls=RunCommand)(
         {**compare_flags(), **place_flags(), **follow_flags(), **setting_flags("methods")},
     )
 )
+
+
+@app.command(cls=Command)
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of runs or of comparisons, or folders that hold some."),
+    ],
+    out_file: Annotated[
+        Path | None,
+        typer.Option("--out", help="The page.", show_default="report.html in the first folder"),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write the numbers of every round of every run.")
+    ] = None,
+    latex: Annotated[
+        Path | None, typer.Option(help="Write the table of accuracies into this file.")
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write the answer and the numbers of all plots.")
+    ] = None,
+    tsne: Annotated[
+        bool, typer.Option("--tsne", help="Also map features with t-SNE; takes seconds per line.")
+    ] = False,
+) -> None:
+    """Write one HTML page about runs and comparisons, which opens from disk without a network.
+
+    It has the answer, curves, differences with intervals, classes, clients and domains, virtual
+    images, settings and the commands that repeat them.
+    """
+    from experiments.report.command import write_report
+
+    files = {"csv": csv, "latex": latex, "json": json}
+    written, found = write_report(folders, out_file, files, tsne)
+    for sentence in found.damaged:
+        err.print(f"note: {sentence}", style="yellow", highlight=False, markup=False)
+    for kind, path in written.items():
+        show_path(kind, path)
 
 
 @app.command(cls=Command)

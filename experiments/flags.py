@@ -96,6 +96,7 @@ def compare_flags() -> Flags:
         " then keeps all its models."
     )
     picture = typer.Option(help="Draw accuracy by round into this PNG.")
+    page = typer.Option(help="Write report.html, a page about the comparison, into its folder.")
     files = {
         "csv": typer.Option(help="Write the numbers of every run into this file."),
         "json": typer.Option(help="Write settings, numbers and intervals into this file."),
@@ -108,6 +109,7 @@ def compare_flags() -> Flags:
         "controls": (Annotated[bool, controls], True),
         "tune": (Annotated[int, tune], 0),
         "share_warm_up": (Annotated[bool, share], True),
+        "report": (Annotated[bool, page], True),
         "picture": (Annotated[Path | None, picture], None),
         **{name: (Annotated[Path | None, option], None) for name, option in files.items()},
     }

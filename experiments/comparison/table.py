@@ -56,15 +56,7 @@ def cost_table(outcome: Outcome, target: float) -> Table:
     for name in ("rounds", "MB", "seconds", "drift", "secagg"):
         table.add_column(name, justify="right", no_wrap=True)
     for standing in outcome.standings:
-        mean, reached = standing.to_target(target)
-        part = "" if reached == len(standing.scores) else f" ({reached}/{len(standing.scores)})"
-        cells = [NONE] * 3
-        if mean:
-            cells = [f"{mean['rounds']:.3g}{part}", f"{mean['bytes'] / 1e6:.1f}"]
-            cells.append(f"{mean['seconds']:.1f}")
-        drift = NONE if standing.drift is None else f"{standing.drift.mean:.3g}"
-        secagg = "yes" if standing.entry.secagg else "no"
-        table.add_row(_name(standing, outcome), *cells, drift, secagg)
+        table.add_row(_name(standing, outcome), *say_costs(standing, target))
     return table
 
 
@@ -109,6 +101,21 @@ def say_spread(spread: Spread | None) -> str:
         return NONE
     deviation = "" if spread.deviation is None else f" ±{100 * spread.deviation:.2f}"
     return f"{100 * spread.mean:.2f}{deviation}"
+
+
+def say_costs(standing: Standing, target: float) -> list[str]:
+    """Write rounds, megabytes and seconds to a target, then drift, and whether secagg is allowed.
+
+    Where only some seeds got there, their number stands behind the rounds.
+    """
+    mean, reached = standing.to_target(target)
+    part = "" if reached == len(standing.scores) else f" ({reached}/{len(standing.scores)})"
+    cells = [NONE] * 3
+    if mean:
+        cells = [f"{mean['rounds']:.3g}{part}", f"{mean['bytes'] / 1e6:.1f}"]
+        cells.append(f"{mean['seconds']:.1f}")
+    drift = NONE if standing.drift is None else f"{standing.drift.mean:.3g}"
+    return [*cells, drift, "yes" if standing.entry.secagg else "no"]
 
 
 def say_difference(difference: Difference | None) -> str:
