@@ -98,6 +98,7 @@ def run(
     """
     from experiments.follow.observers import observe
     from experiments.launch import launch
+    from experiments.show.progress import show_summary
 
     with report_together(find_problems(log)):
         config = settle(read_layers(preset, config_file), settings)
@@ -107,6 +108,7 @@ def run(
     except KeyboardInterrupt:
         interruptions.told = True
         raise
+    show_summary(out, summary, folder)
     if summary.get("status") != "finished":
         raise typer.Exit(1)
 

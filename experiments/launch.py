@@ -17,7 +17,7 @@ from common.secagg.settings import SecAggOn
 from common.settings.config import RunConfig
 from experiments.follow.observers import Observers
 from experiments.runtimes.processes import Processes, environment, undisturbed
-from experiments.show.progress import Watch, show_summary
+from experiments.show.progress import Watch
 from server.record import checkpoint
 from server.record.folder import (
     claim,
@@ -64,7 +64,6 @@ def launch(
         else:
             describe(config, console)
             summary = conduct(config, runtime, folder, console, actors, verbose)
-    show_summary(console, summary, folder)
     return summary
 
 
