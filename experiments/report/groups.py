@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from experiments.comparison.outcome import FILE as COMPARISON
 from experiments.comparison.outcome import Entry, Outcome, Standing, allows_secagg, read_outcome
 from experiments.comparison.rows import FEDAVG, placebo_of
 from experiments.comparison.scores import read_score
+from experiments.comparison.table import name_row
 from experiments.report.runs import DAMAGED, RUNNING, ReportedRun, read_run
 from server.record.folder import MOVABLE, PLACES
 from server.record.results import FILE
@@ -33,6 +35,12 @@ class Group:
     outcome: Outcome
     runs: dict[str, dict[int, ReportedRun]]  # by the name of the row, then by seed
     whole: bool  # whether it is a recorded comparison
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """What tables and plots call the rows."""
+        outcome = self.outcome
+        return {one.entry.name: name_row(one, outcome).plain.strip() for one in outcome.standings}
 
     @property
     def all_runs(self) -> list[ReportedRun]:
