@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -160,6 +160,7 @@ def _make_group(members: Sequence[tuple[ReportedRun, RunConfig]]) -> Group:
             name = f"{name} in {run.folder.name}"
         rows.setdefault(name, {})[config.seed] = run
         configs.setdefault(name, config)
+    rows = {name: rows[name] for name in _order(rows, configs)}
     standings = tuple(_stand(name, rows, configs[name]) for name in rows)
     seeds = tuple(sorted({seed for row in rows.values() for seed in row}))
     folder = members[0][0].folder.parent
@@ -167,9 +168,22 @@ def _make_group(members: Sequence[tuple[ReportedRun, RunConfig]]) -> Group:
     return Group(folder, Outcome(folder, settings, seeds, standings), rows, whole=False)
 
 
+def _order(rows: Iterable[str], configs: Mapping[str, RunConfig]) -> list[str]:
+    """Put every placebo after its method."""
+    followers = {name: _placebo(name, configs[name]) for name in rows}
+    leading = [name for name in rows if name not in followers.values()]
+    ordered = [one for name in leading for one in (name, followers[name]) if one in configs]
+    return list(dict.fromkeys(ordered))
+
+
+def _placebo(name: str, config: RunConfig) -> str:
+    """Write the line of a row's placebo; a row with a learning rate of its own has none."""
+    return placebo_of(name) if name == config.methods else ""
+
+
 def _stand(name: str, rows: dict[str, dict[int, ReportedRun]], config: RunConfig) -> Standing:
     """Score the runs of a row that are finished; those that are under way have not failed."""
-    placebo = placebo_of(name) if name == config.methods else ""
+    placebo = _placebo(name, config)
     entry = Entry(
         name,
         placebo if placebo in rows else "",
