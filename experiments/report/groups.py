@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import ConfigurationError, DataError
-from common.settings.config import RunConfig, configure, defaults
+from common.settings.config import RunConfig, configure
 from experiments.comparison.outcome import FILE as COMPARISON
 from experiments.comparison.outcome import Entry, Outcome, Standing, allows_secagg, read_outcome
 from experiments.comparison.rows import FEDAVG, placebo_of
@@ -124,9 +124,8 @@ def _settle(
     """Check the recorded settings; those that this version does not know are named."""
     found, odd = [], []
     for run in runs:
-        known = {key: value for key, value in run.config.items() if key in defaults()}
         try:
-            found.append((run, configure(known)))
+            found.append((run, run.settings))
         except ConfigurationError as error:
             odd.append(
                 f"{run.folder / FILE} has settings that this version refuses, so that it is left"
