@@ -35,11 +35,11 @@ def accuracy_table(outcome: Outcome) -> Table:
     for standing in outcome.standings:
         style = "dim" if standing.entry.name in placebos else ""
         if not standing.scores:
-            table.add_row(_name(standing, outcome), "failed", *[NONE] * 3, style=style)
+            table.add_row(name_row(standing, outcome), "failed", *[NONE] * 3, style=style)
             continue
         mark = AVERAGED * any(score.averaged for score in standing.scores.values())
         table.add_row(
-            _name(standing, outcome),
+            name_row(standing, outcome),
             say_spread(standing.final) + mark,
             say_spread(standing.last_five) + mark,
             say_difference(outcome.to_fedavg(standing)),
@@ -56,7 +56,7 @@ def cost_table(outcome: Outcome, target: float) -> Table:
     for name in ("rounds", "MB", "seconds", "drift", "secagg"):
         table.add_column(name, justify="right", no_wrap=True)
     for standing in outcome.standings:
-        table.add_row(_name(standing, outcome), *say_costs(standing, target))
+        table.add_row(name_row(standing, outcome), *say_costs(standing, target))
     return table
 
 
@@ -93,6 +93,14 @@ def remarks(outcome: Outcome) -> list[str]:
         said = {text for score in standing.scores.values() for text in score.remarks}
         found += [f"{name}: {text}" for text in sorted(said)]
     return found
+
+
+def name_row(standing: Standing, outcome: Outcome) -> Text:
+    """Name a row; where learning rates were chosen, with its own."""
+    entry = standing.entry
+    tuned = any(one.entry.lr != outcome.settings.lr for one in outcome.standings)
+    rate = f" lr={entry.lr:g}" if tuned and "lr=" not in entry.name else ""
+    return Text(f"{outcome.short[entry.name]}{rate}")
 
 
 def say_spread(spread: Spread | None) -> str:
@@ -140,14 +148,6 @@ def _verdicts(differences: Sequence[tuple[str, Difference | None]], other: str) 
         ]
         found += [f"{text}: {', '.join(names)}"] if names else []
     return "; ".join(found) or f"nothing can be compared with {other}"
-
-
-def _name(standing: Standing, outcome: Outcome) -> Text:
-    """Name a row; where learning rates were chosen, with its own."""
-    entry = standing.entry
-    tuned = any(one.entry.lr != outcome.settings.lr for one in outcome.standings)
-    rate = f" lr={entry.lr:g}" if tuned and "lr=" not in entry.name else ""
-    return Text(f"{outcome.short[entry.name]}{rate}")
 
 
 def _long(outcome: Outcome) -> list[tuple[str, str]]:

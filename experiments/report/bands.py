@@ -56,4 +56,4 @@ def spread_out(length: int, limit: int) -> list[int]:
     """Return at most `limit` positions, evenly spread, the first and the last among them."""
     if length <= limit:
         return list(range(length))
-    return sorted({round(step * (length - 1) / (limit - 1)) for step in range(limit)})
+    return sorted({round(step * (length - 1) / max(1, limit - 1)) for step in range(limit)})

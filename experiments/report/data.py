@@ -42,7 +42,7 @@ def arrange(found: Found, tsne: bool = False) -> dict[str, Any]:
         name = f"group-{number + 1}"
         sections = make_sections(group, tsne)
         plots |= {f"{name}-{key}": spec for one in sections for key, spec in one.plots.items()}
-        series[name] = describe_series(group.outcome)
+        series[name] = describe_series(group)
         groups.append(
             {
                 "id": name,

@@ -3,7 +3,6 @@
 from typing import Any
 
 from common.errors import FedmirageError
-from common.settings.config import configure, defaults
 from experiments.report.bands import brief
 from experiments.report.runs import ReportedRun
 
@@ -13,14 +12,13 @@ SEED = 0  # chooses them, and starts t-SNE
 
 def find_map(run: ReportedRun) -> dict[str, Any] | str:
     """Compute the map of a run; a sentence says why there is none."""
-    config = configure({key: value for key, value in run.config.items() if key in defaults()})
-    if not config.shares_all:
-        return "it has no global model"
     # Imported here, because they load torch and scikit-learn.
     from experiments.studies.tsne.clouds import cloud, embed
     from experiments.studies.tsne.run import FinishedRun
 
     try:
+        if not run.settings.shares_all:
+            return "it has no global model"
         opened = FinishedRun.open(run.folder)
         points = cloud(opened, ["server"], SAMPLES, SEED)
     except (FedmirageError, OSError) as error:

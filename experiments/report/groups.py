@@ -2,17 +2,19 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from common.errors import ConfigurationError, DataError
-from common.settings.config import RunConfig, configure, defaults
+from common.settings.config import RunConfig, configure
 from experiments.comparison.outcome import FILE as COMPARISON
 from experiments.comparison.outcome import Entry, Outcome, Standing, allows_secagg, read_outcome
 from experiments.comparison.rows import FEDAVG, placebo_of
 from experiments.comparison.scores import read_score
+from experiments.comparison.table import name_row
 from experiments.report.runs import DAMAGED, RUNNING, ReportedRun, read_run
 from server.record.folder import MOVABLE, PLACES
 from server.record.results import FILE
@@ -33,6 +35,12 @@ class Group:
     outcome: Outcome
     runs: dict[str, dict[int, ReportedRun]]  # by the name of the row, then by seed
     whole: bool  # whether it is a recorded comparison
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """What tables and plots call the rows."""
+        outcome = self.outcome
+        return {one.entry.name: name_row(one, outcome).plain.strip() for one in outcome.standings}
 
     @property
     def all_runs(self) -> list[ReportedRun]:
@@ -116,9 +124,8 @@ def _settle(
     """Check the recorded settings; those that this version does not know are named."""
     found, odd = [], []
     for run in runs:
-        known = {key: value for key, value in run.config.items() if key in defaults()}
         try:
-            found.append((run, configure(known)))
+            found.append((run, run.settings))
         except ConfigurationError as error:
             odd.append(
                 f"{run.folder / FILE} has settings that this version refuses, so that it is left"
@@ -152,6 +159,7 @@ def _make_group(members: Sequence[tuple[ReportedRun, RunConfig]]) -> Group:
             name = f"{name} in {run.folder.name}"
         rows.setdefault(name, {})[config.seed] = run
         configs.setdefault(name, config)
+    rows = {name: rows[name] for name in _order(rows, configs)}
     standings = tuple(_stand(name, rows, configs[name]) for name in rows)
     seeds = tuple(sorted({seed for row in rows.values() for seed in row}))
     folder = members[0][0].folder.parent
@@ -159,9 +167,22 @@ def _make_group(members: Sequence[tuple[ReportedRun, RunConfig]]) -> Group:
     return Group(folder, Outcome(folder, settings, seeds, standings), rows, whole=False)
 
 
+def _order(rows: Iterable[str], configs: Mapping[str, RunConfig]) -> list[str]:
+    """Put every placebo after its method."""
+    followers = {name: _placebo(name, configs[name]) for name in rows}
+    leading = [name for name in rows if name not in followers.values()]
+    ordered = [one for name in leading for one in (name, followers[name]) if one in configs]
+    return list(dict.fromkeys(ordered))
+
+
+def _placebo(name: str, config: RunConfig) -> str:
+    """Write the line of a row's placebo; a row with a learning rate of its own has none."""
+    return placebo_of(name) if name == config.methods else ""
+
+
 def _stand(name: str, rows: dict[str, dict[int, ReportedRun]], config: RunConfig) -> Standing:
     """Score the runs of a row that are finished; those that are under way have not failed."""
-    placebo = placebo_of(name) if name == config.methods else ""
+    placebo = _placebo(name, config)
     entry = Entry(
         name,
         placebo if placebo in rows else "",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import DataError
+from common.settings.config import RunConfig, configure, defaults
 from experiments.comparison.records import Lines, find_summary, read_record, read_rounds
 from server.record.folder import LOCK
 from server.record.results import summarise
@@ -30,6 +31,12 @@ class ReportedRun:
     summary: dict[str, Any]
     status: str  # as in the summary, or one of the words above
     reason: str = ""  # why it failed or cannot be read
+
+    @property
+    def settings(self) -> RunConfig:
+        """Its settings, if this version still accepts them."""
+        usual = defaults()
+        return configure({key: value for key, value in self.config.items() if key in usual})
 
     @property
     def going(self) -> bool:

@@ -1,18 +1,18 @@
 """How rows are told apart on all plots of a group: one tone each, a dash for placebos."""
 
-from collections.abc import Iterable
 from typing import Any
 
-from experiments.comparison.outcome import Outcome
 from experiments.comparison.rows import FEDAVG
+from experiments.report.groups import Group
 
 TONES = 7  # colours of the style sheet; further rows take them again, with another dash
 DASHES = ("solid", "dot", "longdashdot")
 PLACEBO = "dash"
 
 
-def describe_series(outcome: Outcome) -> list[dict[str, Any]]:
+def describe_series(group: Group) -> list[dict[str, Any]]:
     """Give every row its tone and dash; a placebo has the tone of its method."""
+    outcome = group.outcome
     methods = {
         standing.entry.placebo: standing.entry.name
         for standing in outcome.standings
@@ -27,15 +27,10 @@ def describe_series(outcome: Outcome) -> list[dict[str, Any]]:
         found.append(
             {
                 "name": name,
-                "short": outcome.short[name].strip(),
+                "short": group.labels[name],
                 "tone": number % TONES if number >= 0 else None,  # None is the colour of the text
                 "dash": dash,
                 "placebo": placebo,
             }
         )
     return found
-
-
-def shorten(outcome: Outcome, names: Iterable[str]) -> list[str]:
-    """Write rows as plots and tables name them."""
-    return [outcome.short[name].strip() for name in names]

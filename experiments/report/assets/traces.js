@@ -9,6 +9,14 @@ const signed = (number) => `${number < 0 ? "\u2212" : "+"}${Math.abs(number).toF
 const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}\u2026` : text);
 const rowName = (text) => plain(short(text, wide() ? 30 : 16));
+// Rows have numbers as their places: shortened names may be equal.
+function rowAxis(names, every = 1) {
+  const places = names.map((_, place) => place).filter((place) => place % every === 0);
+  return {
+    autorange: "reversed", showgrid: false, zeroline: false, ticksuffix: "  ",
+    tickvals: places, ticktext: places.map((place) => rowName(names[place])),
+  };
+}
 
 function lines(spec, chosen, series, hidden) {
   const option = spec.options[chosen.option], axis = spec.axes[chosen.axis];
@@ -49,10 +57,10 @@ function lines(spec, chosen, series, hidden) {
 
 function intervals(spec, chosen, series, hidden) {
   const rows = spec.options[chosen.option].rows.filter((row) => !hidden.has(series[row.series].name));
-  const traces = rows.map((row) => {
+  const traces = rows.map((row, place) => {
     const one = series[row.series], tone = colour(toneOf(one));
     return {
-      x: [100 * row.mean], y: [rowName(one.short)], name: plain(one.short), mode: "markers",
+      x: [100 * row.mean], y: [place], name: plain(one.short), mode: "markers",
       marker: { size: 10, color: row.verdict ? tone : colour("ground"), line: { color: tone, width: 2 } },
       error_x: { type: "data", array: [100 * (row.margin ?? 0)], visible: row.margin !== null, color: tone, thickness: 1.6, width: 5 },
       hovertemplate: `${plain(one.short)}<br>${signed(100 * row.mean)} points`
@@ -62,7 +70,7 @@ function intervals(spec, chosen, series, hidden) {
   const layout = {
     height: 110 + 30 * rows.length,
     xaxis: { title: { text: "Percentage points" }, zeroline: true, zerolinewidth: 1.5, zerolinecolor: colour("soft") },
-    yaxis: { autorange: "reversed", showgrid: false, ticksuffix: "  " },
+    yaxis: rowAxis(rows.map((row) => series[row.series].short)),
   };
   return { traces, layout };
 }
@@ -88,9 +96,7 @@ function heatmap(spec, chosen, series, hidden) {
     height: Math.min(1400, 110 + Math.max(14, Math.min(30, 900 / kept.length)) * kept.length),
     xaxis: { title: { text: spec.x }, showgrid: false, zeroline: false, tickvals: places.filter((place) => place % every === 0),
       ticktext: option.x.filter((_, place) => place % every === 0).map((name) => plain(short(name, 14))) },
-    yaxis: { autorange: "reversed", showgrid: false, zeroline: false, ticksuffix: "  ",
-      tickvals: rows.filter((place) => place % down === 0),
-      ticktext: rows.filter((place) => place % down === 0).map((place) => rowName(option.y[kept[place]])) },
+    yaxis: rowAxis(kept.map((row) => option.y[row]), down),
   };
   return { traces: [trace], layout };
 }
@@ -98,18 +104,18 @@ function heatmap(spec, chosen, series, hidden) {
 function bars(spec, chosen, series, hidden) {
   const option = spec.options[chosen.option];
   const kept = option.series.map((_, place) => place).filter((place) => !hidden.has(series[option.series[place]].name));
-  const names = kept.map((place) => rowName(series[option.series[place]].short));
+  const names = kept.map((place) => series[option.series[place]].short);
   const fills = ["tone-0", "tone-1", "tone-2", "tone-4", "tone-3"];
   const traces = option.parts.map((part, number) => ({
-    type: "bar", orientation: "h", name: plain(part.name), y: names, x: kept.map((place) => part.values[place]),
+    type: "bar", orientation: "h", name: plain(part.name), y: names.map((_, place) => place), x: kept.map((place) => part.values[place]),
     marker: { color: faint(fills[number % fills.length], 0.85) },
-    hovertemplate: `%{y}<br>${plain(part.name)}: %{x:.3~s}<extra></extra>`,
+    customdata: names.map(plain), hovertemplate: `%{customdata}<br>${plain(part.name)}: %{x:.4~g}<extra></extra>`,
   }));
   const layout = {
     height: 150 + 28 * kept.length, barmode: "stack", bargap: 0.35, showlegend: true,
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", traceorder: "normal" },
     xaxis: { title: { text: plain(option.label) } },
-    yaxis: { autorange: "reversed", showgrid: false, ticksuffix: "  " },
+    yaxis: rowAxis(names),
   };
   return { traces, layout };
 }

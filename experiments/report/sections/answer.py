@@ -52,7 +52,7 @@ def accuracy_table(group: Group) -> Html:
     rows = []
     for standing in outcome.standings:
         mark = AVERAGED * any(score.averaged for score in standing.scores.values())
-        name = outcome.short[standing.entry.name].strip()
+        name = group.labels[standing.entry.name]
         cells = [say_spread(standing.final), say_spread(standing.last_five)]
         marked = [cell if cell == NONE else cell + mark for cell in cells]
         rows.append([name, *marked, *_differences(group, standing), _state(group, standing)])
@@ -67,7 +67,7 @@ def costs_table(group: Group) -> Html:
     if target is None:
         return Html()
     rows = [
-        [outcome.short[standing.entry.name].strip(), *say_costs(standing, target)]
+        [group.labels[standing.entry.name], *say_costs(standing, target)]
         for standing in outcome.standings
     ]
     origin = "" if outcome.settings.target else ", which is FedAvg's mean of the last five"

@@ -112,9 +112,9 @@ def _option(
 def _numbers(
     group: Group, caption: str, rows: Mapping[int, Mapping[str, float]], unit: float
 ) -> Html:
-    names, short = _names(rows), list(group.outcome.short.values())
+    names, short = _names(rows), list(group.labels.values())
     written = [
-        [short[number].strip(), *(f"{row.get(name, 0.0) / unit:.2f}" for name in names)]
+        [short[number], *(f"{row.get(name, 0.0) / unit:.2f}" for name in names)]
         for number, row in rows.items()
     ]
     return table(caption, ("Methods", *names), written)

@@ -54,6 +54,6 @@ def numbers(group: Group, label: str, compare: Compare) -> Html:
     for standing in group.outcome.standings:
         found = compare(group.outcome, standing)
         if found is not None:
-            name = group.outcome.short[standing.entry.name].strip()
+            name = group.labels[standing.entry.name]
             rows.append([name, say_difference(found), found.pairs, found.verdict or "no claim"])
     return table(label, ("Methods", "Percentage points", "Seeds", "Verdict"), rows)

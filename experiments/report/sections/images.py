@@ -39,7 +39,7 @@ def features(group: Group, tsne: bool) -> Section:
         return Section("features", title, paragraph(TSNE))
     options, rows, remarks = [], [], []
     for name in group.runs:
-        short, run = group.outcome.short[name].strip(), group.first_run(name)
+        short, run = group.labels[name], group.first_run(name)
         found = find_map(run) if run else "no run has begun"
         if isinstance(found, str):
             remarks.append(f"{short}: {found}.")
@@ -65,7 +65,7 @@ def features(group: Group, tsne: bool) -> Section:
 
 def _gallery(group: Group, gallery: Gallery, opened: bool) -> Html:
     """Write the pictures of one methods line; names of lines may hold anything."""
-    short = group.outcome.short[gallery.name].strip()
+    short = group.labels[gallery.name]
     figures = []
     for picture in gallery.pictures:
         image = element(

@@ -69,7 +69,7 @@ def terms(group: Group) -> Section:
 def budget(group: Group) -> Section | None:
     """Draw the privacy budget that has been spent; there is no section without one."""
     spending = {
-        group.outcome.short[name].strip(): runs
+        group.labels[name]: runs
         for name, runs in group.runs.items()
         if any("dp" in line for run in runs.values() for line in run.rounds)
     }
@@ -115,7 +115,7 @@ def numbers(group: Group, name: str, lines: list[dict[str, Any]], scale: int) ->
     for line in lines:
         at = {int(number): place for place, number in enumerate(line["rounds"])}
         cells = [_cell(line, at[number], scale) if number in at else "-" for number in shown]
-        rows.append([list(group.outcome.short.values())[line["series"]].strip(), *cells])
+        rows.append([list(group.labels.values())[line["series"]], *cells])
     unit = " in per cent" if scale == 100 else ""
     head = ("Methods", *(f"Round {number}" for number in shown))
     return table(f"{name}{unit}: mean ± standard deviation over seeds", head, rows)

@@ -17,7 +17,7 @@ from experiments.report.html import (
 from experiments.report.repeat import repeat_comparison, repeat_run
 from experiments.report.runs import ReportedRun
 
-FEW = 12  # runs whose table is shown without being asked for
+FEW = 12  # runs or notes that are shown without being asked for
 SCORES = ("final_accuracy", "best_accuracy", "last5_accuracy")
 
 
@@ -26,7 +26,7 @@ def runs(group: Group) -> Section:
     rows, classes = [], []
     for name, row in group.runs.items():
         for seed, run in row.items():
-            rows.append([group.outcome.short[name].strip(), seed, *_cells(run)])
+            rows.append([group.labels[name], seed, *_cells(run)])
             classes.append(run.status if run.status != "finished" else None)
     head = ("Methods", "Seed", "State", "Rounds", "Final %", "Best %", "Last five %", "MB up",
             "MB down", "Folder")  # fmt: skip
@@ -45,27 +45,29 @@ def notes(group: Group) -> Section:
     for name, row in group.runs.items():
         for seed, run in row.items():
             for remark in _remarks(run):
-                who = f"{group.outcome.short[name].strip()}, seed {seed}"
+                who = f"{group.labels[name]}, seed {seed}"
                 said.setdefault(remark, []).append(who)
     if not said:
-        return Section("notes", "Notes", paragraph("Nothing was noted, and every method acted."))
+        return Section("notes", "Notes", paragraph("Nothing was noted."))
     items = [
         join((remark, " ", element("span", f"({'; '.join(who)})", class_="note")))
         for remark, who in said.items()
     ]
-    return Section("notes", "Notes", bullets(items))
+    listed = bullets(items)
+    folded = details(f"{len(items)} notes", listed) if len(items) > FEW else listed
+    return Section("notes", "Notes", folded)
 
 
 def configuration(group: Group) -> Section:
     """Show the settings, what differs from the defaults first, and the commands."""
-    outcome, usual = group.outcome, defaults()
-    parts = []
+    outcome, parts = group.outcome, []
     if group.whole:
-        parts.append(
-            _command("The command that repeats this comparison", repeat_comparison(outcome))
-        )
+        label = "The command that repeats this comparison"
+        if any(one.entry.lr != outcome.settings.lr for one in outcome.standings):
+            label += ", except for --tune: how many learning rates were tried is not recorded"
+        parts.append(_command(label, repeat_comparison(outcome)))
     commands = [
-        _command(f"{outcome.short[name].strip()}, seed {seed}", repeat_run(run.config))
+        _command(f"{group.labels[name]}, seed {seed}", repeat_run(run.config))
         for name, row in group.runs.items()
         for seed, run in row.items()
         if run.config
@@ -74,22 +76,21 @@ def configuration(group: Group) -> Section:
     label = f"The command{'s' * (len(commands) > 1)} that repeat{'s' * (len(commands) == 1)}"
     label += " single runs, with all their rounds" if len(commands) > 1 else " this run"
     parts.append(details(label, listed, opened=len(commands) == 1) if commands else Html())
-    own = {"methods", "seed", "out", "warm-start", "resume"}  # of single runs
-    settings = {key: value for key, value in outcome.settings.flat().items() if key not in own}
-    rows = [
-        [key, _written(value), _written(usual[key])]
-        for key, value in sorted(settings.items(), key=lambda item: item[1] == usual[item[0]])
-    ]
-    changed = [
-        None if value == usual[key] else "changed"
-        for key, value in sorted(settings.items(), key=lambda item: item[1] == usual[item[0]])
-    ]
-    caption = "Settings of all runs, those that differ from the defaults first"
-    parts.append(
-        details("Resolved settings", table(caption, ("Setting", "Value", "Default"), rows, changed))
-    )
+    parts.append(details("Resolved settings", settings_table(group)))
     parts += _versions(group.all_runs)
     return Section("configuration", "Configuration", join(parts))
+
+
+def settings_table(group: Group) -> Html:
+    """List the settings that all runs share, those that are not the defaults first."""
+    own = {"methods", "seed", "out", "warm-start", "resume"}  # of single runs
+    settings, usual = group.outcome.settings.flat(), defaults()
+    changed = {key: value != usual[key] for key, value in settings.items() if key not in own}
+    keys = sorted(changed, key=lambda key: not changed[key])
+    rows = [[key, _written(settings[key]), _written(usual[key])] for key in keys]
+    classes = ["changed" if changed[key] else None for key in keys]
+    caption = "Settings of all runs, those that differ from the defaults first"
+    return table(caption, ("Setting", "Value", "Default"), rows, classes)
 
 
 def _cells(run: ReportedRun) -> list[object]:
@@ -106,13 +107,10 @@ def _remarks(run: ReportedRun) -> Iterable[str]:
     facts = run.facts
     yield from (f"{name} never acted: {why}" for name, why in facts.get("idle", {}).items())
     yield from facts.get("notes", [])
-    refused = [
-        f"round {line['round']}: {refusal}"
-        for line in run.rounds
-        for refusal in line["refused"]
-        if line.get("refused")
-    ]
-    yield from refused
+    for line in run.rounds:
+        for entry in line.get("refused", []):
+            left_out = f"client {entry['partition']} was left out: {entry['reason']}"
+            yield f"round {line['round']}: {left_out}"
 
 
 def _command(label: str, command: str) -> Html:

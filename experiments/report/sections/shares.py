@@ -72,7 +72,7 @@ def confusion(group: Group) -> Section:
                 for lines in zip(*(run.evaluation["confusion"] for run in found), strict=True)
             ]
             shares = [[brief(cell / max(1, sum(line))) for cell in line] for line in total]
-            label = group.outcome.short[name].strip()
+            label = group.labels[name]
             options.append({"label": label, "x": names, "y": names, "z": shares})
     title = "Confusion"
     if not options:
@@ -122,7 +122,7 @@ def matrix(group: Group, label: str, values: Found) -> dict[str, Any] | None:
         return None
     columns = list(dict.fromkeys(key for means in rows.values() for key in means))
     table_of = [[_known(means.get(column)) for column in columns] for means in rows.values()]
-    names = [group.outcome.short[name].strip() for name in rows]
+    names = [group.labels[name] for name in rows]
     numbers = [list(group.runs).index(name) for name in rows]
     return {"label": label, "x": columns, "y": names, "z": table_of, "series": numbers}
 
