@@ -22,7 +22,7 @@ from experiments.flags import (
     setting_flags,
     with_flags,
 )
-from experiments.follow.logger import find_problems
+from experiments.follow.observers import Wanted
 from experiments.interrupts import interruptions
 from experiments.parser import Command, Commands, RunCommand
 from experiments.settings import (
@@ -62,6 +62,14 @@ def show_path(what: str, path: Path) -> None:
     out.print(f"{what}: {path}", highlight=False, markup=False, soft_wrap=True)
 
 
+def show_page(folder: Path) -> None:
+    """Write the page about a run or a comparison into its folder, and print its path."""
+    from experiments.report.command import write_report
+
+    written, _ = write_report([folder], None, {}, tsne=False)
+    show_path("page", written["page"])
+
+
 def show_version(asked: bool) -> None:
     """Print the version and exit."""
     if asked:
@@ -88,7 +96,7 @@ def run(
     config_file: list[Path],
     actors: int,
     verbose: bool,
-    log: list[str],
+    wanted: Wanted,
 ) -> None:
     """Train with the given methods and show the progress.
 
@@ -96,27 +104,34 @@ def run(
     flags; the later ones win. DIR then holds results.jsonl (one line per round), model.safetensors
     and a checkpoint for --resume and --warm-start.
     """
-    from experiments.follow.observers import observe
     from experiments.launch import launch
     from experiments.show.progress import show_summary
 
-    with report_together(find_problems(log)):
+    with report_together(wanted.find_problems()):
         config = settle(read_layers(preset, config_file), settings)
     folder = Path(config.resume or config.out)
     try:
-        summary = launch(config, runtime, folder, out, actors, verbose, observe(log, out))
+        summary = launch(config, runtime, folder, out, actors, verbose, wanted.make(out))
     except KeyboardInterrupt:
         interruptions.told = True
         raise
     show_summary(out, summary, folder)
+    if wanted.watch:
+        show_page(folder)
     if summary.get("status") != "finished":
         raise typer.Exit(1)
 
 
 def _run_command(**given: Any) -> None:
     settings = {name: given[name] for name in RunConfig.model_fields if given[name] is not None}
-    names = ("runtime", "preset", "config", "actors", "verbose", "log")
-    run(settings, *(given[name] for name in names))
+    names = ("runtime", "preset", "actors", "verbose")
+    more = {name: given[name] for name in names}
+    run(settings, config_file=given["config"], wanted=want(given), **more)
+
+
+def want(given: Mapping[str, Any]) -> Wanted:
+    """Return what the flags ask for beside the runs."""
+    return Wanted(given["log"], given["watch"], given["watch_port"])
 
 
 app.command("run", epilog=EPILOG, cls=RunCommand)(
@@ -276,30 +291,28 @@ def compare(runs: list[Path], **given: Any) -> None:
     if runs:
         from experiments.show.compare import show_folders
 
-        more = [name for name in ("seeds", "preset", "config", "log") if given[name]]
+        names = ("seeds", "preset", "config", "log", "watch", "watch_port")
+        more = [name for name in names if given[name]]
         extra = [f"--{key_of(name)}" for name in (*settings, *more)]
         show_folders(runs, given["picture"], files, extra, out)
         return
     from experiments.comparison.command import plan_comparison, present, run_comparison
-    from experiments.follow.observers import observe
 
+    wanted = want(given)
     layers = read_layers(given["preset"], given["config"])
     flags = {name: value for name, value in settings.items() if name != "methods"}
     choices = (given[name] for name in ("methods", "seeds", "controls", "tune", "share_warm_up"))
-    with report_together(find_problems(given["log"])):
+    with report_together(wanted.find_problems()):
         plan = plan_comparison(layers, flags, *choices)
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
     try:
-        outcome = run_comparison(plan, out, **places, observers=observe(given["log"], out))
+        outcome = run_comparison(plan, out, **places, observers=wanted.make(out))
     except KeyboardInterrupt:
         interruptions.told = True
         raise
     present(outcome, out, files)
-    if given["report"]:
-        from experiments.report.command import PAGE, write_report
-
-        written, _ = write_report([outcome.folder], outcome.folder / PAGE, {}, tsne=False)
-        show_path("page", written["page"])
+    if given["report"] or wanted.watch:
+        show_page(outcome.folder)
     if given["picture"]:
         from experiments.show.compare import picture
 

@@ -51,7 +51,15 @@ def follow_flags() -> Flags:
     log = typer.Option(
         help=f"Also log every run with {', '.join(list_loggers())}; may be given several times."
     )
-    return {"log": (Annotated[list[str], log], [])}
+    watch = typer.Option(
+        "--watch", help="Serve the report page on this machine until the command ends."
+    )
+    port = typer.Option(help="The port of the page that --watch serves; 0 takes one that is free.")
+    return {
+        "log": (Annotated[list[str], log], []),
+        "watch": (Annotated[bool, watch], False),
+        "watch_port": (Annotated[int, port], 0),
+    }
 
 
 def setting_flags(*left_out: str) -> Flags:

@@ -60,6 +60,8 @@ def run(
     runtime: str = "auto",
     actors: int = 0,
     log: Sequence[str] = (),
+    watch: bool = False,
+    watch_port: int = 0,
     quiet: bool = False,
     **settings: Any,
 ) -> Run:
@@ -71,16 +73,15 @@ def run(
     """
     from rich.console import Console
 
-    from experiments.follow.logger import find_problems
-    from experiments.follow.observers import observe
+    from experiments.follow.observers import Wanted
     from experiments.launch import launch
     from experiments.settings import read_layers, report_together, settle
 
-    console = Console(quiet=quiet)
-    with report_together(find_problems(log)):
+    console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
+    with report_together(wanted.find_problems()):
         config = settle(read_layers(preset, []), settings)
     folder = Path(config.out)
-    launch(config, runtime, folder, console, actors, observers=observe(log, console))
+    launch(config, runtime, folder, console, actors, observers=wanted.make(console))
     return Run(folder)
 
 
@@ -95,6 +96,8 @@ def compare(
     runtime: str = "auto",
     actors: int = 0,
     log: Sequence[str] = (),
+    watch: bool = False,
+    watch_port: int = 0,
     quiet: bool = False,
     **settings: Any,
 ) -> Comparison:
@@ -107,17 +110,16 @@ def compare(
     from rich.console import Console
 
     from experiments.comparison.command import plan_comparison, run_comparison
-    from experiments.follow.logger import find_problems
-    from experiments.follow.observers import observe
+    from experiments.follow.observers import Wanted
     from experiments.settings import read_layers, report_together
 
-    console = Console(quiet=quiet)
+    console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
     lines = [methods] if isinstance(methods, str) else list(methods)
     chosen = None if seeds is None else ",".join(map(str, seeds))
-    with report_together(find_problems(log)):
+    with report_together(wanted.find_problems()):
         layers = read_layers(preset, [])
         plan = plan_comparison(layers, settings, lines, chosen, controls, tune, share_warm_up)
-    observers = observe(log, console)
+    observers = wanted.make(console)
     return Comparison(run_comparison(plan, console, runtime, actors, False, observers).folder)
 
 

@@ -225,7 +225,7 @@ def serve(folder: Path) -> Iterator[str]:
     """Serve the live page of a folder on loopback."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             live = self.path == "/"
             text = build_page([folder], live=True) if live else json.dumps(gather([folder]))
             self.send_response(200)
