@@ -106,9 +106,11 @@ def head_of(group: Group) -> Html:
     outcome, count = group.outcome, len(group.all_runs)
     rows = f"{len(outcome.standings)} methods line{'s' * (len(outcome.standings) > 1)}"
     seeds = f"seed{'s' * (len(outcome.seeds) > 1)} {', '.join(map(str, outcome.seeds))}"
-    runs = f"{count} run{'s' * (count > 1)}"
-    text = f"{rows}, {seeds}, {runs}: {describe_settings(outcome.settings)}. They are in "
-    return paragraph(join((text, element("code", group.folder.name), ".")), class_="lead")
+    text = f"{rows}, {seeds}, {count} run{'s' * (count > 1)} in "
+    place = element("code", group.folder.name)
+    return paragraph(
+        join((text, place, f": {describe_settings(outcome.settings)}.")), class_="lead"
+    )
 
 
 def contents_of(groups: Sequence[dict[str, Any]]) -> Html:

@@ -87,7 +87,7 @@ function heatmap(spec, chosen, series, hidden) {
     type: "heatmap", x: places, y: rows, z, zmin: 0, zmax: spec.percent ? 100 : Math.max(1, ...z.flat()), xgap: 2, ygap: 2,
     colorscale: [[0, colour("low")], [1, colour("high")]], showscale: cells > 400 || !wide(),
     colorbar: { thickness: 10, outlinewidth: 0, len: 0.9 },
-    texttemplate: cells <= 400 && wide() ? "%{z:.0f}" : "", hoverongaps: false,
+    texttemplate: cells <= 400 && wide() ? "%{z:.0f}" : "", textfont: { color: colour("ink") }, hoverongaps: false,
     customdata: kept.map((row) => option.x.map((name) => [plain(name), plain(option.y[row])])),
     hovertemplate: `${spec.x} %{customdata[0]}<br>${spec.y} %{customdata[1]}<br>%{z:.4~g}${spec.percent ? " %" : ""}<extra></extra>`,
   };

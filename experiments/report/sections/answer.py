@@ -1,7 +1,7 @@
 """The answer: what the intervals allow to be said, and the two tables of a comparison."""
 
 from experiments.comparison.outcome import Standing
-from experiments.comparison.statistics import CONFIDENCE
+from experiments.comparison.statistics import CONFIDENCE, Difference
 from experiments.comparison.table import (
     AVERAGED,
     NONE,
@@ -13,6 +13,7 @@ from experiments.comparison.table import (
 )
 from experiments.report.groups import Group
 from experiments.report.html import Html, Section, bullets, details, element, join, paragraph, table
+from experiments.report.sections.differences import TO, find_rows
 
 VERDICTS = {"better": "better", "worse": "worse", "": "not told apart"}
 
@@ -29,7 +30,8 @@ def answer(group: Group) -> Section:
             join((element("b", short.strip()), ": ", element("code", name))) for short, name in long
         ]
         parts.append(details("Methods with their parameters", bullets(named)))
-    return Section("answer", "The answer", join(parts))
+    title = "The answer" if len(outcome.standings) > 1 else "The result"
+    return Section("answer", title, join(parts))
 
 
 def conclusions(group: Group) -> list[str]:
@@ -41,53 +43,53 @@ def conclusions(group: Group) -> list[str]:
 
 
 def accuracy_table(group: Group) -> Html:
-    """Show what every row reached, beside FedAvg and beside its placebo."""
-    outcome = group.outcome
-    count = len(outcome.seeds)
-    caption = (
-        f"Accuracy on the test set in per cent, {count} seed{'s' * (count > 1)}: mean ± standard"
-        f" deviation. Differences are those of the last five evaluated rounds, in percentage"
-        f" points, ± half the {100 * CONFIDENCE:.0f} % interval."
-    )
+    """Show what every row reached, and those differences that exist."""
+    outcome, count = group.outcome, len(group.outcome.seeds)
+    compared = {label: compare for label, compare in TO.items() if find_rows(group, compare)}
     rows = []
     for standing in outcome.standings:
         mark = AVERAGED * any(score.averaged for score in standing.scores.values())
-        name = group.labels[standing.entry.name]
         cells = [say_spread(standing.final), say_spread(standing.last_five)]
         marked = [cell if cell == NONE else cell + mark for cell in cells]
-        rows.append([name, *marked, *_differences(group, standing), _state(group, standing)])
-    head = ("Methods", "Final", "Last five", "To FedAvg", "To its placebo", "Runs")
-    return table(caption, head, rows, _classes(group))
+        found = [compare(outcome, standing) for compare in compared.values()]
+        said = [_say_claim(difference, count) for difference in found]
+        name = group.labels[standing.entry.name]
+        rows.append([name, *marked, *said, _state(group, standing)])
+    caption = f"Accuracy on the test set in per cent, {count} seed{'s' * (count > 1)}"
+    if count > 1:
+        caption += ": mean ± standard deviation"
+    if compared:
+        caption += ". Differences are those of the last five evaluated rounds, in percentage points"
+    if compared and count > 1:
+        caption += f", ± half the {100 * CONFIDENCE:.0f} % interval"
+    head = ("Methods", "Final", "Last five", *compared, "Runs")
+    return table(f"{caption}.", head, rows, _classes(group))
 
 
 def costs_table(group: Group) -> Html:
     """Show what it costs every row to reach the target."""
     outcome = group.outcome
     target = outcome.target
-    if target is None:
+    if target is None or (len(outcome.standings) < 2 and not outcome.settings.target):
         return Html()
     rows = [
         [group.labels[standing.entry.name], *say_costs(standing, target)]
         for standing in outcome.standings
     ]
     origin = "" if outcome.settings.target else ", which is FedAvg's mean of the last five"
-    caption = (
-        f"Until {100 * target:.2f} % are reached{origin}; (2/3) means that two of three seeds did"
-    )
+    some = "; (2/3) means that two of three seeds did" if len(outcome.seeds) > 1 else ""
+    caption = f"Until {100 * target:.2f} % are reached{origin}{some}"
     head = ("Methods", "Rounds", "MB", "Seconds", "Drift", "Allows secagg")
     return table(caption, head, rows, _classes(group))
 
 
-def _differences(group: Group, standing: Standing) -> list[Html]:
-    """Write both differences, each followed by what its interval allows to be said."""
-    outcome, cells = group.outcome, []
-    for difference in (outcome.to_fedavg(standing), outcome.to_placebo(standing)):
-        verdict = ""
-        if difference is not None and difference.margin is not None:
-            verdict = VERDICTS[difference.verdict]
-        said = element("span", verdict, class_=f"verdict {verdict.replace(' ', '-')}".strip())
-        cells.append(join((say_difference(difference), said if len(outcome.seeds) > 1 else "")))
-    return cells
+def _say_claim(difference: Difference | None, seeds: int) -> Html:
+    """Write a difference, and what its interval allows to be said."""
+    verdict = ""
+    if difference is not None and difference.margin is not None:
+        verdict = VERDICTS[difference.verdict]
+    said = element("span", verdict, class_=f"verdict {verdict.replace(' ', '-')}".strip())
+    return join((say_difference(difference), said if seeds > 1 else ""))
 
 
 def _classes(group: Group) -> list[str | None]:

@@ -12,7 +12,7 @@ from experiments.report.html import Html, Section, join, paragraph, plot, table
 Compare = Callable[[Outcome, Standing], Difference | None]
 TO: dict[str, Compare] = {
     "To FedAvg": lambda outcome, standing: outcome.to_fedavg(standing),
-    "To its own placebo": lambda outcome, standing: outcome.to_placebo(standing),
+    "To its placebo": lambda outcome, standing: outcome.to_placebo(standing),
 }
 
 

@@ -17,9 +17,9 @@ AXIS_LABELS = {
     "bytes": "Megabytes sent",
     "seconds": "Seconds",
 }
-BAND = (
-    "Lines are means over seeds, bands one standard deviation on either side. Seconds are those of"
-    " rounds on the machine that ran them, which other runs may have shared."
+BAND = "Lines are means over seeds, bands one standard deviation on either side. "
+SECONDS = (
+    "Seconds are those of rounds on the machine that ran them, which other runs may have shared."
 )
 
 
@@ -33,7 +33,8 @@ def progress(group: Group) -> Section:
     html, plots = draw(group, "curves", name, values, {"Accuracy"})
     if not plots:
         return Section("curves", "Curves", paragraph("No round has been evaluated yet."))
-    return Section("curves", "Curves", join((paragraph(BAND, class_="note"), html)), plots)
+    said = BAND * (len(group.outcome.seeds) > 1) + SECONDS
+    return Section("curves", "Curves", join((paragraph(said, class_="note"), html)), plots)
 
 
 def drift(group: Group) -> Section:
