@@ -130,7 +130,9 @@ class Numbers:
 
 
 class Server(ThreadingHTTPServer):
-    """A server that says nothing about browsers that leave before they have their answer."""
+    """A server that answers what it was asked before it ends, and keeps quiet about its clients."""
+
+    daemon_threads = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Keep the terminal for the progress of the runs."""
@@ -141,7 +143,7 @@ def _make_handler(page: LivePage) -> type[BaseHTTPRequestHandler]:
         """Answers GET, for the two paths, to requests made to this address."""
 
         server_version, sys_version = "fedmirage", ""
-        timeout = 10.0
+        timeout = RECENT  # of a browser that connects and asks nothing
 
         def do_GET(self) -> None:
             hosts = self.headers.get_all("Host", [])
