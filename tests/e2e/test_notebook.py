@@ -50,5 +50,5 @@ def test_the_bar_is_one_output_that_ends_full(executed: Any) -> None:
         if "<progress" in output.get("data", {}).get("text/html", "")
     ]
     (bar,) = texts
-    assert 'value="20" max="20"' in bar  # five lines, two seeds, two rounds
-    assert "10/10 runs" in bar
+    assert 'value="16" max="16"' in bar  # four lines, two seeds, two rounds
+    assert "8/8 runs" in bar
