@@ -162,7 +162,8 @@ def _make_group(members: Sequence[tuple[ReportedRun, RunConfig]]) -> Group:
     rows = {name: rows[name] for name in _order(rows, configs)}
     standings = tuple(_stand(name, rows, configs[name]) for name in rows)
     seeds = tuple(sorted({seed for row in rows.values() for seed in row}))
-    folder = members[0][0].folder.parent
+    first = members[0][0].folder
+    folder = first.parent if len(members) > 1 else first
     settings = configure(members[0][1].flat(), {"lr": usual, "warm-start": "", "resume": ""})
     return Group(folder, Outcome(folder, settings, seeds, standings), rows, whole=False)
 

@@ -70,7 +70,7 @@ def test_it_opens_from_disk_without_complaint_or_network(browser: Chrome, page: 
 def test_a_series_can_be_switched_off_and_on_in_all_plots(browser: Chrome, page: str) -> None:
     visit(browser, page)
     before = browser.execute_script(f"return {LINES};")
-    button = browser.find_element(By.CSS_SELECTOR, ".legend button[data-name='vhl(width=8)']")
+    button = browser.find_element(By.CSS_SELECTOR, ".switches button[data-name='vhl(width=8)']")
     assert button.get_attribute("aria-pressed") == "true"
     button.click()
     wait(browser, f"{LINES} === {before} - 2")  # the line and its band
@@ -147,7 +147,7 @@ def test_the_keyboard_reaches_everything(browser: Chrome, page: str) -> None:
         'class="scroll"',
     ):
         assert any(part in one for one in reached), part
-    button = browser.find_element(By.CSS_SELECTOR, ".legend button[data-name='fedavg']")
+    button = browser.find_element(By.CSS_SELECTOR, ".switches button[data-name='fedavg']")
     browser.execute_script("arguments[0].focus();", button)
     button.send_keys(Keys.SPACE)
     assert button.get_attribute("aria-pressed") == "false"
@@ -169,9 +169,14 @@ def test_it_prints_light_and_without_controls(browser: Chrome, page: str) -> Non
     visit(browser, page)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": []})
     hidden = "getComputedStyle(document.querySelector('{}')).display === 'none'"
-    for part in (".legend", ".controls", "nav", "#theme"):
+    for part in (".switches", ".controls", "nav", "#theme"):
         assert browser.execute_script(f"return {hidden.format(part)};"), part
     assert browser.execute_script("return getComputedStyle(document.body).color;") == "rgb(0, 0, 0)"
+    browser.execute_script("window.dispatchEvent(new Event('beforeprint'));")
+    legend = f"document.querySelector('{CURVES} .legend')"
+    wait(browser, f"{legend}?.textContent.includes('placebo of vhl')")  # in place of the buttons
+    browser.execute_script("window.dispatchEvent(new Event('afterprint'));")
+    wait(browser, f"!{legend}")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
     printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
     assert printed.startswith(b"%PDF")

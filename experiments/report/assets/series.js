@@ -59,14 +59,14 @@ function placeboButton(rows, group, legend) {
 // The buttons stand before the first plot of a group, and stay in sight below it.
 function addLegend(article) {
   const group = article.id, rows = report.series[group] ?? [];
-  let legend = article.querySelector(":scope > .legend");
+  let legend = article.querySelector(":scope > .switches");
   const names = JSON.stringify(rows.map((series) => series.name));
   if (rows.length < 2 || legend?.dataset.names === names) return;
   const first = article.querySelector(`#${group}-curves`);
   if (!first) return;
   legend?.remove();
   legend = document.createElement("div");
-  legend.className = "legend";
+  legend.className = "switches";
   legend.dataset.names = names;
   legend.setAttribute("role", "group");
   legend.setAttribute("aria-label", "Methods lines in the plots");

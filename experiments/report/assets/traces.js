@@ -68,7 +68,7 @@ function intervals(spec, chosen, series, hidden) {
     };
   });
   const layout = {
-    height: 110 + 30 * rows.length,
+    height: 110 + 30 * rows.length, showlegend: false,
     xaxis: { title: { text: "Percentage points" }, zeroline: true, zerolinewidth: 1.5, zerolinecolor: colour("soft") },
     yaxis: rowAxis(rows.map((row) => series[row.series].short)),
   };
