@@ -73,8 +73,8 @@ def find_groups(folders: Sequence[Path]) -> Found:
     loose: list[ReportedRun] = []
     damaged: list[str] = []
     empty = []
-    for folder in folders:
-        places = list_places(folder)
+    for folder in dict.fromkeys(folders):
+        places = list_places(folder.absolute())  # whose names are those of folders, never "."
         if not places:
             empty.append(folder)
         for place in places:

@@ -218,3 +218,16 @@ def test_a_damaged_comparison_is_named_and_its_runs_are_shown(folder: Path) -> N
     found = find_groups([folder])
     assert len(found.groups) == 1
     assert "comparison.json is damaged" in found.damaged[0]
+
+
+def test_tables_of_many_columns_have_some_of_them_and_say_so(folder: Path) -> None:
+    run = folder / "fedavg-seed0"
+    lines = read_lines(run)
+    score = "diagnostics.local_model.on_test.accuracy"
+    lines[1]["clients"] = [{"partition": number, score: 0.5} for number in range(300)]
+    write_lines(run, lines)
+    assert len(plot(folder, "clients")["options"][0]["x"]) == 300
+    table = html(folder, "clients")
+    assert "columns: client, some of them" in table
+    assert table.count('scope="col"') == 1 + 40
+    assert ">299</th>" in table
