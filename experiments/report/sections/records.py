@@ -28,8 +28,8 @@ def runs(group: Group) -> Section:
         for seed, run in row.items():
             rows.append([group.labels[name], seed, *_cells(run)])
             classes.append(run.status if run.status != "finished" else None)
-    head = ("Methods", "Seed", "State", "Rounds", "Final %", "Best %", "Last five %", "MB up",
-            "MB down", "Folder")  # fmt: skip
+    scores = ("Final %", "Best %", "Last five %")
+    head = ("Methods", "Seed", "State", "Rounds", *scores, "MB up", "MB down", "Folder")
     caption = "All runs; accuracy is that of the global model on the test set"
     listed = table(caption, head, rows, classes)
     states = [run.status for run in group.all_runs]
