@@ -75,7 +75,6 @@ def _gallery(group: Group, gallery: Gallery, opened: bool) -> Html:
             width=picture.width,
             height=picture.height,
             alt=f"{short}, seed {gallery.seed}, {picture.caption}",
-            decoding="async",
         )
         figures.append(element("figure", join((image, element("figcaption", picture.caption)))))
     count = len(gallery.pictures)

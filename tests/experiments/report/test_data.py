@@ -231,3 +231,15 @@ def test_tables_of_many_columns_have_some_of_them_and_say_so(folder: Path) -> No
     assert "columns: client, some of them" in table
     assert table.count('scope="col"') == 1 + 40
     assert ">299</th>" in table
+
+
+def test_rounds_that_were_taken_over_count_in_every_table(folder: Path) -> None:
+    """FedCOG's run of seed 0 begins warm after FedAvg's round 5 (58 %) and has 69 and 70 % of its
+    own: with 56, 57 and 58 % before them, the last five are 62 %, and seven rounds sent 7 MB."""
+    run = folder / "fedcog-start-2-seed0"
+    first, *rounds, summary = read_lines(run)
+    first["warm-start"] = f"{folder / 'fedavg-seed0'}@5"
+    write_lines(run, [first, *rounds[5:], summary])
+    assert read_outcome(folder).standings[1].scores[0].last_five == pytest.approx(0.62)
+    row = html(folder, "runs").split("<tr")[5]
+    assert "<td>70.00</td><td>70.00</td><td>62.00</td><td>7.0</td><td>7.0</td>" in row
