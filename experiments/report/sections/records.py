@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterable
 
 from common.settings.config import defaults
+from experiments.comparison.choices import choice_of
 from experiments.comparison.scores import LAST, score_of
 from experiments.report.groups import Group
 from experiments.report.html import (
@@ -67,8 +68,8 @@ def configuration(group: Group) -> Section:
     outcome, parts = group.outcome, []
     if group.whole:
         label = "The command that repeats this comparison"
-        if any(one.entry.lr != outcome.settings.lr for one in outcome.standings):
-            label += ", except for --tune: how many learning rates were tried is not recorded"
+        if any(one.entry.choice != choice_of(outcome.settings) for one in outcome.standings):
+            label += ", without --tune: which rates and schedules were tried is not recorded"
         parts.append(_command(label, repeat_comparison(outcome)))
     commands = [
         _command(f"{group.labels[name]}, seed {seed}", repeat_run(run.config))

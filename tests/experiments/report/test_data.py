@@ -243,3 +243,13 @@ def test_rounds_that_were_taken_over_count_in_every_table(folder: Path) -> None:
     assert read_outcome(folder).standings[1].scores[0].last_five == pytest.approx(0.62)
     row = html(folder, "runs").split("<tr")[5]
     assert "<td>70.00</td><td>70.00</td><td>62.00</td><td>7.0</td><td>7.0</td>" in row
+
+
+def test_other_rates_and_schedules_are_rows_of_their_own(tmp_path: Path) -> None:
+    chosen: list[dict[str, Any]] = [{}, {"seed": 1}, {"lr": 0.1}, {"schedule": "cosine"}]
+    for number, settings in enumerate(chosen):
+        config = {"kind": "config", **configure({"rounds": 7, **settings}).flat()}
+        write_lines(tmp_path / str(number), [config, round_line(1, 0.6)])
+    (group,) = find_groups([tmp_path]).groups
+    assert list(group.runs) == ["fedavg", "fedavg with lr=0.1", "fedavg with cosine"]
+    assert sorted(group.runs["fedavg"]) == [0, 1]
