@@ -91,6 +91,7 @@ def compare(
     *,
     controls: bool = True,
     tune: int = 0,
+    tune_schedules: Sequence[str] = (),
     share_warm_up: bool = True,
     preset: str | None = None,
     runtime: str = "auto",
@@ -118,7 +119,8 @@ def compare(
     chosen = None if seeds is None else ",".join(map(str, seeds))
     with report_together(wanted.find_problems()):
         layers = read_layers(preset, [])
-        plan = plan_comparison(layers, settings, lines, chosen, controls, tune, share_warm_up)
+        choices = (controls, tune, tune_schedules, share_warm_up)
+        plan = plan_comparison(layers, settings, lines, chosen, *choices)
     observers = wanted.make(console)
     return Comparison(run_comparison(plan, console, runtime, actors, False, observers).folder)
 

@@ -53,8 +53,10 @@ class Comparison:
                 row[name] = found and found.mean
                 row[f"{name}_margin"] = found and found.margin
                 row[f"{name}_verdict"] = found.verdict if found else ""
-            rows.append({**row, "placebo": standing.entry.placebo, "lr": standing.entry.lr})
-        texts = "methods seeds to_fedavg_verdict to_placebo_verdict placebo"
+            entry = standing.entry
+            row |= {"placebo": entry.placebo, "lr": entry.lr, "schedule": entry.schedule}
+            rows.append(row)
+        texts = "methods seeds to_fedavg_verdict to_placebo_verdict placebo schedule"
         return _with_numbers(DataFrame(rows), texts).set_index("methods")
 
     @cached_property
@@ -81,7 +83,9 @@ class Comparison:
         from experiments.comparison.export import describe_outcome
 
         frame = DataFrame(describe_outcome(self.outcome)["runs"])
-        return _with_numbers(frame, "methods placebo seed averaged_local_models secagg failed")
+        return _with_numbers(
+            frame, "methods placebo schedule seed averaged_local_models secagg failed"
+        )
 
     @cached_property
     def rounds(self) -> DataFrame:
@@ -97,7 +101,7 @@ class Comparison:
         (group,) = find_groups([self.folder]).groups
         rows = [row for row in list_rounds(group) if row["round"] is not None]
         frame = DataFrame(rows).drop(columns=["group", "reason"], errors="ignore")
-        return _with_numbers(frame, "methods placebo seed state round")
+        return _with_numbers(frame, "methods placebo schedule seed state round")
 
     @property
     def sentences(self) -> list[str]:

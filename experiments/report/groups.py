@@ -10,6 +10,7 @@ from typing import Any
 
 from common.errors import ConfigurationError, DataError
 from common.settings.config import RunConfig, configure
+from experiments.comparison.choices import choice_of
 from experiments.comparison.outcome import FILE as COMPARISON
 from experiments.comparison.outcome import Entry, Outcome, Standing, allows_secagg, read_outcome
 from experiments.comparison.rows import FEDAVG, placebo_of
@@ -21,7 +22,7 @@ from server.record.results import FILE
 
 # Runs that differ in nothing else may be compared: what is compared, where a run took place, and
 # what it wrote down.
-COMPARED = {"methods", "lr", "seed"}
+COMPARED = {"methods", "lr", "schedule", "lr-decay", "seed"}
 WRITTEN = {"keep-models", "save-images", "diagnostics", "local-evaluation", "target"}
 PLACED = (MOVABLE - {"rounds"}) | PLACES | {"download", "threads", "server-threads", "min-replies"}
 TITLE = ("dataset", "partition", "model", "clients", "rounds")
@@ -73,8 +74,8 @@ def find_groups(folders: Sequence[Path]) -> Found:
     loose: list[ReportedRun] = []
     damaged: list[str] = []
     empty = []
-    for folder in folders:
-        places = list_places(folder)
+    for folder in dict.fromkeys(folders):
+        places = list_places(folder.absolute())  # whose names are those of folders, never "."
         if not places:
             empty.append(folder)
         for place in places:
@@ -148,13 +149,13 @@ def _group(runs: Sequence[tuple[ReportedRun, RunConfig]]) -> list[Group]:
 
 
 def _make_group(members: Sequence[tuple[ReportedRun, RunConfig]]) -> Group:
-    """Make rows of runs with the same methods and learning rate, FedAvg first."""
-    rates = Counter(config.lr for _, config in members)
-    usual = rates.most_common(1)[0][0]
+    """Make rows of runs with the same methods, learning rate and schedule, FedAvg first."""
+    usual = Counter(choice_of(config) for _, config in members).most_common(1)[0][0]
     rows: dict[str, dict[int, ReportedRun]] = {}
     configs: dict[str, RunConfig] = {}
     for run, config in sorted(members, key=lambda member: member[1].methods != FEDAVG):
-        name = config.methods if config.lr == usual else f"{config.methods} with lr={config.lr:g}"
+        different = ", ".join(choice_of(config).apart_from(usual))
+        name = f"{config.methods} with {different}" if different else config.methods
         if config.seed in rows.get(name, {}):  # the same settings twice
             name = f"{name} in {run.folder.name}"
         rows.setdefault(name, {})[config.seed] = run
@@ -164,7 +165,7 @@ def _make_group(members: Sequence[tuple[ReportedRun, RunConfig]]) -> Group:
     seeds = tuple(sorted({seed for row in rows.values() for seed in row}))
     first = members[0][0].folder
     folder = first.parent if len(members) > 1 else first
-    settings = configure(members[0][1].flat(), {"lr": usual, "warm-start": "", "resume": ""})
+    settings = configure(members[0][1].flat(), {**usual.settings, "warm-start": "", "resume": ""})
     return Group(folder, Outcome(folder, settings, seeds, standings), rows, whole=False)
 
 
@@ -177,7 +178,7 @@ def _order(rows: Iterable[str], configs: Mapping[str, RunConfig]) -> list[str]:
 
 
 def _placebo(name: str, config: RunConfig) -> str:
-    """Write the line of a row's placebo; a row with a learning rate of its own has none."""
+    """Write the line of a row's placebo; a row with a rate or schedule of its own has none."""
     return placebo_of(name) if name == config.methods else ""
 
 
@@ -191,6 +192,7 @@ def _stand(name: str, rows: dict[str, dict[int, ReportedRun]], config: RunConfig
         allows_secagg(config),
         {seed: str(run.folder.absolute()) for seed, run in rows[name].items()},
         is_line=name == config.methods,
+        schedule=choice_of(config).schedule,
     )
     scores, failed = {}, {}
     for seed, run in rows[name].items():

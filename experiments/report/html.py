@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+VOID = {"img"}  # elements without an end
+
 
 class Html(str):
     """Text that is HTML already, and is not escaped again."""
@@ -37,7 +39,8 @@ def element(name: str, content: object, **attributes: object) -> Html:
         for key, value in attributes.items()
         if value is not None
     )
-    return Html(f"<{name}{said}>{text(content)}</{name}>")
+    end = "" if name in VOID else f"</{name}>"
+    return Html(f"<{name}{said}>{text(content)}{end}")
 
 
 def paragraph(content: object, **attributes: object) -> Html:
@@ -69,10 +72,8 @@ def table(
         (element("caption", caption), element("thead", first), element("tbody", join(body)))
     )
     # A region that scrolls must be reachable by keyboard.
-    return element(
-        "div", element("table", whole), class_="scroll", tabindex=0, role="region",
-        aria_label=caption,
-    )  # fmt: skip
+    region = {"class_": "scroll", "tabindex": 0, "role": "region", "aria_label": caption}
+    return element("div", element("table", whole), **region)
 
 
 def details(summary: object, content: object, opened: bool = False) -> Html:

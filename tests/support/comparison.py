@@ -24,7 +24,7 @@ CLIENTS = 5
 def plan_records(folder: Path, seeds: str = "0,1,2", **settings: Any) -> Plan:
     """Plan six rows: FedAvg, two methods with their placebos, and one without a global model."""
     layers = [{"rounds": ROUNDS, "clients": CLIENTS, "out": str(folder), **settings}]
-    return make_plan(layers, METHODS, seeds, controls=True, tune=0, share=False)
+    return make_plan(layers, METHODS, seeds, controls=True, tune=0, schedules=[], share=False)
 
 
 def write_records(plan: Plan, failed: dict[Path, str] | None = None) -> None:

@@ -69,10 +69,13 @@ def _gallery(group: Group, gallery: Gallery, opened: bool) -> Html:
     figures = []
     for picture in gallery.pictures:
         image = element(
-            "img", "", src=picture.source, width=picture.width, height=picture.height,
-            alt=f"{short}, seed {gallery.seed}, {picture.caption}", decoding="async",
-        )  # fmt: skip
-        image = Html(image.removesuffix("</img>"))
+            "img",
+            "",
+            src=picture.source,
+            width=picture.width,
+            height=picture.height,
+            alt=f"{short}, seed {gallery.seed}, {picture.caption}",
+        )
         figures.append(element("figure", join((image, element("figcaption", picture.caption)))))
     count = len(gallery.pictures)
     some = f", {count} of {gallery.there} pictures" if count < gallery.there else ""

@@ -51,10 +51,13 @@ def drift(group: Group) -> Section:
 
 
 def terms(group: Group) -> Section:
-    """Draw every term of the local objective by its name."""
+    """Draw every term of the local objective, and every figure of a method, by its name."""
     lines = [line for run in group.all_runs for line in run.rounds]
-    names = list(dict.fromkeys(name for line in lines for name in line.get("train", {})))
-    values: dict[str, Value] = {name: _term(name) for name in names}
+    values: dict[str, Value] = {
+        name: _figure(part, name)
+        for part in ("train", "methods")
+        for name in dict.fromkeys(name for line in lines for name in line.get(part, {}))
+    }
     html, plots = draw(group, "terms", "Terms of the local objective", values)
     if not plots:
         return Section(
@@ -62,7 +65,8 @@ def terms(group: Group) -> Section:
         )
     said = (
         "Means over the clients of a round of every term of the local objective, as weighted in it;"
-        " task is the loss on the clients' own data."
+        " task is the loss on the clients' own data. Names with the name of a method in front are"
+        " figures that this method reports."
     )
     return Section("terms", "Loss terms", join((paragraph(said, class_="note"), html)), plots)
 
@@ -122,8 +126,8 @@ def numbers(group: Group, name: str, lines: list[dict[str, Any]], scale: int) ->
     return table(f"{name}{unit}: mean ± standard deviation over seeds", head, rows)
 
 
-def _term(name: str) -> Value:
-    return lambda line: line.get("train", {}).get(name)
+def _figure(part: str, name: str) -> Value:
+    return lambda line: line.get(part, {}).get(name)
 
 
 def _cell(line: dict[str, Any], place: int, scale: int) -> str:

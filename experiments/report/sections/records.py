@@ -1,8 +1,11 @@
 """How every run ended, what was noted on the way, and the settings with which to repeat it."""
 
+import statistics
 from collections.abc import Iterable
 
 from common.settings.config import defaults
+from experiments.comparison.choices import choice_of
+from experiments.comparison.scores import LAST, score_of
 from experiments.report.groups import Group
 from experiments.report.html import (
     Html,
@@ -18,7 +21,6 @@ from experiments.report.repeat import repeat_comparison, repeat_run
 from experiments.report.runs import ReportedRun
 
 FEW = 12  # runs or notes that are shown without being asked for
-SCORES = ("final_accuracy", "best_accuracy", "last5_accuracy")
 
 
 def runs(group: Group) -> Section:
@@ -28,9 +30,12 @@ def runs(group: Group) -> Section:
         for seed, run in row.items():
             rows.append([group.labels[name], seed, *_cells(run)])
             classes.append(run.status if run.status != "finished" else None)
-    head = ("Methods", "Seed", "State", "Rounds", "Final %", "Best %", "Last five %", "MB up",
-            "MB down", "Folder")  # fmt: skip
-    caption = "All runs; accuracy is that of the global model on the test set"
+    scores = ("Final %", "Best %", "Last five %")
+    head = ("Methods", "Seed", "State", "Rounds", *scores, "MB up", "MB down", "Folder")
+    caption = (
+        "All runs: accuracy on the test set, or that of the average of the clients' models where"
+        " there is no global one, and what was sent"
+    )
     listed = table(caption, head, rows, classes)
     states = [run.status for run in group.all_runs]
     counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
@@ -63,8 +68,8 @@ def configuration(group: Group) -> Section:
     outcome, parts = group.outcome, []
     if group.whole:
         label = "The command that repeats this comparison"
-        if any(one.entry.lr != outcome.settings.lr for one in outcome.standings):
-            label += ", except for --tune: how many learning rates were tried is not recorded"
+        if any(one.entry.choice != choice_of(outcome.settings) for one in outcome.standings):
+            label += ", without --tune: which rates and schedules were tried is not recorded"
         parts.append(_command(label, repeat_comparison(outcome)))
     commands = [
         _command(f"{group.labels[name]}, seed {seed}", repeat_run(run.config))
@@ -94,12 +99,20 @@ def settings_table(group: Group) -> Html:
 
 
 def _cells(run: ReportedRun) -> list[object]:
-    facts = run.facts
-    scores = ["-" if facts.get(name) is None else f"{100 * facts[name]:.2f}" for name in SCORES]
-    sent = [f"{facts.get(name, 0) / 1e6:.1f}" for name in ("bytes_up", "bytes_down")]
+    """Describe a run by all of its rounds, those that it took over from another run included."""
+    scored = [one for line in run.rounds if (one := score_of(line, "accuracy")) is not None]
+    scores = ["-"] * 3
+    if scored:
+        numbers = (scored[-1], max(scored), statistics.fmean(scored[-LAST:]))
+        scores = [f"{100 * number:.2f}" for number in numbers]
+    sent = [
+        f"{sum(line.get(name, 0) for line in run.rounds) / 1e6:.1f}"
+        for name in ("bytes_up", "bytes_down")
+    ]
     reason = f": {run.reason}" if run.reason else ""
     state = element("span", f"{run.status}{reason}", class_=f"state {run.status}")
-    rounds = f"{facts.get('rounds', 0)} of {run.config.get('rounds', '?')}"
+    done = run.rounds[-1]["round"] if run.rounds else 0
+    rounds = f"{done} of {run.config.get('rounds', '?')}"
     return [state, rounds, *scores, *sent, element("code", run.folder.name)]
 
 

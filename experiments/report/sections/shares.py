@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from common.wire.figures import ON_OWN_LABELS, ON_TEST, TEST_SHARD
-from experiments.report.bands import brief
+from experiments.report.bands import brief, spread_out
 from experiments.report.groups import Group
 from experiments.report.holdings import Holding, find_holding
 from experiments.report.html import Html, Section, bullets, join, paragraph, plot, table
@@ -16,6 +16,7 @@ CLIENT_SCORES = {
     ON_TEST: "Local model on the whole test set",
     ON_OWN_LABELS: "Local model, test samples weighted as the client's own labels",
 }
+SHOWN = 40  # rows and columns that the table beside a heat map has at most
 Found = Callable[[ReportedRun], Mapping[str, float | None]]
 
 
@@ -150,15 +151,23 @@ def class_names(run: ReportedRun) -> list[str]:
 
 
 def _numbers(option: Mapping[str, Any], across: str, down: str, percent: bool) -> Html:
-    rows = [
-        [
-            name,
-            *("-" if cell is None else f"{100 * cell:.1f}" if percent else cell for cell in line),
-        ]
-        for name, line in zip(option["y"], option["z"], strict=True)
+    """Write a heat map as a table; of very many rows or columns, some that are evenly spread."""
+    columns = spread_out(len(option["x"]), SHOWN)
+    lines = [
+        (option["y"][place], option["z"][place]) for place in spread_out(len(option["y"]), SHOWN)
     ]
-    unit = ", per cent" if percent else ""
-    return table(f"{option['label']}{unit}; columns: {across.lower()}", (down, *option["x"]), rows)
+    rows = [
+        [name, *(_say_cell(cells[column], percent) for column in columns)] for name, cells in lines
+    ]
+    some = ", some of them" if max(len(option["x"]), len(option["y"])) > SHOWN else ""
+    caption = f"{option['label']}{', per cent' * percent}; columns: {across.lower()}{some}"
+    return table(caption, (down, *(option["x"][column] for column in columns)), rows)
+
+
+def _say_cell(number: float | None, percent: bool) -> str:
+    if number is None:
+        return "-"
+    return f"{100 * number:.1f}" if percent else str(number)
 
 
 def _known(number: float | None) -> float | None:

@@ -218,3 +218,38 @@ def test_a_damaged_comparison_is_named_and_its_runs_are_shown(folder: Path) -> N
     found = find_groups([folder])
     assert len(found.groups) == 1
     assert "comparison.json is damaged" in found.damaged[0]
+
+
+def test_tables_of_many_columns_have_some_of_them_and_say_so(folder: Path) -> None:
+    run = folder / "fedavg-seed0"
+    lines = read_lines(run)
+    score = "diagnostics.local_model.on_test.accuracy"
+    lines[1]["clients"] = [{"partition": number, score: 0.5} for number in range(300)]
+    write_lines(run, lines)
+    assert len(plot(folder, "clients")["options"][0]["x"]) == 300
+    table = html(folder, "clients")
+    assert "columns: client, some of them" in table
+    assert table.count('scope="col"') == 1 + 40
+    assert ">299</th>" in table
+
+
+def test_rounds_that_were_taken_over_count_in_every_table(folder: Path) -> None:
+    """FedCOG's run of seed 0 begins warm after FedAvg's round 5 (58 %) and has 69 and 70 % of its
+    own: with 56, 57 and 58 % before them, the last five are 62 %, and seven rounds sent 7 MB."""
+    run = folder / "fedcog-start-2-seed0"
+    first, *rounds, summary = read_lines(run)
+    first["warm-start"] = f"{folder / 'fedavg-seed0'}@5"
+    write_lines(run, [first, *rounds[5:], summary])
+    assert read_outcome(folder).standings[1].scores[0].last_five == pytest.approx(0.62)
+    row = html(folder, "runs").split("<tr")[5]
+    assert "<td>70.00</td><td>70.00</td><td>62.00</td><td>7.0</td><td>7.0</td>" in row
+
+
+def test_other_rates_and_schedules_are_rows_of_their_own(tmp_path: Path) -> None:
+    chosen: list[dict[str, Any]] = [{}, {"seed": 1}, {"lr": 0.1}, {"schedule": "cosine"}]
+    for number, settings in enumerate(chosen):
+        config = {"kind": "config", **configure({"rounds": 7, **settings}).flat()}
+        write_lines(tmp_path / str(number), [config, round_line(1, 0.6)])
+    (group,) = find_groups([tmp_path]).groups
+    assert list(group.runs) == ["fedavg", "fedavg with lr=0.1", "fedavg with cosine"]
+    assert sorted(group.runs["fedavg"]) == [0, 1]
