@@ -73,7 +73,9 @@ class Comparison:
                     other = "fedavg" if name == "to_fedavg" else standing.entry.placebo
                     row = {"methods": standing.entry.name, "kind": name, "other": other}
                     rows.append({**row, **asdict(found), **ends, "verdict": found.verdict})
-        return _with_numbers(DataFrame(rows), "methods kind other pairs verdict")
+        columns = ("methods", "kind", "other", "mean", "margin", "pairs", "low", "high", "verdict")
+        frame = DataFrame(rows, columns=columns)
+        return _with_numbers(frame, "methods kind other pairs verdict")
 
     @cached_property
     def runs(self) -> DataFrame:

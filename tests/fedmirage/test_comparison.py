@@ -86,3 +86,14 @@ def test_the_folder_can_be_opened_again_and_says_what_failed(found: fedmirage.Co
     assert again.table.loc["fedavg", "seeds"] == 1
     with pytest.raises(fedmirage.FedmirageError, match="no run of 'fedcog' with seed 7"):
         again.run("fedcog", seed=7)
+
+
+def test_fedavg_alone_has_no_differences(found: fedmirage.Comparison, tmp_path: Path) -> None:
+    content = json.loads((found.folder / "comparison.json").read_text())
+    rows = [{**content["rows"][0], "runs": {"0": str(found.folder / "fedavg-seed0")}}]
+    text = json.dumps({**content, "rows": rows, "seeds": [0]})
+    (tmp_path / "comparison.json").write_text(text)
+    alone = fedmirage.read_comparison(tmp_path)
+    assert alone.differences.empty
+    assert "other" in alone.differences
+    assert "nothing is claimed" in alone._repr_html_()
