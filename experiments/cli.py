@@ -15,7 +15,13 @@ from common.errors import FedmirageError
 from common.settings.config import RunConfig, configure, defaults, key_of
 from common.settings.language import Params
 from common.settings.project import project
-from experiments.flags import compare_flags, place_flags, setting_flags, with_flags
+from experiments.flags import (
+    compare_flags,
+    place_flags,
+    reproduce_flags,
+    setting_flags,
+    with_flags,
+)
 from experiments.interrupts import interruptions
 from experiments.parser import Command, Commands, RunCommand
 from experiments.settings import PRESETS, find, read_layers, read_preset, settle
@@ -285,6 +291,26 @@ def compare(runs: list[Path], **given: Any) -> None:
 app.command("compare", cls=RunCommand)(
     with_flags(compare, {**compare_flags(), **place_flags(), **setting_flags("methods")})
 )
+
+
+def reproduce(**given: Any) -> None:
+    """Run tables of the papers, and show ours, the paper's and the difference.
+
+    Without a table, all are listed. With one, its cost on this machine is estimated first; the same
+    command continues what was interrupted, and does not repeat finished runs.
+    """
+    from experiments.reproduce.dispatch import dispatch
+
+    try:
+        well = dispatch(given, out)
+    except KeyboardInterrupt:
+        interruptions.told = True
+        raise
+    if not well:
+        raise typer.Exit(1)
+
+
+app.command("reproduce", cls=Command)(with_flags(reproduce, reproduce_flags()))
 
 
 @app.command(cls=Command)

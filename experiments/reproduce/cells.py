@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 from common.errors import ConfigurationError
@@ -16,7 +15,7 @@ Scale = Literal["small", "paper"]
 SCALES: tuple[Scale, ...] = ("small", "paper")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # every cell is one object, so that it can be a key
 class Cell:
     """One number of a table."""
 
@@ -54,23 +53,31 @@ class Cell:
         """The figure that is to be reached, where the number is a number of rounds."""
         return self.row.target or self.column.target or self.table.target
 
-    @cached_property
+    @property
     def methods(self) -> str:
-        """The methods line of the paper's scale."""
+        """The methods line of its row and column."""
         first = self.row.methods or self.column.methods
         return ", ".join(text for text in (first, self.column.adds, self.row.adds) if text)
 
+    @property
+    def parts(self) -> tuple[Table, Line, Line]:
+        """What decides its settings; later ones win."""
+        return self.table, self.column, self.row
+
+    @property
+    def line(self) -> str:
+        """The methods line of the paper's scale, with all parameters."""
+        return with_arguments(self.methods, [part.arguments for part in self.parts])
+
     def configure(self, scale: Scale, more: Mapping[str, Any]) -> RunConfig:
         """Make the settings of its run; `more` are those that every run of the command has."""
-        parts = (self.table, self.column, self.row)
-        small = [part.small for part in parts] if scale == "small" else []
-        arguments = [part.arguments for part in parts] + [one.arguments for one in small]
+        small = [part.small for part in self.parts] if scale == "small" else []
         layers: list[Mapping[str, Any]] = []
-        for part in parts:
+        for part in self.parts:
             layers += [read_preset(part.preset)] if part.preset else []
             layers.append(part.settings)
         layers += [one.settings for one in small]
-        line = with_arguments(self.methods, arguments)
+        line = with_arguments(self.line, [one.arguments for one in small])
         return configure(*layers, {"methods": line, **more})
 
 

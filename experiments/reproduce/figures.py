@@ -1,9 +1,9 @@
 """Which number of a run a table means, read from the lines of its rounds.
 
-    figure   where it stands in a round's line of results.jsonl, with "/" between the keys:
-             "accuracy", "evaluation/accuracy_domain_mean", "evaluation/domains/svhn", ...
-    when     last: in the last round; best: the best of all rounds; last-five: the mean of the last
-             five; sum: over all rounds; reached: the first round whose figure is at least `target`
+figure   where it stands in a round's line of results.jsonl, with "/" between the keys:
+         "accuracy", "evaluation/accuracy_domain_mean", "evaluation/domains/svhn", ...
+when     last: in the last round; best: the best of all rounds; last-five: the mean of the last
+         five; sum: over all rounds; reached: the first round whose figure is at least `target`
 """
 
 import statistics
@@ -42,8 +42,13 @@ def read_figure(
     if when == "reached":
         assert target is not None
         return next((float(number) for number, value in values if value >= target), None)
-    computed = {"best": max, "sum": sum, "last-five": lambda all_: statistics.fmean(all_[-LAST:])}
-    return float(computed[when](numbers)) if when in computed else numbers[-1]
+    computed = {
+        "last": numbers[-1],
+        "best": max(numbers),
+        "last-five": statistics.fmean(numbers[-LAST:]),
+        "sum": sum(numbers),
+    }
+    return computed[when]
 
 
 def in_per_cent(figure: str, when: When) -> bool:
