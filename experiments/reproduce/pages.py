@@ -19,8 +19,10 @@ from common.errors import DataError
 from experiments.comparison.records import read_record, read_rounds
 from experiments.comparison.statistics import paired_difference, spread
 from experiments.comparison.table import say_difference, say_spread
+from experiments.reproduce.checks import complaints
 from experiments.reproduce.figures import WORDS, read_figure
 from experiments.reproduce.tables import When
+from experiments.show.compare import STYLES
 
 FILE = "tables.toml"
 BLOCK = "<!-- table: {name} -->\n{text}<!-- end -->"
@@ -77,7 +79,9 @@ def read_pages(results: Path) -> Pages:
     path = results / FILE
     try:
         return Pages.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
+    except ValidationError as error:
+        raise DataError(f"{path} is no list of tables: {'; '.join(complaints(error))}") from None
+    except (OSError, tomllib.TOMLDecodeError) as error:
         raise DataError(f"{path} cannot be read as a list of tables: {error}") from None
 
 
@@ -154,7 +158,9 @@ def draw(picture: PagePicture, results: Path) -> Path:
         runs = [read_run(results, name)[1] for name in row.runs]
         rounds, values = by_round(runs, picture.figure)
         means = [sum(column) / len(column) for column in values]
-        axes.plot(rounds, means, color=f"C{number}", label=f"{row.title}, {len(runs)} seeds")
+        label = f"{row.title}, {len(runs)} seed{'s' * (len(runs) > 1)}"
+        style = STYLES[number % len(STYLES)]  # curves that coincide stay visible
+        axes.plot(rounds, means, style, color=f"C{number}", label=label)
         lows, highs = [min(column) for column in values], [max(column) for column in values]
         axes.fill_between(rounds, lows, highs, color=f"C{number}", alpha=0.2, linewidth=0)
     axes.set_xlabel("round")

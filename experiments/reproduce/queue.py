@@ -43,6 +43,7 @@ from experiments.comparison.records import find_summary, is_finished, read_recor
 from experiments.comparison.rows import Row
 from experiments.comparison.runs import carry_out, share_cores
 from experiments.reproduce.cells import Scale, choose_cells
+from experiments.reproduce.checks import complaints
 from experiments.reproduce.jobs import share_all
 from experiments.reproduce.tables import read_table
 from experiments.reproduce.times import say_time
@@ -90,9 +91,7 @@ def read_queue(path: Path) -> tuple[Path, list[Job]]:
     try:
         queue = Queue.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except ValidationError as error:
-        raise ConfigurationError(
-            [f"{path}: {_where(one['loc'])}: {one['msg']}" for one in error.errors()]
-        ) from None
+        raise ConfigurationError([f"{path}: {text}" for text in complaints(error)]) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError([f"queue: {path} cannot be read as TOML: {error}"]) from None
     folder = Path(queue.out or Path("runs", path.stem)).expanduser().absolute()
@@ -276,7 +275,3 @@ def time_left(job: Job, jobs: Sequence[Job], seconds: Mapping[Path, float | None
         if found or not rounds:
             return rounds * statistics.fmean(found) if found else 0.0
     return None
-
-
-def _where(place_of: Sequence[Any]) -> str:
-    return ".".join(str(one) for one in place_of) or "the file"

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from common.errors import DataError
+from experiments.reproduce.checks import complaints
 from experiments.settings import find
 
 FOLDER = Path(__file__).parent.parent / "tables"
@@ -130,5 +131,7 @@ def read_table(name: str) -> Table:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
         return Table.model_validate({**content, "name": f"{path.parent.name}/{path.stem}"})
-    except (tomllib.TOMLDecodeError, ValidationError) as error:
+    except ValidationError as error:
+        raise DataError(f"{path} is not a table: {'; '.join(complaints(error))}") from None
+    except tomllib.TOMLDecodeError as error:
         raise DataError(f"{path} is not a table: {error}") from None
