@@ -53,6 +53,8 @@ class PageTable(BaseModel):
     """What the rows are compared with the first one by, in pairs with the same seed."""
     first_round: int = 1
     """Earlier rounds do not count, where rows share them."""
+    per_cent: bool = True
+    """Whether the figure is a share; others are shown as they are."""
 
 
 class PagePicture(BaseModel):
@@ -133,7 +135,7 @@ def read_row(row: PageRow, table: PageTable, results: Path) -> dict[When, dict[i
             value = read_figure(lines, table.figure, when)
             if value is None:
                 raise DataError(f"the recorded run {name} has no {table.figure}")
-            found.setdefault(when, {})[seed] = value
+            found.setdefault(when, {})[seed] = value if table.per_cent else value / 100
     return found
 
 
