@@ -77,7 +77,7 @@ def carry_out(
     except KeyboardInterrupt:
         with undisturbed():
             work.close()
-            done = sum(_over(job) for job in jobs)
+            done = sum(is_over(job) for job in jobs)
             with contextlib.suppress(OSError):  # the terminal may be closed
                 console.show_cursor()
                 console.print(
@@ -191,7 +191,8 @@ class Work:
                 close_interrupted(job.folder)
 
 
-def _over(job: Job) -> bool:
+def is_over(job: Job) -> bool:
+    """Whether nothing is left to do of a run; of one whose file is damaged, all is left."""
     try:
         return is_finished(job.folder, job.config.rounds)
     except DataError:

@@ -111,7 +111,8 @@ def describe(cells: Sequence[Cell], work: Work, scale: str, console: Console) ->
     if scale == "small" and work.jobs:
         _say(console, f"small scale, not comparable with the paper: {describe_small(cells)}")
     for reason, count in count_reasons(cells, work).items():
-        console.print(f"{count} cells are left out: {reason}", style="yellow", highlight=False)
+        counted = "1 cell is" if count == 1 else f"{count} cells are"
+        console.print(f"{counted} left out: {reason}", style="yellow", highlight=False)
 
 
 def count_reasons(cells: Sequence[Cell], work: Work) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 One training step is measured for every network, image size and batch; the rest is counted:
 
-    a run      rounds x clients per round x steps per client x a step x the factor of its methods
+    training   rounds x clients per round x steps per client x a step x the factor of the methods
     testing    a third of a step per batch, because there is no backward pass
     methods    what they do beside training (EXTRAS), in steps as well
 
@@ -21,8 +21,9 @@ from typing import Any
 
 from common.settings.config import RunConfig
 from experiments.comparison.plan import Job
-from experiments.comparison.records import is_finished
+from experiments.comparison.runs import is_over
 
+START = 5.0  # seconds until the first round of a run: loading torch, data and processes
 FORWARD = 1 / 3  # of a step: its backward pass takes twice as long as its forward pass
 WARM, MEASURED = 2, 5  # steps before the clock starts, and steps of which the fastest counts
 SIZES = {  # training and test images, as `fedmirage datasets` lists them
@@ -132,7 +133,7 @@ def estimate(config: RunConfig, step: float, begun: int = 0) -> float:
         for method in config.method_list
         if method.name in EXTRAS
     )
-    return training + (tests * FORWARD + extra) * step
+    return START + training + (tests * FORWARD + extra) * step
 
 
 def steps_of(config: RunConfig) -> float:
@@ -197,5 +198,5 @@ def estimate_jobs(jobs: Sequence[Job], clock: Clock) -> dict[Path, float]:
     return {
         job.folder: estimate(job.config, clock.step(job.config), job.config.rounds - job.rounds)
         for job in jobs
-        if not is_finished(job.folder, job.config.rounds)
+        if not is_over(job)
     }

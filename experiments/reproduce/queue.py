@@ -51,6 +51,7 @@ from experiments.settings import place, read_preset
 
 FAILED = "failed.json"  # why runs failed, by their names
 LOWEST = 19  # the priority at which everything else comes first
+DECIDED = {"seed", "out", "resume", "warm-start", "keep-models"}  # settings that a job cannot make
 
 
 class CellOf(BaseModel):
@@ -113,13 +114,19 @@ def read_queue(path: Path) -> tuple[Path, list[Job]]:
 def configure_all(jobs: Sequence[QueueJob]) -> tuple[dict[str, RunConfig], list[str]]:
     """Make the settings of all jobs, and list what is wrong with them."""
     configs: dict[str, RunConfig] = {}
-    problems = []
+    names = [job.name for job in jobs]
+    problems = [
+        f"job {name}: two jobs have this name; rename one"
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
     for job in jobs:
-        if job.name in configs:
-            problems.append(f"job {job.name}: two jobs have this name; rename one")
-            continue
         if len(set(job.seeds)) < len(job.seeds) or not job.seeds:
             problems.append(f"job {job.name}: seeds={list(job.seeds)}: write different seeds")
+        if job.cell is not None and job.preset:
+            problems.append(f"job {job.name}: preset and cell are two sources; write one")
+        decided = sorted(DECIDED & job.settings.keys())
+        problems += [f"job {job.name}: the queue decides {key}; drop it" for key in decided]
         try:
             configs[job.name] = configure_job(job)
         except ConfigurationError as error:
@@ -129,20 +136,13 @@ def configure_all(jobs: Sequence[QueueJob]) -> tuple[dict[str, RunConfig], list[
 
 def configure_job(job: QueueJob) -> RunConfig:
     """Make the settings of a job from its cell, or its preset and settings; the latter win."""
-    taken = {"seed", "out", "resume", "warm-start", "keep-models"} & job.settings.keys()
-    if taken:
-        raise ConfigurationError(
-            [f"settings: the queue decides {', '.join(sorted(taken))}; drop it"]
-        )
+    own = {key: value for key, value in job.settings.items() if key not in DECIDED}
     if job.cell is None:
-        return configure(read_preset(job.preset) if job.preset else {}, job.settings)
-    if job.preset:
-        raise ConfigurationError(["preset and cell are two sources of settings; write one"])
-    table = read_table(job.cell.table)
-    (cell,) = choose_cells(table, [job.cell.row], [job.cell.column])
+        return configure(read_preset(job.preset) if job.preset else {}, own)
+    (cell,) = choose_cells(read_table(job.cell.table), [job.cell.row], [job.cell.column])
     if cell.missing:
         raise ConfigurationError([f"{cell} cannot be run: {cell.missing}"])
-    return cell.configure(job.cell.scale, job.settings)
+    return cell.configure(job.cell.scale, own)
 
 
 def check_parents(jobs: Sequence[QueueJob], configs: Mapping[str, RunConfig]) -> list[str]:

@@ -88,7 +88,8 @@ def test_everything_that_is_wrong_with_a_queue_is_refused_at_once(tmp_path: Path
     told = "\n".join(caught.value.problems)
     for part in (
         "job one: seeds=[1, 1]",
-        "job two: settings: the queue decides seed",
+        "job two: the queue decides seed",
+        "job two: methods: no method is called 'fedprx'",
         "job three: parent='onne@2': no other job has this name; did you mean 'one'?",
         "job four: parent='three@2000': that job has no seed 7",
         "job four: parent='three@2000': one of the two ends after round",
