@@ -1,6 +1,12 @@
-"""What is wrong with a file of tables, pages or jobs, in sentences."""
+"""What a file of tables, pages or jobs may hold, and what is wrong with one, in sentences."""
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class Written(BaseModel):
+    """A part of a TOML file; a key that it does not know is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def complaints(error: ValidationError) -> list[str]:

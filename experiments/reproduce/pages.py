@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from common.errors import DataError
 from experiments.comparison.records import read_record, read_rounds
 from experiments.comparison.statistics import paired_difference, spread
 from experiments.comparison.table import say_difference, say_spread
-from experiments.reproduce.checks import complaints
+from experiments.reproduce.checks import Written, complaints
 from experiments.reproduce.figures import WORDS, read_figure
 from experiments.reproduce.tables import When
 from experiments.show.compare import STYLES
@@ -28,20 +28,16 @@ FILE = "tables.toml"
 BLOCK = "<!-- table: {name} -->\n{text}<!-- end -->"
 
 
-class PageRow(BaseModel):
+class PageRow(Written):
     """A row of a table, or a curve of a picture: one run per seed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     title: str
     runs: tuple[str, ...]
     paper: str = "-"
 
 
-class PageTable(BaseModel):
+class PageTable(Written):
     """A table of a page."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     page: str
@@ -57,20 +53,16 @@ class PageTable(BaseModel):
     """Whether the figure is a share; others are shown as they are."""
 
 
-class PagePicture(BaseModel):
+class PagePicture(Written):
     """A picture: the accuracy by round of each row, with a band over its seeds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str
     rows: tuple[PageRow, ...]
     figure: str = "accuracy"
 
 
-class Pages(BaseModel):
+class Pages(Written):
     """Everything in docs/results that is made from recorded runs."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: tuple[PageTable, ...] = ()
     picture: tuple[PagePicture, ...] = ()

@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from rich import box
 from rich.console import Console
 from rich.table import Table as Shown
@@ -43,7 +43,7 @@ from experiments.comparison.records import find_summary, is_finished, read_recor
 from experiments.comparison.rows import Row
 from experiments.comparison.runs import carry_out, share_cores
 from experiments.reproduce.cells import Scale, choose_cells
-from experiments.reproduce.checks import complaints
+from experiments.reproduce.checks import Written, complaints
 from experiments.reproduce.jobs import share_all
 from experiments.reproduce.tables import read_table
 from experiments.reproduce.times import say_time
@@ -54,10 +54,8 @@ LOWEST = 19  # the priority at which everything else comes first
 DECIDED = {"seed", "out", "resume", "warm-start", "keep-models"}  # settings that a job cannot make
 
 
-class CellOf(BaseModel):
+class CellOf(Written):
     """A cell of a table as a job."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: str
     row: str
@@ -65,10 +63,8 @@ class CellOf(BaseModel):
     scale: Scale = "paper"
 
 
-class QueueJob(BaseModel):
+class QueueJob(Written):
     """A job: settings, or a cell, with its seeds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     seeds: tuple[int, ...] = (0,)
@@ -78,10 +74,8 @@ class QueueJob(BaseModel):
     parent: str = Field("", pattern=r"^$|^[^@]+@[1-9][0-9]*$")
 
 
-class Queue(BaseModel):
+class Queue(Written):
     """What a queue file holds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     out: str = ""
     job: tuple[QueueJob, ...]

@@ -34,6 +34,8 @@ def recorded_runs(results: Path = RESULTS) -> dict[Path, dict[str, Any]]:
 def record_run(source: Path, name: str, results: Path = RESULTS) -> Path:
     """Write the small form of a finished run under a name, and return its path."""
     check_name(name)
+    if not results.is_dir():
+        raise FedmirageError(f"there is no folder {results}; --results names the one of the pages")
     if not (source / FILE).exists():
         raise FedmirageError(f"there is no {FILE} in {source}; give the directory of a run")
     lines = read_record(source)

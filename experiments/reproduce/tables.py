@@ -18,10 +18,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from common.errors import DataError
-from experiments.reproduce.checks import complaints
+from experiments.reproduce.checks import Written, complaints
 from experiments.settings import find
 
 FOLDER = Path(__file__).parent.parent / "tables"
@@ -30,10 +30,8 @@ NO_NUMBER = ("-", "N/A")  # cells in which the paper has none
 When = Literal["last", "best", "last-five", "reached", "sum"]
 
 
-class Part(BaseModel):
+class Part(Written):
     """What a table, a row or a column may say about its cells."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     title: str = ""
     missing: str = ""
@@ -45,10 +43,8 @@ class Part(BaseModel):
     target: float | None = None
 
 
-class Small(BaseModel):
+class Small(Written):
     """What --scale small changes, so that a cell takes minutes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     what: str = ""
     settings: dict[str, Any] = Field(default_factory=dict)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from common.errors import ConfigurationError
+from experiments.reproduce.jobs import numbers_of
 from experiments.reproduce.queue import read_queue, show_state, time_left
+from experiments.reproduce.records import RESULTS, recorded_runs
 from tests.support.commands import fedmirage, processes, rounds_done, start, wait_until
 from tests.support.runs import lines
 
@@ -124,6 +126,16 @@ def test_cells_of_tables_share_their_first_rounds(tmp_path: Path) -> None:
     assert fedcog.parent == fedavg.folder
     assert fedcog.config.warm_start == f"{fedavg.folder}@50"
     assert (fedcog.rounds, fedcog.needs_parent) == (20, False)
+
+
+def test_the_queue_of_open_claims_has_the_recorded_runs() -> None:
+    """Whoever does it gets the runs under the names that the pages' tables use."""
+    _, jobs = read_queue(RESULTS / "queue.toml")
+    named = {job.folder.name: job.config for job in jobs}
+    for folder, settings in recorded_runs().items():
+        config = named[folder.name]
+        assert numbers_of(settings).items() >= numbers_of(config.flat()).items()
+        assert config.seed == settings["seed"]
 
 
 def test_the_time_left_comes_from_what_was_measured(tmp_path: Path) -> None:

@@ -39,6 +39,9 @@ def write_run(folder: Path, accuracies: list[float], seed: int = 0, **config: An
 
 def test_a_recorded_run_keeps_its_numbers_and_no_clients_and_no_places(tmp_path: Path) -> None:
     source = write_run(tmp_path / "runs/one", [0.1, 0.2])
+    with pytest.raises(FedmirageError, match="--results names"):
+        record_run(source, "first", tmp_path / "docs")
+    (tmp_path / "docs").mkdir()
     path = record_run(source, "first", tmp_path / "docs")
     (settings,) = recorded_runs(tmp_path / "docs").values()
     assert (settings["out"], settings["data-dir"], settings["clients"]) == ("first", "", 2)
@@ -52,6 +55,7 @@ def test_a_recorded_run_keeps_its_numbers_and_no_clients_and_no_places(tmp_path:
 
 def test_a_run_that_began_with_anothers_rounds_needs_that_one(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
+    docs.mkdir()
     first = write_run(tmp_path / "runs/one", [0.1, 0.2])
     second = write_run(tmp_path / "runs/two", [0.9], **{"warm-start": f"{first}@1"})
     with pytest.raises(FedmirageError, match="took rounds over from one; record that run first"):
@@ -104,6 +108,7 @@ def test_a_table_over_seeds_by_hand(tmp_path: Path) -> None:
     """Rounds 2 and 3 count. One: last rounds 20 and 40, mean 30, deviation 14.14; their means 15
     and 35. Two: 10 more for both seeds, so that the paired difference is 10 without any spread."""
     docs = tmp_path / "docs"
+    docs.mkdir()
     for name, seed, shift in (("a0", 0, 0.0), ("a1", 1, 0.2), ("b0", 0, 0.1), ("b1", 1, 0.3)):
         source = write_run(tmp_path / name, [0.9, 0.1 + shift, 0.2 + shift], seed)
         record_run(source, name, docs)
