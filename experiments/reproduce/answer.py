@@ -110,12 +110,12 @@ def show_answers(cells: Sequence[Cell], answers: Sequence[Answer], scale: Scale)
         shown.add_column(name, justify="right", no_wrap=True)
     for cell, answer in zip(cells, answers, strict=True):
         difference = NONE if answer.difference is None else f"{answer.difference:+.2f}"
-        ours = say(answer.ours, answer.deviation, cell)
+        ours = say_number(answer.ours, answer.deviation, cell)
         shown.add_row(cell.row.shown, cell.column.shown, ours, cell.paper, difference)
     return shown
 
 
-def say(value: float | None, deviation: float | None, cell: Cell) -> str:
+def say_number(value: float | None, deviation: float | None, cell: Cell) -> str:
     """Write one of our numbers with as many digits as accuracies have, or as rounds need."""
     if value is None:
         return NONE

@@ -12,7 +12,13 @@ from common.errors import ConfigurationError, FedmirageError
 from experiments.comparison.plan import read_seeds
 from experiments.comparison.runs import Means, carry_out, check_runs, share_cores
 from experiments.launch import RUNTIMES
-from experiments.reproduce.answer import Answer, make_answer, show_answers, write_answers
+from experiments.reproduce.answer import (
+    Answer,
+    make_answer,
+    say_number,
+    show_answers,
+    write_answers,
+)
 from experiments.reproduce.cells import SCALES, Cell, choose_cells, describe_small, list_cells
 from experiments.reproduce.cost import Clock, estimate_jobs
 from experiments.reproduce.jobs import Work, is_recorded, make_work
@@ -113,6 +119,19 @@ def describe(cells: Sequence[Cell], work: Work, scale: str, console: Console) ->
     for reason, count in count_reasons(cells, work).items():
         counted = "1 cell is" if count == 1 else f"{count} cells are"
         console.print(f"{counted} left out: {reason}", style="yellow", highlight=False)
+    if scale == "paper":
+        show_recorded(cells, console)
+
+
+def show_recorded(cells: Sequence[Cell], console: Console) -> None:
+    """Show the cells of which runs are recorded in docs/results."""
+    runs = recorded_runs()
+    for cell in (cell for cell in cells if not cell.missing):
+        if found := find_recorded(cell, runs):
+            answer = make_answer(cell, "paper", found)
+            ours = say_number(answer.ours, answer.deviation, cell)
+            names = ", ".join(path.name for path in found)
+            _say(console, f"recorded: {cell.row.shown}, {cell.column.shown}: {ours} ({names})")
 
 
 def count_reasons(cells: Sequence[Cell], work: Work) -> dict[str, int]:
@@ -135,14 +154,13 @@ def show_cost(work: Work, means: Means, console: Console) -> None:
     """Measure a step of each network, and say what the runs will take."""
     clock = Clock()
     seconds = estimate_jobs(work.jobs, clock)
-    done = len(work.jobs) - len(seconds)
     steps = ", ".join(f"{key[0]} {1000 * value:.1f} ms" for key, value in clock.known.items())
     at_once = means.at_once * max(1, means.actors)
-    _say(console, f"measured, seconds per training step: {steps}" if steps else "nothing is left")
+    _say(console, f"measured per training step: {steps}" if steps else "nothing is left")
     total = sum(seconds.values())
     _say(
         console,
-        f"{len(seconds)} runs to do, {done} finished; estimated cost {say_time(total)} of one core,"
+        f"{len(seconds)} of {len(work.jobs)} runs are left; estimated cost {say_time(total)} of one core,"
         f" {say_time(total / at_once)} with {at_once} at work (experiments/reproduce/cost.py"
         " explains the estimate)",
     )
@@ -158,7 +176,7 @@ def present(
     """Show the answer, and write the files that were asked for."""
     console.print(show_answers(cells, answers, scale))
     for answer in answers:
-        if answer.remark and (answer.ours is None or answer.seeds):
+        if answer.remark:
             text = f"{answer.row}, {answer.column}: {answer.remark}"
             console.print(text, style="yellow", highlight=False, markup=False)
     for path in write_answers(answers, {"csv": given["csv"], "json": given["json"]}):

@@ -89,11 +89,11 @@ def test_a_table_is_run_once_and_answered_beside_the_paper(trial: Path) -> None:
     assert found["fedavg", "elsewhere"].remark == "no files of cinic10"
     assert not any(answer.failed for answer in answers)
     assert "2 cells are left out: the files of cinic10 are not here" in text
-    assert "2 runs to do, 0 finished; estimated cost" in text
+    assert "2 of 2 runs are left; estimated cost" in text
     assert len(list(csv.DictReader(files["csv"].open(encoding="utf-8")))) == 9
     assert json.loads(files["json"].read_text())[0]["paper_deviation"] == 1.0
     _, again = run(trial, scale="paper")
-    assert "0 runs to do, 2 finished" in again
+    assert "0 of 2 runs are left" in again
     assert "2 of 2 runs were finished before" in again
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from common.errors import ConfigurationError
 from experiments.reproduce.jobs import numbers_of
-from experiments.reproduce.queue import read_queue, show_state, time_left
+from experiments.reproduce.queue import read_queue
 from experiments.reproduce.records import RESULTS, recorded_runs
+from experiments.reproduce.standing import show_state, time_left
 from tests.support.commands import fedmirage, processes, rounds_done, start, wait_until
 from tests.support.runs import lines
 
