@@ -87,6 +87,8 @@ def reproduce(name: str, given: Mapping[str, Any], console: Console) -> list[Ans
     means = share_cores(config, given["runtime"], given["actors"], len(work.jobs), given["verbose"])
     show_cost(work, means, console)
     if given["estimate"]:
+        _say(console, f"rows: {', '.join(dict.fromkeys(cell.row.name for cell in cells))}")
+        _say(console, f"columns: {', '.join(dict.fromkeys(cell.column.name for cell in cells))}")
         return []
     folder.mkdir(parents=True, exist_ok=True)
     check_runs(work.jobs, folder)
@@ -160,9 +162,9 @@ def show_cost(work: Work, means: Means, console: Console) -> None:
     total = sum(seconds.values())
     _say(
         console,
-        f"{len(seconds)} of {len(work.jobs)} runs are left; estimated cost {say_time(total)} of one core,"
-        f" {say_time(total / at_once)} with {at_once} at work (experiments/reproduce/cost.py"
-        " explains the estimate)",
+        f"{len(seconds)} of {len(work.jobs)} runs are left; estimated cost {say_time(total)} of one"
+        f" core, {say_time(total / at_once)} with {at_once} at work"
+        " (experiments/reproduce/cost.py explains the estimate)",
     )
 
 
