@@ -9,7 +9,7 @@ One training step is measured for every network, image size and batch; the rest 
 The factors say how much longer a step takes with a method; they come from counting passes, where
 nothing else is said. Messages and files between processes are not counted, so that a run of many
 small clients takes longer than this: about twice as long with 32 clients of 24 steps
-(docs/results/dynafed.md). The measured step is that of an idle machine; a busy one takes longer.
+(docs/results/dynafed.md). On a CPU, processor time is measured: a busy machine takes longer.
 """
 
 import math
@@ -23,6 +23,7 @@ from common.settings.config import RunConfig
 from experiments.comparison.plan import Job
 from experiments.comparison.runs import is_over
 
+WALL = (time.perf_counter, 1)
 START = 5.0  # seconds until the first round of a run: loading torch, data and processes
 FORWARD = 1 / 3  # of a step: its backward pass takes twice as long as its forward pass
 WARM, MEASURED = 2, 5  # steps before the clock starts, and steps of which the fastest counts
@@ -68,36 +69,43 @@ class Clock:
     def step(self, config: RunConfig) -> float:
         """Return the seconds of one training step."""
         channels, size, classes = image_of(config)
-        key = (config.model, channels, size, classes, config.batch_size, config.threads)
+        image, how = (channels, size, classes), (config.augment, config.optimizer, config.threads)
+        key = (config.model, image, config.batch_size, how)
         if key not in self.known:
             self.known[key] = measure(config, channels, size, classes)
         return self.known[key]
 
 
 def measure(config: RunConfig, channels: int, size: int, classes: int) -> float:
-    """Time training steps on random images, on the device and with the threads of the run."""
+    """Time training steps on random images: augmentation, both passes, the optimiser's step."""
     import torch  # here, because listing tables does not need it
 
+    from client.train import make_optimizer
     from common import device
+    from common.learning.augment import AUGMENTATIONS, augment
     from common.models import build
 
     where = device.pick(config.device)
     threads = torch.get_num_threads()
     torch.set_num_threads(config.threads)
     model = device.place(build(config.model_params, (channels, size, size), classes), where, config)
-    optimiser = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=config.momentum)
-    images = torch.randn(config.batch_size, channels, size, size, device=where)
-    images = images.to(memory_format=device.memory_format(config))
+    optimiser = make_optimizer(config, list(model.parameters()), 1e-4)
+    images = torch.randint(256, (config.batch_size, channels, size, size), dtype=torch.uint8)
+    images = images.to(where, memory_format=device.memory_format(config))
+    varied, draws = AUGMENTATIONS[config.augment], torch.Generator()
     labels = torch.randint(classes, (config.batch_size,), device=where)
+    # processor time does not count what other programs take of a busy machine
+    clock, shared = (time.process_time, config.threads) if where.type == "cpu" else WALL
     seconds = []
     for _ in range(WARM + MEASURED):
-        started = time.perf_counter()
+        started = clock()
         optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(model(images), labels).backward()  # type: ignore[no-untyped-call]
+        inputs = augment(images, varied, draws).float() / 255
+        torch.nn.functional.cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         if where.type == "cuda":
             torch.cuda.synchronize(where)
-        seconds.append(time.perf_counter() - started)
+        seconds.append((clock() - started) / shared)
     torch.set_num_threads(threads)
     return min(seconds[WARM:])
 
