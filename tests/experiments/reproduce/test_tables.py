@@ -17,7 +17,7 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?|Nan|N/A")
 
 
 def papers() -> Path:
-    """Find the papers' texts, which are not part of the repository."""
+    """Find the papers' texts beside the checkout; they are not part of the repository."""
     told = os.environ.get("FEDMIRAGE_PAPERS")
     places = (
         [Path(told)] if told else [ROOT.parent / "shared/papers", ROOT.parents[1] / "shared/papers"]
