@@ -19,6 +19,7 @@ from experiments.flags import (
     compare_flags,
     follow_flags,
     place_flags,
+    reproduce_flags,
     setting_flags,
     with_flags,
 )
@@ -340,6 +341,26 @@ app.command("compare", cls=RunCommand)(
         {**compare_flags(), **place_flags(), **follow_flags(), **setting_flags("methods")},
     )
 )
+
+
+def reproduce(**given: Any) -> None:
+    """Run tables of the papers, and show ours, the paper's and the difference.
+
+    Without a table, all are listed. With one, its cost on this machine is estimated first; the same
+    command continues what was interrupted, and does not repeat finished runs.
+    """
+    from experiments.reproduce.dispatch import dispatch
+
+    try:
+        well = dispatch(given, out)
+    except KeyboardInterrupt:
+        interruptions.told = True
+        raise
+    if not well:
+        raise typer.Exit(1)
+
+
+app.command("reproduce", cls=Command)(with_flags(reproduce, reproduce_flags()))
 
 
 @app.command(cls=Command)
