@@ -72,7 +72,9 @@ class FeatureGenerator(nn.Module):
 
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
         """(batch, noise_dim) and the labels of the batch to (batch, feature_dim)."""
-        one_hot = F.one_hot(labels, self.classes).to(noise.dtype)  # (batch, classes)
+        # torch's one_hot would wait for the device, to check the labels.
+        classes = torch.arange(self.classes, device=labels.device)
+        one_hot = (labels[:, None] == classes).to(noise.dtype)  # (batch, classes)
         features: Tensor = self.layers(torch.cat((noise, one_hot), dim=1))
         return features
 
