@@ -145,6 +145,19 @@ def partitions(
 
 
 @app.command(cls=Command)
+def schedules(
+    name: Annotated[
+        str | None, typer.Argument(help="One schedule, with everything that can be set.")
+    ] = None,
+) -> None:
+    """What --schedule accepts: every way to change the learning rate over the rounds."""
+    from common.learning.schedules import SCHEDULES
+    from experiments.show.catalogue import show_entry, show_schedules
+
+    show_schedules(out) if name is None else show_entry(out, find(SCHEDULES, name, "schedule"))
+
+
+@app.command(cls=Command)
 def presets(
     name: Annotated[str | None, typer.Argument(help="One preset, as its file has it.")] = None,
 ) -> None:
@@ -265,8 +278,8 @@ def compare(runs: list[Path], **given: Any) -> None:
 
     layers = read_layers(given["preset"], given["config"])
     flags = {name: value for name, value in settings.items() if name != "methods"}
-    choices = (given[name] for name in ("methods", "seeds", "controls", "tune", "share_warm_up"))
-    plan = plan_comparison(layers, flags, *choices)
+    names = ("methods", "seeds", "controls", "tune", "tune_schedules", "share_warm_up")
+    plan = plan_comparison(layers, flags, *(given[name] for name in names))
     places = (given[name] for name in ("runtime", "actors", "verbose"))
     try:
         outcome = run_comparison(plan, out, *places)

@@ -82,6 +82,10 @@ def compare_flags() -> Flags:
         help="How many learning rates every line may try (1, 1/3, 3, 1/9, ... times --lr), chosen"
         " by validation data on the first seed; 0 tries none but --lr."
     )
+    schedules = typer.Option(
+        help="A schedule that every line may try beside --schedule, with each of its learning"
+        ' rates, e.g. "step(at=51, factor=0.2)"; may be given several times. Chosen like these.'
+    )
     share = typer.Option(
         help="Take over the first rounds of a method that begins as FedAvg from FedAvg's run, which"
         " then keeps all its models."
@@ -98,6 +102,7 @@ def compare_flags() -> Flags:
         "seeds": (Annotated[str | None, seeds], None),
         "controls": (Annotated[bool, controls], True),
         "tune": (Annotated[int, tune], 0),
+        "tune_schedules": (Annotated[list[str], schedules], []),
         "share_warm_up": (Annotated[bool, share], True),
         "picture": (Annotated[Path | None, picture], None),
         **{name: (Annotated[Path | None, option], None) for name, option in files.items()},

@@ -87,6 +87,7 @@ def _runs(outcome: Outcome) -> list[dict[str, Any]]:
                     "methods": standing.entry.name,
                     "placebo": standing.entry.placebo,
                     "lr": standing.entry.lr,
+                    "schedule": standing.entry.schedule,
                     "seed": seed,
                     "final_accuracy": score and score.final,
                     "last5_accuracy": score and score.last_five,

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from experiments.comparison.choices import choice_of
 from experiments.comparison.outcome import Outcome, Standing
 from experiments.comparison.statistics import Difference, Spread
 
@@ -136,11 +137,13 @@ def _verdicts(differences: Sequence[tuple[str, Difference | None]], other: str) 
 
 
 def _name(standing: Standing, outcome: Outcome) -> Text:
-    """Name a row; where learning rates were chosen, with its own."""
-    entry = standing.entry
-    tuned = any(one.entry.lr != outcome.settings.lr for one in outcome.standings)
-    rate = f" lr={entry.lr:g}" if tuned and "lr=" not in entry.name else ""
-    return Text(f"{outcome.short[entry.name]}{rate}")
+    """Name a row; where learning rates or schedules were chosen, with its own."""
+    entry, usual = standing.entry, choice_of(outcome.settings)
+    choices = [one.entry.choice for one in outcome.standings] if entry.is_line else []
+    found = [f"lr={entry.lr:g}"] if any(choice.lr != usual.lr for choice in choices) else []
+    if any(choice.schedule != usual.schedule for choice in choices):
+        found.append(entry.schedule)
+    return Text(" ".join([outcome.short[entry.name], *found]))
 
 
 def _long(outcome: Outcome) -> list[tuple[str, str]]:

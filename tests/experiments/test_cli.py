@@ -11,6 +11,7 @@ from common.data import DATASETS
 from common.data.partitions.params import PARTITIONS
 from common.dp.settings import DP
 from common.errors import ConfigurationError
+from common.learning.schedules import SCHEDULES
 from common.methods import METHODS
 from common.models import MODELS
 from common.secagg.settings import SECAGG
@@ -48,6 +49,7 @@ def test_every_setting_is_a_flag_with_its_sentence() -> None:
         ("models", MODELS),
         ("datasets", DATASETS),
         ("partitions", PARTITIONS),
+        ("schedules", SCHEDULES),
     ],
 )
 def test_everything_there_is_is_listed_and_explained(command: str, names: dict[str, type]) -> None:

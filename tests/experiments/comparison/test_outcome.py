@@ -12,11 +12,12 @@ from typer.testing import CliRunner
 
 from common.settings.config import configure
 from experiments.cli import app
+from experiments.comparison.choices import Choice
 from experiments.comparison.export import write_csv, write_json, write_latex
 from experiments.comparison.outcome import allows_secagg, read_outcome, record
-from experiments.comparison.plan import Plan, make_plan
+from experiments.comparison.plan import Job, Plan, make_plan
 from experiments.comparison.table import remarks, sentences, show_outcome
-from experiments.comparison.tuning import choose_rates
+from experiments.comparison.tuning import choose
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL
 
@@ -34,7 +35,7 @@ FINAL = {
 
 def make(tmp_path: Path, seeds: str = "0,1,2", **settings: Any) -> Plan:
     layers = [{"rounds": 7, "clients": 5, "out": str(tmp_path), **settings}]
-    return make_plan(layers, METHODS, seeds, controls=True, tune=0, share=False)
+    return make_plan(layers, METHODS, seeds, controls=True, tune=0, schedules=[], share=False)
 
 
 def write(folder: Path, config: dict[str, Any], final: float, local: bool = False) -> None:
@@ -187,20 +188,50 @@ def test_what_runs_under_secure_aggregation(methods: str, allowed: bool) -> None
 def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path: Path) -> None:
     """The rate with the best test accuracy loses against the one with the best validation."""
     layers = [{"rounds": 7, "clients": 5, "out": str(tmp_path)}]
-    plan = make_plan(layers, ["fedprox"], "0", controls=True, tune=3, share=False)
+    plan = make_plan(layers, ["fedprox"], "0", controls=True, tune=3, schedules=[], share=False)
     validation = {0.05: 0.5, 0.0167: 0.7, 0.15: 0.6}
     for job in plan.trials():
-        write(job.folder, job.config.flat(), final=1 - validation[job.config.lr])
-        path = job.folder / "results.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        for line in lines[1:-1]:
-            line["validation"] = {"loss": 1.0, "accuracy": validation[job.config.lr]}
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert choose_rates(plan.trials()) == {"fedavg": 0.0167, "fedprox": 0.0167}
-    record(plan, plan.runs(choose_rates(plan.trials())), {})
+        write_trial(job, validation[job.config.lr])
+    best = Choice(0.0167, "constant")
+    assert choose(plan.trials()) == {"fedavg": best, "fedprox": best}
+    record(plan, plan.runs(choose(plan.trials())), {})
     text = text_of(plan)
     assert "fedavg with lr=0.05" in " ".join(text.split())
     assert "fedprox lr=0.0167" in text
+
+
+def test_schedules_are_chosen_on_validation_data_and_shown(tmp_path: Path) -> None:
+    """FedAvg keeps its rate and gets a cosine; FedProx keeps what was given."""
+    layers = [{"rounds": 7, "clients": 5, "out": str(tmp_path)}]
+    asked = {"controls": True, "tune": 0, "schedules": ["cosine"]}
+    plan = make_plan(layers, ["fedprox"], "0", **asked, share=False)
+    for job in plan.trials():
+        better = (job.row.methods, job.config.schedule) == ("fedavg", "cosine")
+        write_trial(job, 0.6 if better else 0.5)
+    assert choose(plan.trials()) == {
+        "fedavg": Choice(0.05, "cosine"),
+        "fedprox": Choice(0.05, "constant"),
+    }
+    record(plan, plan.runs(choose(plan.trials())), {})
+    outcome = read_outcome(plan.folder)
+    assert [(one.entry.name, one.entry.schedule) for one in outcome.standings] == [
+        ("fedavg with constant", "constant"),
+        ("fedavg", "cosine"),
+        ("fedprox", "constant"),
+    ]
+    text = " ".join(text_of(plan).split())
+    for name in ("fedavg with constant", "fedavg cosine", "fedprox constant"):
+        assert name in text
+
+
+def write_trial(job: Job, validation: float) -> None:
+    """Write a run that is as bad on the test set as it is good on validation data."""
+    write(job.folder, job.config.flat(), final=1 - validation)
+    path = job.folder / "results.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines[1:-1]:
+        line["validation"] = {"loss": 1.0, "accuracy": validation}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def test_a_damaged_run_among_folders_is_named_and_left_out(tmp_path: Path) -> None:

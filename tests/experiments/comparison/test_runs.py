@@ -22,7 +22,7 @@ FEDCOG = "fedcog(start=2, samples=4, steps=1)"
 
 def plan(tmp_path: Path, *methods: str, **settings: Any) -> Plan:
     layers = [{**SMALL, "out": str(tmp_path), **settings}]
-    return make_plan(layers, methods, "0", controls=False, tune=0, share=True)
+    return make_plan(layers, methods, "0", controls=False, tune=0, schedules=[], share=True)
 
 
 def test_a_comparison_runs_once_shares_rounds_and_ends_with_the_table(tmp_path: Path) -> None:
