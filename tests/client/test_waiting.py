@@ -13,6 +13,8 @@ import pytest
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import client.train
+from client.methods.fedcg import adversary
+from client.methods.fedmd_cg import generator
 from common.methods import METHODS
 from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE, line
@@ -53,7 +55,8 @@ def count_waits(methods: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> Co
         return values
 
     with tempfile.TemporaryDirectory() as folder, monkeypatch.context() as patch:
-        patch.setattr(client.train, "train_phase", watched)
+        for module in (client.train, adversary, generator):
+            patch.setattr(module, "train_phase", watched)
         patch.setattr(client.train.TermMeans, "values", uncounted)
         settings = {**BASE, "methods": methods, "local_epochs": 0, "local_steps": steps}
         run_in_process(Path(folder), **settings)
