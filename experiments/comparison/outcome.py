@@ -88,7 +88,8 @@ class Outcome:
     @cached_property
     def target(self) -> float | None:
         """The accuracy to reach: the one of the settings, or else FedAvg's last-five accuracy."""
-        reference = self.by_name[FEDAVG].last_five
+        fedavg = self.by_name.get(FEDAVG)
+        reference = fedavg.last_five if fedavg else None
         return self.settings.target or (reference.mean if reference else None)
 
     @cached_property
