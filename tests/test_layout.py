@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "client": {"client", "common"},
     "server": {"server", "common"},
     "experiments": {"experiments", "client", "server", "common"},
-    "fedmirage": {"experiments", "common"},
+    "fedmirage": {"fedmirage", "experiments", "common"},
 }
 SOURCES = [
     path.relative_to(ROOT).as_posix()

@@ -60,6 +60,13 @@ def test_the_wheel_holds_the_packages_and_nothing_else(installed: Path) -> None:
     ).read_text()
 
 
+def test_the_tables_of_the_papers_are_found(installed: Path, tmp_path: Path) -> None:
+    code = "from experiments.reproduce.tables import list_tables; print(*list_tables())"
+    from experiments.reproduce.tables import list_tables
+
+    assert python(installed, tmp_path, "-c", code).split() == list(list_tables())
+
+
 def test_defaults_presets_and_the_bundle_are_found(installed: Path, tmp_path: Path) -> None:
     code = f"""
 import importlib, pathlib, sys

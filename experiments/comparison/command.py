@@ -14,11 +14,18 @@ from experiments.comparison.plan import Plan, make_plan
 from experiments.comparison.runs import Means, carry_out, check_runs, share_cores
 from experiments.comparison.table import show_outcome
 from experiments.comparison.tuning import choose
+from experiments.follow.observers import Observers
 from experiments.launch import RUNTIMES
+from experiments.settings import report_together
 
 
 def run_comparison(
-    plan: Plan, console: Console, runtime: str, actors: int, verbose: bool
+    plan: Plan,
+    console: Console,
+    runtime: str,
+    actors: int,
+    verbose: bool,
+    observers: Observers | None = None,
 ) -> Outcome:
     """Do all runs of a plan, or what is left of them, and return what they found."""
     if runtime not in RUNTIMES:
@@ -30,13 +37,16 @@ def run_comparison(
     check_runs(jobs, plan.folder)
     means = share_cores(plan.base, runtime, actors, len(trials or jobs), verbose)
     describe(plan, means, console)
-    if trials:
-        done = {job.folder for job in trials}
-        later = [job for job in jobs if job.folder not in done]
-        carry_out(trials, means, plan.folder, console, later)
-        jobs = plan.runs(choose(trials))
-    failed = carry_out(jobs, means, plan.folder, console)
-    record(plan, jobs, failed)
+    observers = observers or Observers()
+    with observers:
+        if trials:
+            done = {job.folder for job in trials}
+            later = [job for job in jobs if job.folder not in done]
+            observers.add(done)
+            carry_out(trials, means, plan.folder, console, later)
+            jobs = plan.runs(choose(trials))
+        observers.add(job.folder for job in jobs)
+        record(plan, jobs, carry_out(jobs, means, plan.folder, console))
     return read_outcome(plan.folder)
 
 
@@ -88,13 +98,8 @@ def plan_comparison(
         problems.append(f"seed={flags['seed']} and seeds={seeds!r}: write seeds alone")
     given = {key: value for key, value in flags.items() if key not in ("resume", "seed")}
     chosen = seeds if seeds is not None else str(flags.get("seed", "0"))
-    try:
-        plan = make_plan([*layers, given], methods, chosen, controls, tune, schedules, share)
-    except ConfigurationError as error:
-        raise ConfigurationError(problems + error.problems) from None
-    if problems:
-        raise ConfigurationError(problems)
-    return plan
+    with report_together(problems):
+        return make_plan([*layers, given], methods, chosen, controls, tune, schedules, share)
 
 
 def _describe_choices(plan: Plan) -> str:

@@ -26,7 +26,8 @@ class Job:
 
     row: Row
     config: RunConfig
-    parent: Path | None = None  # the run of FedAvg whose first rounds it takes over
+    parent: Path | None = None  # the run whose first rounds it takes over
+    needs_parent: bool = False  # whether its own first rounds would be other ones
 
     @property
     def folder(self) -> Path:
@@ -81,37 +82,44 @@ class Plan:
         found = []
         for seed in seeds:
             jobs = [self._job(row, seed, chosen.get(row.methods, other)) for row in self.rows]
-            found += self._share(jobs) if self.share else jobs
+            found += share_warm_up(jobs) if self.share else jobs
         return found
 
     def _job(self, row: Row, seed: int, choice: Choice) -> Job:
-        different = [f"-{_slug(text.replace('=', ''))}" for text in choice.apart_from(self.usual)]
-        out = self.folder / f"{_slug(row.methods)}{''.join(different)}-seed{seed}"
+        texts = choice.apart_from(self.usual)
+        different = [f"-{make_slug(text.replace('=', ''))}" for text in texts]
+        out = self.folder / f"{make_slug(row.methods)}{''.join(different)}-seed{seed}"
         own = {"methods": row.methods, "seed": seed, "out": str(out)}
         own |= choice.settings if different else {}
         return Job(row, configure(self.base.flat(), own))
 
-    def _share(self, jobs: list[Job]) -> list[Job]:
-        """Let runs of one seed take over FedAvg's rounds where these are theirs, bit for bit."""
-        fedavg = next(job for job in jobs if job.row.methods == FEDAVG)
-        taken = {
-            job: count
-            for job in jobs
-            if (count := shared_rounds(job.config))
-            and choice_of(job.config) == choice_of(fedavg.config)
-        }
-        begun = recorded_settings(fedavg.folder)
-        if not taken or begun.get("keep-models", "all") != "all":
-            return jobs
-        parent = _change(fedavg, {"keep-models": "all"})
-        found = []
-        for job in jobs:
-            if job in taken and "warm-start" not in recorded_settings(job.folder):
-                start = {"warm-start": f"{parent.folder}@{taken[job]}"}
-                found.append(_change(job, start, parent.folder))
-            else:
-                found.append(parent if job is fedavg else job)
-        return found
+
+def share_warm_up(jobs: list[Job]) -> list[Job]:
+    """Let runs of one seed take over FedAvg's rounds where these are theirs, bit for bit.
+
+    They differ in their methods alone; without FedAvg among them, nothing is shared.
+    """
+    fedavg = next((job for job in jobs if job.row.methods == FEDAVG), None)
+    if fedavg is None:
+        return jobs
+    taken = {
+        job: count
+        for job in jobs
+        if (count := shared_rounds(job.config))
+        and choice_of(job.config) == choice_of(fedavg.config)
+    }
+    begun = recorded_settings(fedavg.folder)
+    if not taken or begun.get("keep-models", "all") != "all":
+        return jobs
+    parent = _change(fedavg, {"keep-models": "all"})
+    found = []
+    for job in jobs:
+        if job in taken and "warm-start" not in recorded_settings(job.folder):
+            start = {"warm-start": f"{parent.folder}@{taken[job]}"}
+            found.append(_change(job, start, parent.folder))
+        else:
+            found.append(parent if job is fedavg else job)
+    return found
 
 
 def make_plan(
@@ -125,7 +133,7 @@ def make_plan(
 ) -> Plan:
     """Plan a comparison; everything that is wrong with it is refused at once."""
     problems: list[str] = []
-    numbers = _read_seeds(seeds, problems)
+    numbers = read_seeds(seeds, problems)
     if tune < 0:
         problems.append(f"tune={tune}: write how many learning rates every method may try, or 0")
     tried = read_schedules(schedules, problems)
@@ -190,7 +198,7 @@ def _configure(layers: Sequence[Mapping[str, Any]], problems: list[str]) -> RunC
         return None
 
 
-def _read_seeds(text: str, problems: list[str]) -> tuple[int, ...]:
+def read_seeds(text: str, problems: list[str]) -> tuple[int, ...]:
     pieces = [piece.strip() for piece in text.split(",")]
     if not all(piece.isdecimal() for piece in pieces) or len(set(pieces)) < len(pieces):
         problems.append(
@@ -204,7 +212,7 @@ def _change(job: Job, settings: Mapping[str, Any], parent: Path | None = None) -
     return Job(job.row, configure(job.config.flat(), settings), parent)
 
 
-def _slug(line: str) -> str:
+def make_slug(line: str) -> str:
     """Make a name for a folder; a long one ends with a digest, so that all are different."""
     plain = re.sub(r"[^a-z0-9.]+", "-", line.lower()).strip("-")
     digest = hashlib.sha256(line.encode()).hexdigest()[:6]

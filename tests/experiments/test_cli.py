@@ -308,6 +308,9 @@ def test_a_warm_start_from_a_round_that_was_not_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "two").exists()
 
 
+SUMMARY = {"status": "finished", "rounds": 1, "bytes_up": 0, "bytes_down": 0}
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
@@ -324,7 +327,7 @@ def test_secagg_needs_no_value(
     seen: list[str] = []
     monkeypatch.setattr(
         "experiments.launch.launch",
-        lambda config, *_: seen.append(config.secagg) or {"status": "finished"},
+        lambda config, *_: seen.append(config.secagg) or SUMMARY,
     )
     result = runner.invoke(app, ["run", *typed])
     assert result.exit_code == 0, result.output

@@ -26,8 +26,9 @@ const hasText = (part) => [...part.childNodes].some((node) => node.nodeType === 
 function bringUpToDate(old, fresh) {
   if (old.dataset?.plot !== undefined || old.isEqualNode(fresh)) return;
   const alike = old.tagName === fresh.tagName && old.children.length === fresh.children.length;
-  if (!alike || !fresh.children.length || hasText(old) || hasText(fresh)) exchange(old, fresh);
-  else [...old.children].forEach((child, place) => bringUpToDate(child, fresh.children[place]));
+  const parts = [...fresh.children]; // what is exchanged leaves `fresh`
+  if (!alike || !parts.length || hasText(old) || hasText(fresh)) exchange(old, fresh);
+  else [...old.children].forEach((child, place) => bringUpToDate(child, parts[place]));
 }
 
 function fillBody(body, html) {
