@@ -25,12 +25,9 @@ SETTINGS: dict[str, Any] = {
 
 
 class OwnCodeFederation(Federation):
-    """`fedmirage supernode` in place of Flower's own program."""
+    """Nodes as `fedmirage supernode` starts them."""
 
-    def spawn(self, name: str, program: str, *arguments: str) -> None:
-        if program == "flower-supernode":
-            program, arguments = "python", ("-m", "experiments.entry", "supernode", *arguments)
-        super().spawn(name, program, *arguments)
+    code = "own"
 
 
 def test_a_run_with_changed_code_is_refused_by_the_nodes(

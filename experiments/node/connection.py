@@ -1,0 +1,28 @@
+"""Flower's SuperNode with adaptive waiting.
+
+    python -m experiments.node.connection ARGUMENTS...
+
+takes the arguments of `flower-supernode` and is that program, but for its pace.
+"""
+
+import sys
+
+from flwr.supernode import start_client_internal as flower
+from flwr.supernode.cli import flower_supernode
+
+from common.errors import FedmirageError
+from experiments.node.waiting import set_pace
+
+
+def main() -> None:
+    """Set the pace, and become the SuperNode."""
+    try:
+        set_pace(flower, "_pull_and_store_message")
+    except FedmirageError as error:
+        sys.exit(f"error: {error}")
+    sys.argv[0] = "flower-supernode"  # Flower looks there for which of its programs it is
+    flower_supernode()
+
+
+if __name__ == "__main__":
+    main()
