@@ -11,13 +11,14 @@ from flwr.supernode import start_client_internal as flower
 from flwr.supernode.cli import flower_supernode
 
 from common.errors import FedmirageError
-from experiments.node.waiting import set_pace
+from experiments.node.waiting import fetch_promptly, set_pace
 
 
 def main() -> None:
     """Set the pace, and become the SuperNode."""
     try:
         set_pace(flower, "_pull_and_store_message")
+        fetch_promptly()
     except FedmirageError as error:
         sys.exit(f"error: {error}")
     sys.argv[0] = "flower-supernode"  # Flower looks there for which of its programs it is

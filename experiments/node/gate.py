@@ -52,7 +52,7 @@ class Gate:
     def guard(self) -> None:
         """Take the place of Flower's functions; fails if this Flower has no such functions."""
         names = ("install_from_fab", "get_load_client_app_fn")
-        require(flower, names, "a node cannot insist on its own code")
+        require(vars(flower), names, "a node cannot insist on its own code")
         for name, own in zip(names, (self.examine, self.loader), strict=True):
             setattr(flower, name, own)
 

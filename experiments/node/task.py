@@ -1,6 +1,6 @@
 """Answers one message, in a process of its own.
 
-    python -m experiments.node.task own|any ADDRESS TOKEN PARENT
+    python -m experiments.node.task own|any adaptive|flower ADDRESS TOKEN PARENT
 
 does it in a new Python; a template (template.py) forks processes that do it.
 """
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 
 
-def answer(own: Mapping[str, str] | None, address: str, token: str, parent: int) -> None:
+def answer(own: Mapping[str, str] | None, address: str, token: str, parent: str) -> None:
     """Fetch the message of a task from the SuperNode and answer it.
 
     A node that runs its own code only passes the checksums of that code. Otherwise nothing of the
@@ -22,8 +22,16 @@ def answer(own: Mapping[str, str] | None, address: str, token: str, parent: int)
 
         Gate(own).guard()
     run_clientapp(
-        address, token, insecure=True, parent_pid=parent, runtime_dependency_install=False
+        address, token, insecure=True, parent_pid=int(parent), runtime_dependency_install=False
     )
+
+
+def hasten(waiting: str) -> None:
+    """Let this process wait adaptively for what it fetches, if the node is to."""
+    if waiting == "adaptive":
+        from experiments.node.waiting import fetch_promptly
+
+        fetch_promptly()
 
 
 def checksums(code: str) -> Mapping[str, str] | None:
@@ -36,4 +44,5 @@ def checksums(code: str) -> Mapping[str, str] | None:
 
 
 if __name__ == "__main__":
-    answer(checksums(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    hasten(sys.argv[2])
+    answer(checksums(sys.argv[1]), *sys.argv[3:])

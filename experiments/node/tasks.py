@@ -32,15 +32,15 @@ NOBODY = "nobody takes the tasks of a SuperNode"
 class Starter:
     """Starts a process per task: a new Python, or one that is forked from a template."""
 
-    def __init__(self, code: str, forked: bool) -> None:
-        self.code = code
+    def __init__(self, code: str, waiting: str, forked: bool) -> None:
+        self.way = (code, waiting)
         self.template = self.start_template() if forked else None
 
     def start(self, address: str, token: str) -> None:
         """Start the process that answers the message of a task."""
         task = [address, token, str(os.getpid())]
         if self.template is None:
-            subprocess.Popen([*PYTHON, "experiments.node.task", self.code, *task])
+            subprocess.Popen([*PYTHON, "experiments.node.task", *self.way, *task])
             return
         if self.template.poll() is not None:
             text = "the template of the tasks ended with code %d; another one is started"
@@ -52,7 +52,7 @@ class Starter:
 
     def start_template(self) -> "subprocess.Popen[bytes]":
         """Start a template; it ends when this process does, because its input ends then."""
-        command = [*PYTHON, "experiments.node.template", self.code]
+        command = [*PYTHON, "experiments.node.template", *self.way]
         return subprocess.Popen(command, stdin=subprocess.PIPE)
 
 
@@ -81,12 +81,12 @@ def main(address: str, parent: str, code: str, tasks: str, waiting: str) -> None
     A SuperNode whose tasks nobody takes would be silent, so it ends if this cannot begin.
     """
     try:
-        require(ClientAppExecPlugin, ("launch_task", "_get_supported_task_type"), NOBODY)
+        require(dir(ClientAppExecPlugin), ("launch_task", "_get_supported_task_type"), NOBODY)
         Tasks.pace = set_pace(flower) if waiting == "adaptive" else None
     except FedmirageError as error:
         os.kill(int(parent), signal.SIGTERM)
         sys.exit(f"error: {error}")
-    Tasks.starter = Starter(code, tasks == "forked")  # before there is a channel
+    Tasks.starter = Starter(code, waiting, tasks == "forked")  # before there is a channel
     flower.run_superexec(Tasks, RuntimeStub, address, insecure=True, parent_pid=int(parent))
 
 

@@ -1,6 +1,6 @@
 """The process from which tasks are forked, with everything loaded that takes long to load.
 
-    python -m experiments.node.template own|any
+    python -m experiments.node.template own|any adaptive|flower
 
 reads one task per line of standard input, forks a process for each, and ends with its input. So
 every message still has a process of its own, as with Flower, but that process does not spend
@@ -19,7 +19,7 @@ from typing import IO
 
 import numpy
 
-from experiments.node.task import answer, checksums
+from experiments.node.task import answer, checksums, hasten
 
 # What every client uses. `torch._dynamo` is what torch's optimisers import when they first step.
 LIBRARIES = (
@@ -30,8 +30,14 @@ LIBRARIES = (
     "flwr.client",
     "flwr.clientapp",
     "flwr.supernode.runtime.run_clientapp",
+    "grpc.experimental",  # which a first channel imports
 )
-OWN = ("client.app", "client.build", "experiments.node.gate")  # of the code that is installed here
+OWN = (
+    "client.app",
+    "client.build",
+    "client.methods",
+    "experiments.node.gate",
+)  # of the code that is installed here
 BROUGHT = ("common", "client", "server")  # the packages that a run brings
 
 
@@ -80,15 +86,15 @@ def become_independent() -> None:
     os.close(nothing)
 
 
-def main(code: str) -> None:
+def main(code: str, waiting: str) -> None:
     """Be the template, and in forked processes answer the message of a task."""
     own = checksums(code)  # now, because the files may change while their code is loaded
     load(code)
+    hasten(waiting)
     request = await_task(sys.stdin.buffer)
     if request is not None:
-        address, token, parent = request
-        answer(own, address, token, int(parent))
+        answer(own, *request)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

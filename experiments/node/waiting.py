@@ -3,7 +3,8 @@
 Flower's programs look for work at fixed intervals: an idle SuperNode for messages every 3 s, and
 for the reply of its task every 0.5 s; a SuperExec for tasks every 1 s. The intervals are written
 into the code, and no option changes them. Where these loops call `time.sleep`, they find a `Pace`
-here, which shortens the wait and does nothing else.
+here, which shortens the wait and does nothing else. Whoever fetches a message before all of its
+parts have arrived tries again after 1 s; that wait is shortened, too.
 """
 
 import functools
@@ -12,8 +13,11 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from flwr.supercore.inflatable import inflatable_utils
+
 from experiments.node.seams import require
 
+LEFT = "cannot be adapted (--waiting flower leaves it as it is)"
 SHARE = 0.05  # of the time since something happened: what waiting may add to it
 SHORTEST = 0.05  # seconds
 
@@ -43,8 +47,7 @@ def set_pace(module: ModuleType, *steps: str) -> Pace:
     A step is a function of the module whose result is not None if it got something done. A Flower
     that has no such names there is refused.
     """
-    consequence = f"the waiting in {module.__name__} cannot be adapted (--waiting flower leaves it)"
-    require(module, ("time", *steps), consequence)
+    require(vars(module), ("time", *steps), f"the waiting in {module.__name__} {LEFT}")
     pace = Pace()
     for name in steps:
         setattr(module, name, noted(pace, getattr(module, name)))
@@ -63,3 +66,12 @@ def noted(pace: Pace, step: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return act
+
+
+def fetch_promptly() -> None:
+    """Let this process try again sooner if parts of a message have not arrived yet."""
+    for function in ("pull_objects", "pull_and_inflate_object_from_tree"):
+        require(vars(inflatable_utils), (function,), f"the fetching of messages {LEFT}")
+        defaults = getattr(inflatable_utils, function).__kwdefaults__ or {}
+        require(defaults, ("initial_backoff",), f"the waiting in {function} {LEFT}")
+        defaults["initial_backoff"] = SHORTEST

@@ -67,7 +67,7 @@ def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
 class Federation:
     """The processes of one federation; whatever happens, none of them outlives the `with` block."""
 
-    code = "any"  # SuperNodes run the code that the run brings
+    code = "own"  # SuperNodes run what is installed here, which is what the run brings
 
     def __init__(self, home: Path, logs: Path, verbose: bool) -> None:
         self.home, self.logs, self.verbose = home, logs, verbose
