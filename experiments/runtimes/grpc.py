@@ -37,10 +37,11 @@ ENDED = "finished"  # how the status of a run that is over begins
 STATUS_EVERY = 30.0  # seconds between two requests for the run's status
 
 
-def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
+def deploy(config: RunConfig, console: Console, verbose: bool = False, code: str = "own") -> None:
     """Start everything, submit the run, wait for its end, and stop everything.
 
-    If the run fails, the reason is raised.
+    If the run fails, the reason is raised. The run brings the code that is installed here, so that
+    nodes that run their own code only (experiments/node) can have it loaded before.
     """
     folder = Path(config.resume or config.out)
     logs = folder / "logs"
@@ -51,7 +52,7 @@ def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
         (folder / FILE).unlink(missing_ok=True)  # of a run that never finished a round
     with (
         tempfile.TemporaryDirectory(prefix=".flower-", dir=folder) as home,
-        Federation(Path(home), logs, verbose) as federation,
+        Federation(Path(home), logs, verbose, code) as federation,
     ):
         federation.start(config, folder / "memory")
         console.print(
@@ -67,10 +68,8 @@ def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
 class Federation:
     """The processes of one federation; whatever happens, none of them outlives the `with` block."""
 
-    code = "own"  # SuperNodes run what is installed here, which is what the run brings
-
-    def __init__(self, home: Path, logs: Path, verbose: bool) -> None:
-        self.home, self.logs, self.verbose = home, logs, verbose
+    def __init__(self, home: Path, logs: Path, verbose: bool, code: str = "own") -> None:
+        self.home, self.logs, self.verbose, self.code = home, logs, verbose, code
         # Flower's programs call each other by name.
         path = os.pathsep.join([str(PROGRAMS), os.environ.get("PATH", "")])
         self.environment = {**environment(), **ENVIRONMENT, "FLWR_HOME": str(home), "PATH": path}

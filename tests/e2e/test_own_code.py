@@ -24,12 +24,6 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class OwnCodeFederation(Federation):
-    """Nodes as `fedmirage supernode` starts them."""
-
-    code = "own"
-
-
 def test_a_run_with_changed_code_is_refused_by_the_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -38,7 +32,7 @@ def test_a_run_with_changed_code_is_refused_by_the_nodes(
     evil = assemble(tmp_path / "evil")
     with (evil / "client" / "app.py").open("a") as module:
         module.write(f"\nopen({str(proof)!r}, 'w').close()\n")
-    with OwnCodeFederation(tmp_path, logs, False) as federation:
+    with Federation(tmp_path, logs, False) as federation:
         federation.start(configure(SETTINGS), tmp_path / "memory")
         with monkeypatch.context() as patch:
             patch.setattr("experiments.runtimes.grpc.app_folder", lambda spare: evil)
