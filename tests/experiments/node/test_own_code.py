@@ -100,8 +100,8 @@ def test_a_flower_that_loads_code_elsewhere_is_refused(monkeypatch: pytest.Monke
 
 
 def test_tasks_stay_on_loopback_and_the_isolation_is_fixed() -> None:
-    assert read_arguments(["--insecure", "--superlink", "h:9092"]) == "127.0.0.1:9094"
-    assert read_arguments(["--clientappio-api-address=127.0.0.1:9095"]) == "127.0.0.1:9095"
+    assert read_arguments(["--insecure", "--superlink", "h:9092"]).address == "127.0.0.1:9094"
+    assert read_arguments(["--clientappio-api-address=127.0.0.1:9095"]).address == "127.0.0.1:9095"
     with pytest.raises(FedmirageError, match="--isolation cannot be set"):
         read_arguments(["--isolation", "subprocess"])
     with pytest.raises(FedmirageError, match="--clientappio-api-address: expected one argument"):

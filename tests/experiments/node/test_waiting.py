@@ -1,0 +1,106 @@
+"""Adaptive waiting: how long, and that a Flower without the places for it is refused."""
+
+import time
+from types import ModuleType
+
+import pytest
+from flwr.supercore.inflatable import inflatable_utils
+from flwr.supercore.superexec import run_superexec
+from flwr.supernode import start_client_internal
+
+from common.errors import FedmirageError
+from experiments.node.waiting import SHARE, SHORTEST, Pace, fetch_promptly, set_pace
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits, in place of waiting; a clock that a test sets stands in for the time."""
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    return waits
+
+
+@pytest.mark.parametrize(
+    ("since", "wait"),
+    [(0.0, SHORTEST), (SHORTEST / SHARE, SHORTEST), (20.0, 20 * SHARE), (1e6, 3.0)],
+)
+def test_a_wait_is_a_share_of_the_time_since_something_happened(
+    since: float, wait: float, slept: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pace = Pace()
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    pace.note()
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0 + since)
+    pace.sleep(3)
+    assert slept == [pytest.approx(wait)]
+
+
+def test_a_node_to_which_nothing_has_happened_waits_as_long_as_flowers(slept: list[float]) -> None:
+    Pace().sleep(3)
+    assert slept == [3]
+
+
+def test_everything_else_is_the_time_module() -> None:
+    assert Pace().monotonic is time.monotonic
+
+
+def make_module() -> ModuleType:
+    """A module of Flower in small: one step, which finds a message every second time."""
+    module = ModuleType("loop")
+    module.time = time  # type: ignore[attr-defined]
+    module.found = iter([None, 7])  # type: ignore[attr-defined]
+    module.pull = lambda: next(module.found)  # type: ignore[attr-defined]
+    return module
+
+
+def test_a_step_that_finds_something_shortens_the_waits(slept: list[float]) -> None:
+    module = make_module()
+    set_pace(module, "pull")
+    for _ in range(2):
+        module.pull()
+        module.time.sleep(3)
+    assert slept == [3, SHORTEST]
+
+
+def test_this_flower_has_the_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = start_client_internal._pull_and_store_message
+    for module in (start_client_internal, run_superexec):
+        monkeypatch.setattr(module, "time", time)  # puts it back after the test
+    monkeypatch.setattr(start_client_internal, "_pull_and_store_message", step)
+    set_pace(start_client_internal, "_pull_and_store_message")
+    set_pace(run_superexec)
+    assert start_client_internal._pull_and_store_message is not step
+
+
+@pytest.mark.parametrize("name", ["time", "pull"])
+def test_a_flower_without_them_is_refused(name: str) -> None:
+    module = make_module()
+    delattr(module, name)
+    sentence = f"has no {name}, so that the waiting in loop cannot be adapted .*install flwr 1.34"
+    with pytest.raises(FedmirageError, match=sentence):
+        set_pace(module, "pull")
+
+
+def test_a_flower_that_fetches_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pull_objects() -> None: ...
+
+    monkeypatch.setattr(inflatable_utils, "pull_objects", pull_objects)
+    with pytest.raises(FedmirageError, match="has no initial_backoff, so that the waiting in pull"):
+        fetch_promptly()
+
+
+def test_what_has_not_arrived_is_fetched_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pull_objects", "pull_and_inflate_object_from_tree"):
+        function = getattr(inflatable_utils, name)
+        monkeypatch.setattr(function, "__kwdefaults__", dict(function.__kwdefaults__))
+    fetch_promptly()
+    tries: list[float] = []
+
+    def fetch(_: str) -> bytes:
+        tries.append(time.monotonic())
+        if len(tries) < 3:
+            raise inflatable_utils.ObjectUnavailableError("part")
+        return b"content"
+
+    assert inflatable_utils.pull_objects(["part"], fetch) == {"part": b"content"}
+    assert tries[-1] - tries[0] < 0.9  # Flower's first wait alone is 0.8 s or more
