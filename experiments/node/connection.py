@@ -11,7 +11,8 @@ from flwr.supernode import start_client_internal as flower
 from flwr.supernode.cli import flower_supernode
 
 from common.errors import FedmirageError
-from experiments.node.waiting import fetch_promptly, set_pace
+from common.flower import fetch_promptly
+from experiments.node.waiting import set_pace
 
 
 def main() -> None:

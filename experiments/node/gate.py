@@ -16,8 +16,8 @@ from flwr.common import log
 from flwr.common.constant import ErrorCode
 from flwr.supernode.runtime import run_clientapp as flower
 
+from common.flower import require
 from experiments.bundle import bundled_code
-from experiments.node.seams import require
 
 SHOWN = 3  # names of files in a sentence
 

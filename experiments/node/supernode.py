@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import FedmirageError
+from common.flower import WAITING
 from experiments.bundle import digest, own_code
 from experiments.runtimes.processes import environment
 
@@ -22,7 +23,7 @@ ADDRESS = "127.0.0.1:9094"  # Flower's default listens on every interface
 OPTIONS = {
     "code": (("own", "any"), None),
     "tasks": (("forked", "fresh"), "FEDMIRAGE_TASKS"),
-    "waiting": (("adaptive", "flower"), "FEDMIRAGE_WAITING"),
+    "waiting": (("adaptive", "flower"), WAITING),
 }
 
 

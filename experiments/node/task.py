@@ -8,6 +8,8 @@ does it in a new Python; a template (template.py) forks processes that do it.
 import sys
 from collections.abc import Mapping
 
+BROUGHT = ("common", "client", "server")  # the packages that a run brings
+
 
 def answer(own: Mapping[str, str] | None, address: str, token: str, parent: str) -> None:
     """Fetch the message of a task from the SuperNode and answer it.
@@ -26,12 +28,19 @@ def answer(own: Mapping[str, str] | None, address: str, token: str, parent: str)
     )
 
 
-def hasten(waiting: str) -> None:
-    """Let this process wait adaptively for what it fetches, if the node is to."""
+def prepare(code: str, waiting: str) -> None:
+    """Make this process ready for messages.
+
+    A node that runs any code must find nothing of the app loaded, because the code comes with the
+    run. What belongs to the app and was used to prepare is therefore forgotten again.
+    """
     if waiting == "adaptive":
-        from experiments.node.waiting import fetch_promptly
+        from common.flower import fetch_promptly
 
         fetch_promptly()
+    if code == "any":
+        for name in [name for name in sys.modules if name.partition(".")[0] in BROUGHT]:
+            del sys.modules[name]
 
 
 def checksums(code: str) -> Mapping[str, str] | None:
@@ -44,5 +53,5 @@ def checksums(code: str) -> Mapping[str, str] | None:
 
 
 if __name__ == "__main__":
-    hasten(sys.argv[2])
+    prepare(*sys.argv[1:3])
     answer(checksums(sys.argv[1]), *sys.argv[3:])

@@ -22,7 +22,7 @@ from flwr.supercore.superexec.executor import LaunchResult
 from flwr.supercore.superexec.plugin import ClientAppExecPlugin
 
 from common.errors import FedmirageError
-from experiments.node.seams import require
+from common.flower import require
 from experiments.node.waiting import Pace, set_pace
 
 PYTHON = (sys.executable, "-P", "-m")

@@ -19,7 +19,7 @@ from typing import IO
 
 import numpy
 
-from experiments.node.task import answer, checksums, hasten
+from experiments.node.task import answer, checksums, prepare
 
 # What every client uses. `torch._dynamo` is what torch's optimisers import when they first step.
 LIBRARIES = (
@@ -38,22 +38,13 @@ OWN = (
     "client.methods",
     "experiments.node.gate",
 )  # of the code that is installed here
-BROUGHT = ("common", "client", "server")  # the packages that a run brings
 
 
 def load(code: str) -> None:
-    """Load what tasks need.
-
-    A node that runs any code must find nothing of the app loaded, because the code comes with the
-    run. What opens torchvision beside a CPU-only torch belongs to the app, and is therefore
-    forgotten again; torchvision stays open.
-    """
+    """Load what tasks need; the app knows how to load torchvision beside a CPU-only torch."""
     for name in (*LIBRARIES, *(OWN if code == "own" else ())):
         importlib.import_module(name)
     importlib.import_module("common.models.vision").torchvision()
-    if code == "any":
-        for name in [name for name in sys.modules if name.partition(".")[0] in BROUGHT]:
-            del sys.modules[name]
 
 
 def await_task(requests: IO[bytes]) -> list[str] | None:
@@ -90,7 +81,7 @@ def main(code: str, waiting: str) -> None:
     """Be the template, and in forked processes answer the message of a task."""
     own = checksums(code)  # now, because the files may change while their code is loaded
     load(code)
-    hasten(waiting)
+    prepare(code, waiting)
     request = await_task(sys.stdin.buffer)
     if request is not None:
         answer(own, *request)

@@ -3,8 +3,7 @@
 Flower's programs look for work at fixed intervals: an idle SuperNode for messages every 3 s, and
 for the reply of its task every 0.5 s; a SuperExec for tasks every 1 s. The intervals are written
 into the code, and no option changes them. Where these loops call `time.sleep`, they find a `Pace`
-here, which shortens the wait and does nothing else. Whoever fetches a message before all of its
-parts have arrived tries again after 1 s; that wait is shortened, too.
+here, which shortens the wait and does nothing else.
 """
 
 import functools
@@ -13,13 +12,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from flwr.supercore.inflatable import inflatable_utils
+from common.flower import LEFT, SHORTEST, require
 
-from experiments.node.seams import require
-
-LEFT = "cannot be adapted (--waiting flower leaves it as it is)"
 SHARE = 0.05  # of the time since something happened: what waiting may add to it
-SHORTEST = 0.05  # seconds
 
 
 class Pace:
@@ -66,12 +61,3 @@ def noted(pace: Pace, step: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return act
-
-
-def fetch_promptly() -> None:
-    """Let this process try again sooner if parts of a message have not arrived yet."""
-    for function in ("pull_objects", "pull_and_inflate_object_from_tree"):
-        require(vars(inflatable_utils), (function,), f"the fetching of messages {LEFT}")
-        defaults = getattr(inflatable_utils, function).__kwdefaults__ or {}
-        require(defaults, ("initial_backoff",), f"the waiting in {function} {LEFT}")
-        defaults["initial_backoff"] = SHORTEST

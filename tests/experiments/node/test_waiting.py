@@ -9,7 +9,8 @@ from flwr.supercore.superexec import run_superexec
 from flwr.supernode import start_client_internal
 
 from common.errors import FedmirageError
-from experiments.node.waiting import SHARE, SHORTEST, Pace, fetch_promptly, set_pace
+from common.flower import SHORTEST, WAITING, fetch_as_configured, fetch_promptly
+from experiments.node.waiting import SHARE, Pace, set_pace
 
 
 @pytest.fixture
@@ -89,18 +90,29 @@ def test_a_flower_that_fetches_otherwise_is_refused(monkeypatch: pytest.MonkeyPa
         fetch_promptly()
 
 
-def test_what_has_not_arrived_is_fetched_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts Flower's waits back after the test."""
     for name in ("pull_objects", "pull_and_inflate_object_from_tree"):
         function = getattr(inflatable_utils, name)
         monkeypatch.setattr(function, "__kwdefaults__", dict(function.__kwdefaults__))
-    fetch_promptly()
+        function.__kwdefaults__["initial_backoff"] = 1
+
+
+@pytest.mark.usefixtures("defaults")
+@pytest.mark.parametrize(("waiting", "prompt"), [("adaptive", True), ("flower", False)])
+def test_what_has_not_arrived_is_fetched_again_soon(
+    waiting: str, prompt: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(WAITING, waiting)
+    fetch_as_configured()
     tries: list[float] = []
 
     def fetch(_: str) -> bytes:
         tries.append(time.monotonic())
-        if len(tries) < 3:
+        if len(tries) < 2:
             raise inflatable_utils.ObjectUnavailableError("part")
         return b"content"
 
     assert inflatable_utils.pull_objects(["part"], fetch) == {"part": b"content"}
-    assert tries[-1] - tries[0] < 0.9  # Flower's first wait alone is 0.8 s or more
+    assert (tries[1] - tries[0] < 0.7) == prompt  # Flower waits for 0.8 to 1.2 s
