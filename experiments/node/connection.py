@@ -18,7 +18,7 @@ from experiments.node.waiting import set_pace
 def main() -> None:
     """Set the pace, and become the SuperNode."""
     try:
-        set_pace(flower, "_pull_and_store_message")
+        set_pace(flower, "_push_messages")  # called after each message that came
         fetch_promptly()
     except FedmirageError as error:
         sys.exit(f"error: {error}")

@@ -32,12 +32,8 @@ LIBRARIES = (
     "flwr.supernode.runtime.run_clientapp",
     "grpc.experimental",  # which a first channel imports
 )
-OWN = (
-    "client.app",
-    "client.build",
-    "client.methods",
-    "experiments.node.gate",
-)  # of the code that is installed here
+# What is loaded of the code that is installed here, with all that it imports.
+OWN = ("client.app", "client.build", "client.methods", "experiments.node.gate")
 
 
 def load(code: str) -> None:

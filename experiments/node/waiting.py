@@ -39,7 +39,7 @@ class Pace:
 def set_pace(module: ModuleType, *steps: str) -> Pace:
     """Let a module of Flower wait adaptively; return its pace.
 
-    A step is a function of the module whose result is not None if it got something done. A Flower
+    A step is a function of the module that is only called when there is something to do. A Flower
     that has no such names there is refused.
     """
     require(vars(module), ("time", *steps), f"the waiting in {module.__name__} {LEFT}")
@@ -51,13 +51,14 @@ def set_pace(module: ModuleType, *steps: str) -> Pace:
 
 
 def noted(pace: Pace, step: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same step, which also notes that it got something done."""
+    """Return the same step, whose beginning and end are noted."""
 
     @functools.wraps(step)
     def act(*arguments: Any, **options: Any) -> Any:
-        result = step(*arguments, **options)
-        if result is not None:
+        pace.note()
+        try:
+            return step(*arguments, **options)
+        finally:
             pace.note()
-        return result
 
     return act

@@ -46,40 +46,48 @@ def test_everything_else_is_the_time_module() -> None:
 
 
 def make_module() -> ModuleType:
-    """A module of Flower in small: one step, which finds a message every second time."""
+    """A module of Flower in small: its step waits for a reply that takes long."""
     module = ModuleType("loop")
     module.time = time  # type: ignore[attr-defined]
-    module.found = iter([None, 7])  # type: ignore[attr-defined]
-    module.pull = lambda: next(module.found)  # type: ignore[attr-defined]
+
+    def push() -> None:
+        module.time.sleep(0.5)
+        clock.append(clock[-1] + 60)
+
+    clock = [100.0]
+    module.clock, module.push = clock, push  # type: ignore[attr-defined]
     return module
 
 
-def test_a_step_that_finds_something_shortens_the_waits(slept: list[float]) -> None:
+def test_waits_are_short_after_a_message_and_after_its_reply(
+    slept: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = make_module()
-    set_pace(module, "pull")
-    for _ in range(2):
-        module.pull()
-        module.time.sleep(3)
-    assert slept == [3, SHORTEST]
+    monkeypatch.setattr(time, "monotonic", lambda: module.clock[-1])
+    set_pace(module, "push")
+    module.time.sleep(3)
+    module.push()
+    module.time.sleep(3)
+    assert slept == [3, SHORTEST, SHORTEST]
 
 
 def test_this_flower_has_the_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = start_client_internal._pull_and_store_message
+    step = start_client_internal._push_messages
     for module in (start_client_internal, run_superexec):
         monkeypatch.setattr(module, "time", time)  # puts it back after the test
-    monkeypatch.setattr(start_client_internal, "_pull_and_store_message", step)
-    set_pace(start_client_internal, "_pull_and_store_message")
+    monkeypatch.setattr(start_client_internal, "_push_messages", step)
+    set_pace(start_client_internal, "_push_messages")
     set_pace(run_superexec)
-    assert start_client_internal._pull_and_store_message is not step
+    assert start_client_internal._push_messages is not step
 
 
-@pytest.mark.parametrize("name", ["time", "pull"])
+@pytest.mark.parametrize("name", ["time", "push"])
 def test_a_flower_without_them_is_refused(name: str) -> None:
     module = make_module()
     delattr(module, name)
     sentence = f"has no {name}, so that the waiting in loop cannot be adapted .*install flwr 1.34"
     with pytest.raises(FedmirageError, match=sentence):
-        set_pace(module, "pull")
+        set_pace(module, "push")
 
 
 def test_a_flower_that_fetches_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
