@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from common.settings.config import RunConfig, defaults, key_of
 from common.settings.describe import allowed
+from experiments.follow.logger import list_loggers
 
 Flags = dict[str, tuple[Any, Any]]  # by name: what Typer must know, and the default
 PANELS = {
@@ -23,6 +24,7 @@ PANELS = {
     "data_dir": "Data",
     "node_timeout": "Faults",
 }  # the field at which each panel of the help begins
+KINDS = ("CSV", "JSON")
 
 
 def place_flags() -> Flags:
@@ -42,6 +44,22 @@ def place_flags() -> Flags:
         "config": (Annotated[list[Path], config], []),
         "actors": (Annotated[int, actors], 0),
         "verbose": (Annotated[bool, verbose], False),
+    }
+
+
+def follow_flags() -> Flags:
+    """Make the flags for what follows runs while they are under way."""
+    log = typer.Option(
+        help=f"Also log every run with {', '.join(list_loggers())}; may be given several times."
+    )
+    watch = typer.Option(
+        "--watch", help="Serve the report page on this machine until the command ends."
+    )
+    port = typer.Option(help="The port of the page that --watch serves; 0 takes one that is free.")
+    return {
+        "log": (Annotated[list[str], log], []),
+        "watch": (Annotated[bool, watch], False),
+        "watch_port": (Annotated[int, port], 0),
     }
 
 
@@ -82,11 +100,16 @@ def compare_flags() -> Flags:
         help="How many learning rates every line may try (1, 1/3, 3, 1/9, ... times --lr), chosen"
         " by validation data on the first seed; 0 tries none but --lr."
     )
+    schedules = typer.Option(
+        help="A schedule that every line may try beside --schedule, with each of its learning"
+        ' rates, e.g. "step(at=51, factor=0.2)"; may be given several times. Chosen like these.'
+    )
     share = typer.Option(
         help="Take over the first rounds of a method that begins as FedAvg from FedAvg's run, which"
         " then keeps all its models."
     )
     picture = typer.Option(help="Draw accuracy by round into this PNG.")
+    page = typer.Option(help="Write report.html, a page about the comparison, into its folder.")
     files = {
         "csv": typer.Option(help="Write the numbers of every run into this file."),
         "json": typer.Option(help="Write settings, numbers and intervals into this file."),
@@ -98,9 +121,53 @@ def compare_flags() -> Flags:
         "seeds": (Annotated[str | None, seeds], None),
         "controls": (Annotated[bool, controls], True),
         "tune": (Annotated[int, tune], 0),
+        "tune_schedules": (Annotated[list[str], schedules], []),
         "share_warm_up": (Annotated[bool, share], True),
+        "report": (Annotated[bool, page], True),
         "picture": (Annotated[Path | None, picture], None),
         **{name: (Annotated[Path | None, option], None) for name, option in files.items()},
+    }
+
+
+def reproduce_flags() -> Flags:
+    """Make the flags that choose cells of the papers' tables, and what to do with them."""
+    table = typer.Argument(help="A table, e.g. fedcog/table1; without one, all are listed.")
+    row = typer.Option(help="A row by its name; may be given several times. All without it.")
+    column = typer.Option(help="A column by its name; may be given several times.")
+    scale = typer.Option(
+        help="small: few rounds, on a laptop, not comparable with the paper; paper: as published.",
+        metavar="small|paper",
+    )
+    seeds = typer.Option(help="The seeds, e.g. 0,1,2.")
+    out = typer.Option(help="Where the runs are; the same place finds finished ones again.")
+    estimate = typer.Option("--estimate", help="Only say what it would cost on this machine.")
+    data_dir = typer.Option(help="Where to look for data sets.")
+    download = typer.Option("--download", help="Fetch missing data sets from the hub.")
+    queue = typer.Option(help="Do the jobs of this TOML file, at low priority.")
+    status = typer.Option("--status", help="With --queue: show what is left, and run nothing.")
+    record = typer.Option(help="Keep a finished run as docs/results/runs/NAME.", metavar="DIR NAME")
+    pages = typer.Option("--tables", help="Make the tables and pictures of docs/results anew.")
+    results = typer.Option(help="The folder that --record and --tables write into.")
+    csv, json = (typer.Option(help=f"Write the numbers into this {kind} file.") for kind in KINDS)
+    places = place_flags()
+    return {
+        "table": (Annotated[str | None, table], None),
+        "row": (Annotated[list[str] | None, row], None),
+        "column": (Annotated[list[str] | None, column], None),
+        "scale": (Annotated[str, scale], "small"),
+        "seeds": (Annotated[str, seeds], "0"),
+        "out": (Annotated[Path | None, out], None),
+        "estimate": (Annotated[bool, estimate], False),
+        "csv": (Annotated[Path | None, csv], None),
+        "json": (Annotated[Path | None, json], None),
+        "data_dir": (Annotated[str | None, data_dir], None),
+        "download": (Annotated[bool, download], False),
+        **{name: places[name] for name in ("runtime", "actors", "verbose")},
+        "queue": (Annotated[Path | None, queue], None),
+        "status": (Annotated[bool, status], False),
+        "record": (Annotated[tuple[Path, str] | None, record], None),
+        "tables": (Annotated[bool, pages], False),
+        "results": (Annotated[Path, results], Path("docs", "results")),
     }
 
 

@@ -60,6 +60,13 @@ def test_the_wheel_holds_the_packages_and_nothing_else(installed: Path) -> None:
     ).read_text()
 
 
+def test_the_tables_of_the_papers_are_found(installed: Path, tmp_path: Path) -> None:
+    code = "from experiments.reproduce.tables import list_tables; print(*list_tables())"
+    from experiments.reproduce.tables import list_tables
+
+    assert python(installed, tmp_path, "-c", code).split() == list(list_tables())
+
+
 def test_defaults_presets_and_the_bundle_are_found(installed: Path, tmp_path: Path) -> None:
     code = f"""
 import importlib, pathlib, sys
@@ -97,3 +104,10 @@ def test_a_run_from_the_wheel(installed: Path, tmp_path: Path, runtime: list[str
     command = ["-m", "experiments.cli", "run", *settings, *runtime, "--out", "result"]
     assert "finished after round 1" in python(installed, tmp_path, *command)
     assert (tmp_path / "result" / "model.safetensors").exists()
+
+
+def test_the_page_has_its_styles_and_programs_with_it(installed: Path, tmp_path: Path) -> None:
+    code = "from pathlib import Path; from experiments.report.page import build_page;"
+    page = python(installed, tmp_path, "-c", f"{code} print(build_page([Path('.')]))")
+    assert "function loadPlotly" in page
+    assert "--tone-0:" in page

@@ -147,9 +147,11 @@ def whole_rounds(settings: dict[str, Any], generation_steps: int, rounds: int) -
         "ten clients",
         "seconds per round",
         "ratio to bare",
+        "ratio to FedAvg",
         title=f"{settings['local_steps']} steps, {device.cores()} cores",
     )
-    table.add_row("bare torch processes, training only", f"{reference:.2f}", "1.00")
+    table.add_row("bare torch processes, training only", f"{reference:.2f}", "1.00", "")
     for name, seconds in timed.items():
-        table.add_row(f"simulated round, {name}", f"{seconds:.2f}", f"{seconds / reference:.2f}")
+        ratios = (f"{seconds / of:.2f}" for of in (reference, timed["FedAvg"]))
+        table.add_row(f"simulated round, {name}", f"{seconds:.2f}", *ratios)
     out.print(table)

@@ -63,4 +63,5 @@ def measure_processor(settings: dict[str, Any], rounds: int) -> dict[str, float]
             run_in_process(configure({**settings, "rounds": number, "out": folder}))
             seconds.append(time.process_time() - started)
             lines = [line for line in read(Path(folder) / FILE) if line["kind"] == "round"]
-    return {"seconds": (seconds[1] - seconds[0]) / rounds, "bytes_up": lines[-1]["bytes_up"]}
+    moved = {key: lines[-1][key] for key in ("bytes_up", "bytes_down")}
+    return {"seconds": (seconds[1] - seconds[0]) / rounds, **moved}

@@ -52,7 +52,10 @@ def share_cores(config: RunConfig, runtime: str, actors: int, runs: int, verbose
 
 def check_runs(jobs: Sequence[Job], folder: Path) -> None:
     """Refuse, before anything runs, what does not fit the data; a process of its own looks."""
-    configs = {job.row: {**job.config.flat(), "warm-start": ""} for job in jobs}
+    same = {"seed": 0, "out": "", "warm_start": "", "keep_models": "last"}  # checked once
+    configs = {
+        job.config.model_copy(update=same): {**job.config.flat(), "warm-start": ""} for job in jobs
+    }
     with Processes(f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}") as processes:
         request = {"configs": list(configs.values()), "verbose": False}
         attend(processes, request, Console(quiet=True), CHECKS)
@@ -74,7 +77,7 @@ def carry_out(
     except KeyboardInterrupt:
         with undisturbed():
             work.close()
-            done = sum(_over(job) for job in jobs)
+            done = sum(is_over(job) for job in jobs)
             with contextlib.suppress(OSError):  # the terminal may be closed
                 console.show_cursor()
                 console.print(
@@ -169,6 +172,8 @@ class Work:
         """Decide how a run begins: where it stopped, with the rounds of another, or at round 1."""
         if (job.folder / checkpoint.FILE).exists():
             return resume(job.config)
+        if job.parent in self.failed and job.needs_parent:
+            raise FedmirageError(f"{job.parent.name}, from which it begins, failed")
         if job.parent in self.failed:
             return job.config.model_copy(update={"warm_start": ""})
         return job.config
@@ -186,7 +191,8 @@ class Work:
                 close_interrupted(job.folder)
 
 
-def _over(job: Job) -> bool:
+def is_over(job: Job) -> bool:
+    """Whether nothing is left to do of a run; of one whose file is damaged, all is left."""
     try:
         return is_finished(job.folder, job.config.rounds)
     except DataError:

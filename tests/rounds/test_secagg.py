@@ -512,7 +512,7 @@ def test_a_client_with_other_masks_is_refused(tmp_path: Path) -> None:
             del reply.content.config_records[RECORD_KEY_CONFIGS][MASKS]
         return reply
 
-    with pytest.raises(FedmirageError, match="client 1: its masks do not come from 'aes256-ctr-1'"):
+    with pytest.raises(FedmirageError, match="client 1: its masks do not come from 'aes256-ctr-2'"):
         run_in_process(tmp_path, without, **SMALL, retries=0, secagg="on")
 
 

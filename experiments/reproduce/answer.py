@@ -1,0 +1,143 @@
+"""What came out beside what the paper has: ours, the paper's, the difference."""
+
+import csv
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table as Shown
+
+from common.errors import DataError
+from experiments.comparison.records import find_summary, is_finished, read_rounds
+from experiments.comparison.statistics import spread
+from experiments.reproduce.cells import Cell, Scale
+from experiments.reproduce.figures import in_per_cent, read_figure
+
+NONE = "-"
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One cell with its numbers in the paper's unit; what there is none of is None."""
+
+    table: str
+    row: str
+    column: str
+    scale: Scale
+    ours: float | None
+    deviation: float | None  # over seeds
+    seeds: int
+    paper: float | None
+    paper_deviation: float | None
+    difference: float | None  # only at the paper's scale
+    remark: str = ""
+    failed: bool = False  # whether a run that should have given it did not
+
+
+def make_answer(
+    cell: Cell, scale: Scale, folders: Sequence[Path], remark: str = "", failed: bool = False
+) -> Answer:
+    """Compare the runs of a cell with the paper's number."""
+    values, reasons = [], [remark] if remark else []
+    for folder in folders:
+        try:
+            value = read_cell(cell, folder)
+            if value is None:
+                reasons.append(explain(cell, folder))
+            else:
+                values.append(value)
+        except DataError as error:
+            reasons.append(str(error))
+    found, (paper, deviation) = spread(values), read_paper(cell.paper)
+    ours = found.mean if found else None
+    comparable = scale == "paper" and ours is not None and paper is not None
+    return Answer(
+        table=cell.table.name,
+        row=cell.row.name,
+        column=cell.column.name,
+        scale=scale,
+        ours=ours,
+        deviation=found.deviation if found else None,
+        seeds=len(values),
+        paper=paper,
+        paper_deviation=deviation,
+        difference=ours - paper if comparable and ours is not None and paper is not None else None,
+        remark="; ".join(dict.fromkeys(reasons)),
+        failed=failed,
+    )
+
+
+def read_cell(cell: Cell, folder: Path) -> float | None:
+    """Read what a finished run has for a cell, in the paper's unit."""
+    summary = find_summary(folder)
+    if summary.get("status") != "finished" or not is_finished(folder, summary["rounds"]):
+        return None
+    value = read_figure(read_rounds(folder), cell.figure, cell.when, cell.target)
+    return value * 100 if value is not None and in_per_cent(cell.figure, cell.when) else value
+
+
+def explain(cell: Cell, folder: Path) -> str:
+    """Say why a run has no number for a cell."""
+    summary = find_summary(folder)
+    if summary.get("status") != "finished":
+        return str(summary.get("reason", summary.get("status", "not run")))
+    if cell.when == "reached":
+        return f"never reached {100 * (cell.target or 0):g} %"
+    return f"results.jsonl has no {cell.figure}"
+
+
+def read_paper(text: str) -> tuple[float | None, float | None]:
+    """Read a printed number and its ±."""
+    numbers = [float(number) for number in NUMBER.findall(text)]
+    return (numbers[0] if numbers else None, numbers[1] if len(numbers) > 1 else None)
+
+
+def show_answers(cells: Sequence[Cell], answers: Sequence[Answer], scale: Scale) -> Shown:
+    """Lay the cells out, one per line."""
+    table = cells[0].table
+    title = f"{table.name}: {table.title}"
+    if scale == "small":
+        title += "\nSMALL SCALE: these numbers are not comparable with the paper's"
+    shown = Shown(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("row", "column"):
+        shown.add_column(name, overflow="fold")
+    for name in ("ours" if scale == "paper" else "ours (small)", "paper", "difference"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for cell, answer in zip(cells, answers, strict=True):
+        difference = NONE if answer.difference is None else f"{answer.difference:+.2f}"
+        ours = say_number(answer.ours, answer.deviation, cell)
+        shown.add_row(cell.row.shown, cell.column.shown, ours, cell.paper, difference)
+    return shown
+
+
+def say_number(value: float | None, deviation: float | None, cell: Cell) -> str:
+    """Write one of our numbers with as many digits as accuracies have, or as rounds need."""
+    if value is None:
+        return NONE
+    digits = 2 if in_per_cent(cell.figure, cell.when) else 1
+    more = "" if deviation is None else f" ±{deviation:.{digits}f}"
+    return f"{value:.{digits}f}{more}"
+
+
+def write_answers(answers: Sequence[Answer], files: Mapping[str, Path | None]) -> list[Path]:
+    """Write the numbers into the files that were asked for."""
+    rows: list[dict[str, Any]] = [asdict(answer) for answer in answers]
+    written = []
+    for kind, path in files.items():
+        if path is None:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if kind == "json":
+            path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        else:
+            with path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
+        written.append(path)
+    return written

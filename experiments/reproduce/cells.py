@@ -1,0 +1,123 @@
+"""The cells of a table: the settings of each, and why some of them cannot be run."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from common.errors import ConfigurationError
+from common.settings.config import RunConfig, configure
+from common.settings.language import Call, nearest, parse
+from experiments.comparison.rows import spell
+from experiments.reproduce.tables import NO_NUMBER, Line, Small, Table, TableRow, When
+from experiments.settings import read_preset
+
+Scale = Literal["small", "paper"]
+SCALES: tuple[Scale, ...] = ("small", "paper")
+
+
+@dataclass(frozen=True, eq=False)  # every cell is one object, so that it can be a key
+class Cell:
+    """One number of a table."""
+
+    table: Table
+    row: TableRow
+    column: Line
+
+    def __str__(self) -> str:
+        return f"{self.table.name}, row {self.row.name}, column {self.column.name}"
+
+    @property
+    def paper(self) -> str:
+        """The paper's number as it is printed."""
+        return self.row.paper[self.table.columns.index(self.column)]
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot be run here; empty if it can."""
+        if self.paper in NO_NUMBER:
+            return "the paper has no number there"
+        return self.table.missing or self.row.missing or self.column.missing
+
+    @property
+    def figure(self) -> str:
+        """Where its number stands in the line of a round."""
+        return self.row.figure or self.column.figure or self.table.figure
+
+    @property
+    def when(self) -> When:
+        """Which rounds its number is from."""
+        return self.row.when or self.column.when or self.table.when or "last"
+
+    @property
+    def target(self) -> float | None:
+        """The figure that is to be reached, where the number is a number of rounds."""
+        return self.row.target or self.column.target or self.table.target
+
+    @property
+    def methods(self) -> str:
+        """The methods line of its row and column."""
+        first = self.row.methods or self.column.methods
+        return ", ".join(text for text in (first, self.column.adds, self.row.adds) if text)
+
+    @property
+    def parts(self) -> tuple[Table, Line, Line]:
+        """What decides its settings; later ones win."""
+        return self.table, self.column, self.row
+
+    @property
+    def line(self) -> str:
+        """The methods line of the paper's scale, with all parameters."""
+        return with_arguments(self.methods, [part.arguments for part in self.parts])
+
+    def configure(self, scale: Scale, more: Mapping[str, Any]) -> RunConfig:
+        """Make the settings of its run; `more` are those that every run of the command has."""
+        small = [part.small for part in self.parts] if scale == "small" else []
+        layers: list[Mapping[str, Any]] = []
+        for part in self.parts:
+            layers += [read_preset(part.preset)] if part.preset else []
+            layers.append(part.settings)
+        layers += [one.settings for one in small]
+        line = with_arguments(self.line, [one.arguments for one in small])
+        return configure(*layers, {"methods": line, **more})
+
+
+def with_arguments(line: str, layers: Iterable[Mapping[str, Mapping[str, Any]]]) -> str:
+    """Give the methods of a line further parameters by their names; later ones win."""
+    calls = parse(line, "methods")
+    for layer in layers:
+        calls = [Call(call.name, {**call.arguments, **layer.get(call.name, {})}) for call in calls]
+    return spell(calls)
+
+
+def list_cells(table: Table) -> list[Cell]:
+    """List all cells, row by row."""
+    return [Cell(table, row, column) for row in table.rows for column in table.columns]
+
+
+def choose_cells(table: Table, rows: Sequence[str], columns: Sequence[str]) -> list[Cell]:
+    """Choose cells by the names of their rows and columns; nothing named means all of them."""
+    problems = []
+    for what, names, known in (
+        ("row", rows, table.row_names),
+        ("column", columns, table.column_names),
+    ):
+        problems += [
+            f"{table.name} has no {what} {name!r}{nearest(name, known)}"
+            for name in names
+            if name not in known
+        ]
+    if problems:
+        raise ConfigurationError(problems)
+    return [
+        cell
+        for cell in list_cells(table)
+        if (not rows or cell.row.name in rows) and (not columns or cell.column.name in columns)
+    ]
+
+
+def describe_small(cells: Sequence[Cell]) -> str:
+    """Say what --scale small leaves out."""
+    parts: list[Small] = []
+    for cell in cells:
+        parts += [cell.table.small, cell.column.small, cell.row.small]
+    return "; ".join(dict.fromkeys(part.what for part in parts if part.what))

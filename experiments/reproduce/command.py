@@ -1,0 +1,189 @@
+"""`fedmirage reproduce`: lists the papers' tables, estimates what they cost, and runs them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as Shown
+
+from common.errors import ConfigurationError, FedmirageError
+from experiments.comparison.plan import read_seeds
+from experiments.comparison.runs import Means, carry_out, check_runs, share_cores
+from experiments.launch import RUNTIMES
+from experiments.reproduce.answer import (
+    Answer,
+    make_answer,
+    say_number,
+    show_answers,
+    write_answers,
+)
+from experiments.reproduce.cells import SCALES, Cell, choose_cells, describe_small, list_cells
+from experiments.reproduce.cost import Clock, estimate_jobs
+from experiments.reproduce.jobs import Work, is_recorded, make_work
+from experiments.reproduce.records import recorded_runs
+from experiments.reproduce.tables import list_tables, read_table
+from experiments.reproduce.times import say_time
+
+USUAL_OUT = Path("runs", "reproduce")
+
+
+def show_tables(console: Console) -> None:
+    """List all tables: how large they are, how much of each can be run, and what is recorded."""
+    shown = Shown(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    shown.add_column("table", no_wrap=True)
+    shown.add_column("what it shows")
+    for name in ("rows", "columns", "can run", "recorded"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    runs = recorded_runs()
+    for name in list_tables():
+        table = read_table(name)
+        cells = [cell for cell in list_cells(table) if not cell.missing]
+        recorded = sum(bool(find_recorded(cell, runs)) for cell in cells)
+        counts = (len(table.rows), len(table.columns), len(cells), recorded)
+        shown.add_row(name, table.title, *(str(count or "-") for count in counts))
+    console.print(shown)
+    _say(console, "Cells that cannot be run say why, and so do those whose data are not here:")
+    _say(console, "fedmirage reproduce PAPER/TABLE --estimate")
+
+
+def find_recorded(cell: Cell, runs: Mapping[Path, Mapping[str, Any]]) -> list[Path]:
+    """Find the recorded runs of a cell at the paper's scale."""
+    lines = {str(settings["methods"]) for settings in runs.values()}
+    if cell.line not in lines:  # most cells end here, without their settings being checked
+        return []
+    config = cell.configure("paper", {})
+    return [path for path, settings in runs.items() if is_recorded(config, settings)]
+
+
+def choose(name: str, given: Mapping[str, Any]) -> list[Cell]:
+    """Choose the cells; refuse everything that is wrong with the flags, all at once."""
+    problems: list[str] = []
+    read_seeds(given["seeds"], problems)
+    for what, known in (("scale", SCALES), ("runtime", RUNTIMES)):
+        if given[what] not in known:
+            problems.append(f"{what}={given[what]!r} is not known; write {' or '.join(known)}")
+    cells: list[Cell] = []
+    try:
+        cells = choose_cells(read_table(name), given["row"] or [], given["column"] or [])
+    except ConfigurationError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigurationError(problems)
+    return cells
+
+
+def reproduce(name: str, given: Mapping[str, Any], console: Console) -> list[Answer]:
+    """Run the chosen cells of a table, and show ours beside the paper's."""
+    cells, scale = choose(name, given), given["scale"]
+    folder = (given["out"] or USUAL_OUT).expanduser().absolute()
+    more = {"data-dir": given["data_dir"] or "", "download": given["download"]}
+    work = make_work(cells, scale, read_seeds(given["seeds"], []), folder, more)
+    describe(cells, work, scale, console)
+    if not work.jobs:
+        raise FedmirageError(f"nothing of {name} can be run here with this choice")
+    config = work.jobs[0].config
+    means = share_cores(config, given["runtime"], given["actors"], len(work.jobs), given["verbose"])
+    show_cost(work, means, console)
+    if given["estimate"]:
+        _say(console, f"rows: {', '.join(dict.fromkeys(cell.row.name for cell in cells))}")
+        _say(console, f"columns: {', '.join(dict.fromkeys(cell.column.name for cell in cells))}")
+        return []
+    folder.mkdir(parents=True, exist_ok=True)
+    check_runs(work.jobs, folder)
+    failed = carry_out(work.jobs, means, folder, console)
+    answers = [make_cell_answer(cell, scale, work, failed) for cell in cells]
+    present(cells, answers, scale, given, console)
+    _say(console, f"results: {folder}")
+    return answers
+
+
+def make_cell_answer(cell: Cell, scale: Any, work: Work, failed: Mapping[Path, str]) -> Answer:
+    """Answer a cell that was run, or say why it was not."""
+    folders = work.folders.get(cell, [])
+    broken = [failed[folder] for folder in folders if folder in failed]
+    reasons, lacking = list(broken), work.without_data.get(cell)
+    reasons += [cell.missing] if cell.missing else []
+    reasons += [f"no files of {lacking}"] if lacking else []
+    usable = [folder for folder in folders if folder not in failed]
+    return make_answer(cell, scale, usable, "; ".join(dict.fromkeys(reasons)), bool(broken))
+
+
+def describe(cells: Sequence[Cell], work: Work, scale: str, console: Console) -> None:
+    """Say what is run, what is not and why, and what a small scale means."""
+    table = cells[0].table
+    _say(console, f"{table.name}: {table.title}")
+    if table.note:
+        _say(console, " ".join(table.note.split()))
+    if scale == "small" and work.jobs:
+        _say(console, f"small scale, not comparable with the paper: {describe_small(cells)}")
+    for reason, count in count_reasons(cells, work).items():
+        counted = "1 cell is" if count == 1 else f"{count} cells are"
+        console.print(f"{counted} left out: {reason}", style="yellow", highlight=False)
+    if scale == "paper":
+        show_recorded(cells, console)
+
+
+def show_recorded(cells: Sequence[Cell], console: Console) -> None:
+    """Show the cells of which runs are recorded in docs/results."""
+    runs = recorded_runs()
+    for cell in (cell for cell in cells if not cell.missing):
+        if found := find_recorded(cell, runs):
+            answer = make_answer(cell, "paper", found)
+            ours = say_number(answer.ours, answer.deviation, cell)
+            names = ", ".join(path.name for path in found)
+            _say(console, f"recorded: {cell.row.shown}, {cell.column.shown}: {ours} ({names})")
+
+
+def count_reasons(cells: Sequence[Cell], work: Work) -> dict[str, int]:
+    """Count the cells that are not run, by the reason."""
+    found: dict[str, int] = {}
+    for cell in cells:
+        reason = cell.missing
+        if cell in work.without_data:
+            reason = (
+                f"the files of {work.without_data[cell]} are not here; fedmirage datasets says"
+                " where they are looked for, --data-dir names another place, and --download"
+                " fetches some of them"
+            )
+        if reason:
+            found[reason] = found.get(reason, 0) + 1
+    return found
+
+
+def show_cost(work: Work, means: Means, console: Console) -> None:
+    """Measure a step of each network, and say what the runs will take."""
+    clock = Clock()
+    seconds = estimate_jobs(work.jobs, clock)
+    steps = ", ".join(f"{key[0]} {1000 * value:.1f} ms" for key, value in clock.known.items())
+    at_once = means.at_once * max(1, means.actors)
+    _say(console, f"measured per training step: {steps}" if steps else "nothing is left")
+    total = sum(seconds.values())
+    _say(
+        console,
+        f"{len(seconds)} of {len(work.jobs)} runs are left; estimated cost {say_time(total)} of one"
+        f" core, {say_time(total / at_once)} with {at_once} at work"
+        " (experiments/reproduce/cost.py explains the estimate)",
+    )
+
+
+def present(
+    cells: Sequence[Cell],
+    answers: Sequence[Answer],
+    scale: Any,
+    given: Mapping[str, Any],
+    console: Console,
+) -> None:
+    """Show the answer, and write the files that were asked for."""
+    console.print(show_answers(cells, answers, scale))
+    for answer in answers:
+        if answer.remark:
+            text = f"{answer.row}, {answer.column}: {answer.remark}"
+            console.print(text, style="yellow", highlight=False, markup=False)
+    for path in write_answers(answers, {"csv": given["csv"], "json": given["json"]}):
+        _say(console, f"written: {path}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,53 @@
+"""What `fedmirage reproduce` was asked to do: one thing at a time."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from common.errors import ConfigurationError
+from experiments.reproduce.command import reproduce, show_tables
+from experiments.reproduce.pages import rewrite_pages
+from experiments.reproduce.queue import run_queue, show_queue
+from experiments.reproduce.records import record_run
+
+TASKS = ("table", "queue", "record", "tables")
+FOR_A_TABLE = ("row", "column", "estimate", "csv", "json")
+
+
+def dispatch(given: Mapping[str, Any], console: Console) -> bool:
+    """Do what was asked; return whether all went well."""
+    check_flags(given)
+    if given["queue"]:
+        if given["status"]:
+            show_queue(given["queue"], console)
+            return True
+        return run_queue(given["queue"], given, console)
+    if given["record"]:
+        source, name = given["record"]
+        path = record_run(source, name, given["results"])
+        console.print(f"recorded: {path}", highlight=False, markup=False, soft_wrap=True)
+    elif given["tables"]:
+        for path in rewrite_pages(given["results"]):
+            console.print(f"made anew: {path}", highlight=False, markup=False, soft_wrap=True)
+    elif given["table"]:
+        answers = reproduce(given["table"], given, console)
+        return not any(answer.failed for answer in answers)
+    else:
+        show_tables(console)
+    return True
+
+
+def check_flags(given: Mapping[str, Any]) -> None:
+    """Refuse flags that do not go together, all at once."""
+    asked = [name for name in TASKS if given[name]]
+    problems = []
+    if len(asked) > 1:
+        names = " and ".join(name if name == "table" else f"--{name}" for name in asked)
+        problems.append(f"{names} are different things; ask for one at a time")
+    extra = [name for name in FOR_A_TABLE if given[name] and "table" not in asked]
+    problems += [f"--{name} is for a table; write which, e.g. fedcog/table1" for name in extra]
+    if given["status"] and not given["queue"]:
+        problems.append("--status shows a queue; write its file with --queue FILE")
+    if problems:
+        raise ConfigurationError(problems)

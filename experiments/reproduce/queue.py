@@ -1,0 +1,194 @@
+"""A queue of runs: one TOML file, done at low priority, continued after any interruption.
+
+    out = "runs/queue"            # where the runs are; each is OUT/NAME-sSEED
+
+    [[job]]
+    name = "fedavg"
+    seeds = [0, 1, 2]
+    preset = "fedcog-fmnist-niid2"
+    settings = { methods = "fedavg", diagnostics = true }
+
+    [[job]]
+    name = "step"
+    seeds = [0, 1, 2]
+    preset = "fedcog-fmnist-niid2"
+    settings = { methods = "fedavg", lr = 0.002 }
+    parent = "fedavg@50"          # starts warm from that job's run with the same seed
+
+    [[job]]
+    name = "cell"
+    cell = { table = "fedcog/table1", row = "fedcog", column = "fmnist-niid2" }
+
+The state of a queue is that of its runs, so that nothing is lost with the process that does it.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from rich.console import Console
+
+from common.errors import ConfigurationError
+from common.settings.config import RunConfig, configure
+from common.settings.language import nearest
+from experiments.comparison.plan import Job
+from experiments.comparison.rows import Row
+from experiments.comparison.runs import carry_out, share_cores
+from experiments.reproduce.cells import Scale, choose_cells
+from experiments.reproduce.checks import Written, complaints
+from experiments.reproduce.jobs import share_all
+from experiments.reproduce.standing import show_state
+from experiments.reproduce.tables import read_table
+from experiments.settings import place, read_preset
+
+FAILED = "failed.json"  # why runs failed, by their names
+LOWEST = 19  # the priority at which everything else comes first
+DECIDED = {"seed", "out", "resume", "warm-start", "keep-models"}  # settings that a job cannot make
+
+
+class CellOf(Written):
+    """A cell of a table as a job."""
+
+    table: str
+    row: str
+    column: str
+    scale: Scale = "paper"
+
+
+class QueueJob(Written):
+    """A job: settings, or a cell, with its seeds."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    seeds: tuple[int, ...] = (0,)
+    preset: str = ""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    cell: CellOf | None = None
+    parent: str = Field("", pattern=r"^$|^[^@]+@[1-9][0-9]*$")
+
+
+class Queue(Written):
+    """What a queue file holds."""
+
+    out: str = ""
+    job: tuple[QueueJob, ...]
+
+
+def read_queue(path: Path) -> tuple[Path, list[Job]]:
+    """Read a queue and make its runs; everything that is wrong with it is refused at once."""
+    try:
+        queue = Queue.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        raise ConfigurationError([f"{path}: {text}" for text in complaints(error)]) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError([f"queue: {path} cannot be read as TOML: {error}"]) from None
+    folder = Path(queue.out or Path("runs", path.stem)).expanduser().absolute()
+    configs, problems = configure_all(queue.job)
+    problems += check_parents(queue.job, configs)
+    if problems:
+        raise ConfigurationError([f"{path}: {problem}" for problem in problems])
+    parents = {job.parent.partition("@")[0] for job in queue.job if job.parent}
+    jobs = [
+        make_run(job, configs[job.name], seed, folder, job.name in parents)
+        for job in queue.job
+        for seed in job.seeds
+    ]
+    alone = [job for job in jobs if job.parent is None]
+    shared = {job.folder: job for job in share_all(alone)}
+    return folder, [shared.get(job.folder, job) for job in jobs]
+
+
+def configure_all(jobs: Sequence[QueueJob]) -> tuple[dict[str, RunConfig], list[str]]:
+    """Make the settings of all jobs, and list what is wrong with them."""
+    configs: dict[str, RunConfig] = {}
+    names = [job.name for job in jobs]
+    problems = [
+        f"job {name}: two jobs have this name; rename one"
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+    for job in jobs:
+        if len(set(job.seeds)) < len(job.seeds) or not job.seeds:
+            problems.append(f"job {job.name}: seeds={list(job.seeds)}: write different seeds")
+        if job.cell is not None and job.preset:
+            problems.append(f"job {job.name}: preset and cell are two sources; write one")
+        decided = sorted(DECIDED & job.settings.keys())
+        problems += [f"job {job.name}: the queue decides {key}; drop it" for key in decided]
+        try:
+            configs[job.name] = configure_job(job)
+        except ConfigurationError as error:
+            problems += [f"job {job.name}: {problem}" for problem in error.problems]
+    return configs, problems
+
+
+def configure_job(job: QueueJob) -> RunConfig:
+    """Make the settings of a job from its cell, or its preset and settings; the latter win."""
+    own = {key: value for key, value in job.settings.items() if key not in DECIDED}
+    if job.cell is None:
+        return configure(read_preset(job.preset) if job.preset else {}, own)
+    (cell,) = choose_cells(read_table(job.cell.table), [job.cell.row], [job.cell.column])
+    if cell.missing:
+        raise ConfigurationError([f"{cell} cannot be run: {cell.missing}"])
+    return cell.configure(job.cell.scale, own)
+
+
+def check_parents(jobs: Sequence[QueueJob], configs: Mapping[str, RunConfig]) -> list[str]:
+    """List what is wrong with the jobs from which others begin."""
+    known, problems = {job.name: job for job in jobs}, []
+    for job in (job for job in jobs if job.parent):
+        name, _, taken = job.parent.partition("@")
+        where = f"job {job.name}: parent={job.parent!r}"
+        if name not in known or name == job.name:
+            others = [one for one in known if one != job.name]
+            problems.append(f"{where}: no other job has this name{nearest(name, others)}")
+            continue
+        if lacking := sorted(set(job.seeds) - set(known[name].seeds)):
+            problems.append(f"{where}: that job has no seed {', '.join(map(str, lacking))}")
+        limits = [configs[one].rounds for one in (name, job.name) if one in configs]
+        if limits and int(taken) > min(limits):
+            problems.append(f"{where}: one of the two ends after round {min(limits)}")
+    return problems
+
+
+def make_run(job: QueueJob, config: RunConfig, seed: int, folder: Path, is_parent: bool) -> Job:
+    """Make the run of a job with one seed."""
+    own: dict[str, Any] = {"seed": seed, "out": str(folder / f"{job.name}-s{seed}")}
+    own["server-threads"] = config.server_threads or 1  # several runs share the machine
+    own["keep-models"] = "all" if is_parent else config.keep_models
+    if not job.parent:
+        return Job(Row(config.methods), place(configure(config.flat(), own)))
+    name, _, taken = job.parent.partition("@")
+    parent = folder / f"{name}-s{seed}"
+    own["warm-start"] = f"{parent}@{taken}"
+    return Job(Row(config.methods), place(configure(config.flat(), own)), parent, True)
+
+
+def run_queue(path: Path, given: Mapping[str, Any], console: Console) -> bool:
+    """Do what is left of a queue, and show how it ended; return whether nothing failed."""
+    folder, jobs = read_queue(path)
+    os.nice(LOWEST)
+    folder.mkdir(parents=True, exist_ok=True)
+    means = share_cores(
+        jobs[0].config, given["runtime"], given["actors"], len(jobs), given["verbose"]
+    )
+    console.print(show_state(jobs, means.at_once, {}))
+    failed = carry_out(jobs, means, folder, console)
+    reasons = {one.name: reason for one, reason in failed.items()}
+    draft = folder / f".{FAILED}"
+    draft.write_text(json.dumps(reasons, indent=1) + "\n", encoding="utf-8")
+    os.replace(draft, folder / FAILED)
+    console.print(show_state(jobs, means.at_once, reasons))
+    return not failed
+
+
+def show_queue(path: Path, console: Console) -> None:
+    """Show how far a queue is, and how long the rest will take, without running anything."""
+    folder, jobs = read_queue(path)
+    at_once = share_cores(jobs[0].config, "inprocess", 0, len(jobs), False).at_once
+    reasons: dict[str, str] = {}
+    if (folder / FAILED).exists():
+        reasons = json.loads((folder / FAILED).read_text(encoding="utf-8"))
+    console.print(show_state(jobs, at_once, reasons))

@@ -1,0 +1,133 @@
+"""Reads the papers' tables: one TOML file per table, in experiments/tables/PAPER/TABLE.toml.
+
+    title, note        what the table shows, and what a reader must know about our settings
+    missing            why nothing of it can be run here; rows and columns may say it too
+    figure, when       which number of a run a cell is (see experiments/reproduce/figures.py)
+    preset, settings   what all cells have in common, as for `fedmirage run`
+    arguments          parameters for methods by their names, in whatever line they appear
+    small              settings and arguments of --scale small, and `what` they leave out
+    columns, rows      each with a name; both may have any of the keys above, and methods
+
+A cell's settings are those of the table, then those of its column, then those of its row. Its
+methods line is that of the row, or else of the column, followed by what either of them adds.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from common.errors import DataError
+from experiments.reproduce.checks import Written, complaints
+from experiments.settings import find
+
+FOLDER = Path(__file__).parent.parent / "tables"
+PAPERS = FOLDER / "papers.toml"
+NO_NUMBER = ("-", "N/A")  # cells in which the paper has none
+When = Literal["last", "best", "last-five", "reached", "sum"]
+
+
+class Part(Written):
+    """What a table, a row or a column may say about its cells."""
+
+    title: str = ""
+    missing: str = ""
+    preset: str = ""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    arguments: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    figure: str = ""
+    when: When | None = None
+    target: float | None = None
+
+
+class Small(Written):
+    """What --scale small changes, so that a cell takes minutes."""
+
+    what: str = ""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    arguments: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+class Line(Part):
+    """A row or a column."""
+
+    name: str
+    methods: str = ""
+    adds: str = ""
+    small: Small = Small()
+
+    @property
+    def shown(self) -> str:
+        """What the paper calls it."""
+        return self.title or self.name
+
+
+class TableRow(Line):
+    """A row with the paper's numbers, one per column, as they are printed: "73.07 ± 0.08"."""
+
+    paper: tuple[str, ...]
+
+
+class Table(Part):
+    """One table of a paper."""
+
+    name: str  # PAPER/TABLE
+    title: str
+    note: str = ""
+    small: Small = Small()
+    columns: tuple[Line, ...]
+    rows: tuple[TableRow, ...]
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Table":
+        for lines in (self.columns, self.rows):
+            names = [line.name for line in lines]
+            if len(set(names)) < len(names):
+                raise ValueError("two rows or two columns have the same name")
+        short = [row.name for row in self.rows if len(row.paper) != len(self.columns)]
+        if short:
+            raise ValueError(f"one number per column is missing in {', '.join(short)}")
+        return self
+
+    @property
+    def paper(self) -> str:
+        """The paper that the table is from."""
+        return self.name.partition("/")[0]
+
+    @cached_property
+    def row_names(self) -> dict[str, TableRow]:
+        """The rows by their names."""
+        return {row.name: row for row in self.rows}
+
+    @cached_property
+    def column_names(self) -> dict[str, Line]:
+        """The columns by their names."""
+        return {column.name: column for column in self.columns}
+
+
+def list_tables() -> dict[str, Path]:
+    """List the files of all tables by their names, in the order of the papers."""
+    order = list(read_papers())
+    paths = sorted(FOLDER.glob("*/*.toml"), key=lambda path: (len(path.stem), path.stem))
+    paths.sort(key=lambda path: order.index(path.parent.name))
+    return {f"{path.parent.name}/{path.stem}": path for path in paths}
+
+
+def read_papers() -> dict[str, Mapping[str, Any]]:
+    """Read what the papers are called, and which of their tables have no results in them."""
+    return tomllib.loads(PAPERS.read_text(encoding="utf-8"))
+
+
+def read_table(name: str) -> Table:
+    """Read a table by its name; an unknown one is refused with the nearest names."""
+    path = find(list_tables(), name, "table")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return Table.model_validate({**content, "name": f"{path.parent.name}/{path.stem}"})
+    except ValidationError as error:
+        raise DataError(f"{path} is not a table: {'; '.join(complaints(error))}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{path} is not a table: {error}") from None

@@ -1,0 +1,1 @@
+"""Tests of the papers' tables, recorded runs, pages and queues."""

@@ -1,0 +1,156 @@
+"""A queue is done at low priority, survives kill -9, shares rounds, and shows what is left."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from common.errors import ConfigurationError
+from experiments.reproduce.jobs import numbers_of
+from experiments.reproduce.queue import read_queue
+from experiments.reproduce.records import RESULTS, recorded_runs
+from experiments.reproduce.standing import show_state, time_left
+from tests.support.commands import fedmirage, processes, rounds_done, start, wait_until
+from tests.support.runs import lines
+
+COMMON = 'dataset = "digits(limit=300)", clients = 4, local-steps = 3, batch-size = 16'
+QUEUE = """
+out = "{out}"
+
+[[job]]
+name = "fedavg"
+seeds = [0, 1]
+settings = {{ rounds = {rounds}, {common} }}
+
+[[job]]
+name = "step"
+seeds = [0]
+settings = {{ rounds = {rounds}, lr = 0.001, {common} }}
+parent = "fedavg@2"
+
+[[job]]
+name = "broken"
+settings = {{ rounds = 2, methods = "vhl(virtual_classes=3)", {common} }}
+
+[[job]]
+name = "orphan"
+settings = {{ rounds = 3, {common} }}
+parent = "broken@1"
+"""
+
+
+def write_queue(tmp_path: Path, rounds: int, text: str = QUEUE) -> Path:
+    path = tmp_path / "queue.toml"
+    path.write_text(text.format(out=tmp_path / "runs", rounds=rounds, common=COMMON))
+    return path
+
+
+def test_a_queue_goes_on_after_kill_9_and_shows_failures(tmp_path: Path) -> None:
+    path = write_queue(tmp_path, 60)
+    first = tmp_path / "runs/fedavg-s0"
+    child = start("reproduce", "--queue", str(path))
+    wait_until(lambda: rounds_done(first) > 3, 200, "rounds")
+    nice = int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[16])
+    assert nice == 19
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    wait_until(lambda: processes(f":{tmp_path}") == [], 60, "the end of all processes")
+    shown = fedmirage("reproduce", "--queue", str(path), "--status")
+    assert shown.returncode == 0, shown.stderr
+    assert "0 of 5 runs finished; left: " in shown.stdout
+    done = fedmirage("reproduce", "--queue", str(path))
+    assert done.returncode == 1  # two of the runs fail
+    assert "3 of 5 runs finished" in done.stdout
+    assert "virtual_classes=3" in done.stdout
+    assert "broken-s0, from which it begins, failed" in " ".join(done.stdout.split())
+    assert [line["round"] for line in lines(first)] == list(range(1, 61))
+    assert lines(tmp_path / "runs/step-s0")[0]["round"] == 3
+    again = fedmirage("reproduce", "--queue", str(path), "--status")
+    assert "failed: " in again.stdout
+    assert json.loads((tmp_path / "runs/failed.json").read_text()).keys() == {
+        "broken-s0",
+        "orphan-s0",
+    }
+
+
+def test_everything_that_is_wrong_with_a_queue_is_refused_at_once(tmp_path: Path) -> None:
+    text = """
+    job = [
+        {{ name = "one", seeds = [1, 1] }},
+        {{ name = "two", settings = {{ methods = "fedprx", seed = 3 }} }},
+        {{ name = "three", parent = "onne@2" }},
+        {{ name = "four", parent = "three@2000", seeds = [7] }},
+        {{ name = "five", cell = {{ table = "fedcog/table1", row = "fedreg", column = "CELL" }} }},
+        {{ name = "five" }},
+    ]
+    """
+    with pytest.raises(ConfigurationError) as caught:
+        read_queue(write_queue(tmp_path, 1, text.replace("CELL", "average")))
+    told = "\n".join(caught.value.problems)
+    for part in (
+        "job one: seeds=[1, 1]",
+        "job two: the queue decides seed",
+        "job two: methods: no method is called 'fedprx'",
+        "job three: parent='onne@2': no other job has this name; did you mean 'one'?",
+        "job four: parent='three@2000': that job has no seed 7",
+        "job four: parent='three@2000': one of the two ends after round",
+        "job five: fedcog/table1, row fedreg, column average cannot be run: FedReg is not",
+        "job five: two jobs have this name",
+    ):
+        assert part in told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("job = [{{ name = 'a b' }}]", "job.0.name"),
+        ("job = [{{ name = 'a', parent = 'b' }}]", "job.0.parent"),
+        ("jobs = []", "job: Field required"),
+        ("job =", "cannot be read as TOML"),
+    ],
+)
+def test_a_file_that_is_no_queue_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        read_queue(write_queue(tmp_path, 1, text))
+
+
+def test_cells_of_tables_share_their_first_rounds(tmp_path: Path) -> None:
+    cell = '{{ table = "fedcog/table1", row = "ROW", column = "fmnist-niid2" }}'
+    text = "out = '{out}'\n" + "".join(
+        f'[[job]]\nname = "{row}"\ncell = {cell.replace("ROW", row)}\n'
+        for row in ("fedavg", "fedcog")
+    )
+    _, (fedavg, fedcog) = read_queue(write_queue(tmp_path, 1, text))
+    assert fedavg.config.keep_models == "all"
+    assert fedcog.parent == fedavg.folder
+    assert fedcog.config.warm_start == f"{fedavg.folder}@50"
+    assert (fedcog.rounds, fedcog.needs_parent) == (20, False)
+
+
+def test_the_queue_of_open_claims_has_the_recorded_runs() -> None:
+    """Whoever does it gets the runs under the names that the pages' tables use."""
+    _, jobs = read_queue(RESULTS / "queue.toml")
+    named = {job.folder.name: job.config for job in jobs}
+    for folder, settings in recorded_runs().items():
+        config = named[folder.name]
+        assert numbers_of(settings).items() >= numbers_of(config.flat()).items()
+        assert config.seed == settings["seed"]
+
+
+def test_the_time_left_comes_from_what_was_measured(tmp_path: Path) -> None:
+    """FedAvg with seed 0 has done one of three rounds in 10 s: 20 s are left of it, and 30 s of
+    seed 1, which has done none; two at a time need 25 s for both."""
+    text = (
+        "out = '{out}'\njob = [{{ name = 'fedavg', seeds = [0, 1], settings = {{ rounds = 3 }} }}]"
+    )
+    _, jobs = read_queue(write_queue(tmp_path, 1, text))
+    folder = jobs[0].folder
+    folder.mkdir(parents=True)
+    begun = {"kind": "config", "warm-start": "", **jobs[0].config.flat()}
+    line = {"kind": "round", "round": 1, "seconds": {"round": 10.0}}
+    (folder / "results.jsonl").write_text(f"{json.dumps(begun)}\n{json.dumps(line)}\n")
+    seconds = {jobs[0].folder: 10.0, jobs[1].folder: None}
+    assert [time_left(job, jobs, seconds) for job in jobs] == [20.0, 30.0]
+    assert "left: 25 s" in str(show_state(jobs, 2, {}).title)
