@@ -69,7 +69,7 @@ DEMO := \
 
 demo: setup  ## FedAvg, five methods and their placebos on skewed digits, on this machine (results in runs/demo-TIME)
 	@.venv/bin/fedmirage compare --methods "fedavg" $(DEMO) --dataset digits --partition "classes(per_client=2)" \
-		--clients 5 --rounds 15 --seeds 0 --diagnostics --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
+		--clients 5 --rounds 15 --seeds 0 --diagnostics --save-images --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
 
 # Containers run as your user, so that the files in runs/ belong to you. The nodes' memories stay in
 # volumes until `docker compose down --volumes`.

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from client.objective import Objective
+from client.optimizer_state import recall, remember
 from client.round import LocalRound, Step
 from common.errors import FedmirageError
 from common.learning.optimizers import SGD, Adam, AdamW
@@ -43,9 +44,11 @@ class Trained:
 def train(local: LocalRound, objectives: Objectives) -> dict[str, float]:
     """Train `local.model` in place for one round, and return the mean of every term."""
     optimizer = make_optimizer(local.config, local.trainable(), local.lr)
+    recall(local, optimizer)
     terms = partial(local_objective, objectives)
     local.model.train()
     trained = train_phase(local, Phase(local.data.batches(local), optimizer, terms, objectives))
+    remember(local, optimizer)
     local.steps, local.samples = trained.steps, trained.samples
     return trained.terms
 

@@ -63,6 +63,12 @@ class Memory:
         """Remember arrays under a key; `close` writes them."""
         self._changes[key] = [np.array(array, copy=True, order="C") for array in arrays]
 
+    def forget(self, prefix: str) -> None:
+        """Drop everything under keys that begin like this."""
+        for entries in (self._stored, self._changes):
+            for key in [key for key in entries if key.startswith(prefix)]:
+                del entries[key]
+
     @property
     def age(self) -> int | None:
         """The number of rounds since this client last took part; None on a first visit."""

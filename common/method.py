@@ -100,6 +100,7 @@ class Method(Params):
     server_rule: ClassVar[bool] = False  # changes how the average becomes the next model
     reads_average: ClassVar[bool] = False  # learns from the plain average of a round
     repairs: ClassVar[bool] = False  # changes the global model once more after the server's update
+    releases: ClassVar[bool] = False  # scores and saves another model than the clients go on with
     weighting: ClassVar[Weighting | None] = None  # the only weighting with which it is sound
     # Why it is not defined for multi-label tasks, as half a sentence; "" means that it is defined.
     single_label_because: ClassVar[str] = ""
@@ -245,15 +246,30 @@ def _check_names(methods: Sequence[Method]) -> list[str]:
 
 def _check_rules(methods: Sequence[Method]) -> list[str]:
     rules = [method.name for method in methods if method.server_rule]
-    if len(rules) < 2:
-        return []
-    return [f"{' and '.join(rules)} each change the server's update; keep one"]
+    releases = [method.name for method in methods if method.releases]
+    return [
+        f"{' and '.join(names)} each {what}; keep one"
+        for names, what in (
+            (rules, "change the server's update"),
+            (releases, "choose the model that is scored"),
+        )
+        if len(names) > 1
+    ]
 
 
 def _check_order(methods: Sequence[Method]) -> list[str]:
-    """A method that changes or reads the average must get it before it is repaired."""
+    """A method that changes or reads the average must get it before it is repaired.
+
+    One that averages over rounds must get what all others have made of it.
+    """
     problems = []
     for position, repair in enumerate(methods):
+        for other in methods[position + 1 :] if repair.releases else ():
+            if other.server_rule or other.repairs:
+                problems.append(
+                    f"{other.name} changes the global model, of which {repair.name} averages"
+                    f" several; write {other.name} left of {repair.name}"
+                )
         for other in methods[position + 1 :] if repair.repairs else ():
             what = "changes the server's update" if other.server_rule else "learns from the average"
             if other.server_rule or other.reads_average:

@@ -17,14 +17,23 @@ from common.settings.language import Params
 from common.settings.project import project
 from experiments.flags import (
     compare_flags,
+    follow_flags,
     place_flags,
     reproduce_flags,
     setting_flags,
     with_flags,
 )
+from experiments.follow.observers import Wanted
 from experiments.interrupts import interruptions
 from experiments.parser import Command, Commands, RunCommand
-from experiments.settings import PRESETS, find, read_layers, read_preset, settle
+from experiments.settings import (
+    PRESETS,
+    find,
+    read_layers,
+    read_preset,
+    report_together,
+    settle,
+)
 
 EPILOG = """Examples:
 
@@ -54,6 +63,14 @@ def show_path(what: str, path: Path) -> None:
     out.print(f"{what}: {path}", highlight=False, markup=False, soft_wrap=True)
 
 
+def show_page(folder: Path) -> None:
+    """Write the page about a run or a comparison into its folder, and print its path."""
+    from experiments.report.command import write_report
+
+    written, _ = write_report([folder], None, {}, tsne=False)
+    show_path("page", written["page"])
+
+
 def show_version(asked: bool) -> None:
     """Print the version and exit."""
     if asked:
@@ -80,6 +97,7 @@ def run(
     config_file: list[Path],
     actors: int,
     verbose: bool,
+    wanted: Wanted,
 ) -> None:
     """Train with the given methods and show the progress.
 
@@ -88,26 +106,37 @@ def run(
     and a checkpoint for --resume and --warm-start.
     """
     from experiments.launch import launch
+    from experiments.show.progress import show_summary
 
-    config = settle(read_layers(preset, config_file), settings)
+    with report_together(wanted.find_problems()):
+        config = settle(read_layers(preset, config_file), settings)
     folder = Path(config.resume or config.out)
     try:
-        summary = launch(config, runtime, folder, out, actors, verbose)
+        summary = launch(config, runtime, folder, out, actors, verbose, wanted.make(out))
     except KeyboardInterrupt:
         interruptions.told = True
         raise
+    show_summary(out, summary, folder)
+    if wanted.watch:
+        show_page(folder)
     if summary.get("status") != "finished":
         raise typer.Exit(1)
 
 
 def _run_command(**given: Any) -> None:
     settings = {name: given[name] for name in RunConfig.model_fields if given[name] is not None}
-    names = ("runtime", "preset", "config", "actors", "verbose")
-    run(settings, *(given[name] for name in names))
+    names = ("runtime", "preset", "actors", "verbose")
+    more = {name: given[name] for name in names}
+    run(settings, config_file=given["config"], wanted=want(given), **more)
+
+
+def want(given: Mapping[str, Any]) -> Wanted:
+    """Return what the flags ask for beside the runs."""
+    return Wanted(given["log"], given["watch"], given["watch_port"])
 
 
 app.command("run", epilog=EPILOG, cls=RunCommand)(
-    with_flags(_run_command, {**place_flags(), **setting_flags()}, run.__doc__)
+    with_flags(_run_command, {**place_flags(), **follow_flags(), **setting_flags()}, run.__doc__)
 )
 
 
@@ -148,6 +177,19 @@ def partitions(
     from experiments.show.catalogue import show_entry, show_partitions
 
     show_partitions(out) if name is None else show_entry(out, find(PARTITIONS, name, "partition"))
+
+
+@app.command(cls=Command)
+def schedules(
+    name: Annotated[
+        str | None, typer.Argument(help="One schedule, with everything that can be set.")
+    ] = None,
+) -> None:
+    """What --schedule accepts: every way to change the learning rate over the rounds."""
+    from common.learning.schedules import SCHEDULES
+    from experiments.show.catalogue import show_entry, show_schedules
+
+    show_schedules(out) if name is None else show_entry(out, find(SCHEDULES, name, "schedule"))
 
 
 @app.command(cls=Command)
@@ -263,23 +305,28 @@ def compare(runs: list[Path], **given: Any) -> None:
     if runs:
         from experiments.show.compare import show_folders
 
-        more = [name for name in ("seeds", "preset", "config") if given[name]]
+        names = ("seeds", "preset", "config", "log", "watch", "watch_port")
+        more = [name for name in names if given[name]]
         extra = [f"--{key_of(name)}" for name in (*settings, *more)]
         show_folders(runs, given["picture"], files, extra, out)
         return
     from experiments.comparison.command import plan_comparison, present, run_comparison
 
+    wanted = want(given)
     layers = read_layers(given["preset"], given["config"])
     flags = {name: value for name, value in settings.items() if name != "methods"}
-    choices = (given[name] for name in ("methods", "seeds", "controls", "tune", "share_warm_up"))
-    plan = plan_comparison(layers, flags, *choices)
-    places = (given[name] for name in ("runtime", "actors", "verbose"))
+    names = ("methods", "seeds", "controls", "tune", "tune_schedules", "share_warm_up")
+    with report_together(wanted.find_problems()):
+        plan = plan_comparison(layers, flags, *(given[name] for name in names))
+    places = {name: given[name] for name in ("runtime", "actors", "verbose")}
     try:
-        outcome = run_comparison(plan, out, *places)
+        outcome = run_comparison(plan, out, **places, observers=wanted.make(out))
     except KeyboardInterrupt:
         interruptions.told = True
         raise
     present(outcome, out, files)
+    if given["report"] or wanted.watch:
+        show_page(outcome.folder)
     if given["picture"]:
         from experiments.show.compare import picture
 
@@ -289,7 +336,10 @@ def compare(runs: list[Path], **given: Any) -> None:
 
 
 app.command("compare", cls=RunCommand)(
-    with_flags(compare, {**compare_flags(), **place_flags(), **setting_flags("methods")})
+    with_flags(
+        compare,
+        {**compare_flags(), **place_flags(), **follow_flags(), **setting_flags("methods")},
+    )
 )
 
 
@@ -311,6 +361,44 @@ def reproduce(**given: Any) -> None:
 
 
 app.command("reproduce", cls=Command)(with_flags(reproduce, reproduce_flags()))
+
+
+@app.command(cls=Command)
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of runs or of comparisons, or folders that hold some."),
+    ],
+    out_file: Annotated[
+        Path | None,
+        typer.Option("--out", help="The page.", show_default="report.html in the first folder"),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write the numbers of every round of every run.")
+    ] = None,
+    latex: Annotated[
+        Path | None, typer.Option(help="Write the table of accuracies into this file.")
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write the answer and the numbers of all plots.")
+    ] = None,
+    tsne: Annotated[
+        bool, typer.Option("--tsne", help="Also map features with t-SNE; takes seconds per line.")
+    ] = False,
+) -> None:
+    """Write one HTML page about runs and comparisons, which opens from disk without a network.
+
+    It has the answer, curves, differences with intervals, classes, clients and domains, virtual
+    images, settings and the commands that repeat them.
+    """
+    from experiments.report.command import write_report
+
+    files = {"csv": csv, "latex": latex, "json": json}
+    written, found = write_report(folders, out_file, files, tsne)
+    for sentence in found.damaged:
+        err.print(f"note: {sentence}", style="yellow", highlight=False, markup=False)
+    for kind, path in written.items():
+        show_path(kind, path)
 
 
 @app.command(cls=Command)

@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from common.settings.config import RunConfig, defaults, key_of
 from common.settings.describe import allowed
+from experiments.follow.logger import list_loggers
 
 Flags = dict[str, tuple[Any, Any]]  # by name: what Typer must know, and the default
 PANELS = {
@@ -43,6 +44,22 @@ def place_flags() -> Flags:
         "config": (Annotated[list[Path], config], []),
         "actors": (Annotated[int, actors], 0),
         "verbose": (Annotated[bool, verbose], False),
+    }
+
+
+def follow_flags() -> Flags:
+    """Make the flags for what follows runs while they are under way."""
+    log = typer.Option(
+        help=f"Also log every run with {', '.join(list_loggers())}; may be given several times."
+    )
+    watch = typer.Option(
+        "--watch", help="Serve the report page on this machine until the command ends."
+    )
+    port = typer.Option(help="The port of the page that --watch serves; 0 takes one that is free.")
+    return {
+        "log": (Annotated[list[str], log], []),
+        "watch": (Annotated[bool, watch], False),
+        "watch_port": (Annotated[int, port], 0),
     }
 
 
@@ -83,11 +100,16 @@ def compare_flags() -> Flags:
         help="How many learning rates every line may try (1, 1/3, 3, 1/9, ... times --lr), chosen"
         " by validation data on the first seed; 0 tries none but --lr."
     )
+    schedules = typer.Option(
+        help="A schedule that every line may try beside --schedule, with each of its learning"
+        ' rates, e.g. "step(at=51, factor=0.2)"; may be given several times. Chosen like these.'
+    )
     share = typer.Option(
         help="Take over the first rounds of a method that begins as FedAvg from FedAvg's run, which"
         " then keeps all its models."
     )
     picture = typer.Option(help="Draw accuracy by round into this PNG.")
+    page = typer.Option(help="Write report.html, a page about the comparison, into its folder.")
     files = {
         "csv": typer.Option(help="Write the numbers of every run into this file."),
         "json": typer.Option(help="Write settings, numbers and intervals into this file."),
@@ -99,7 +121,9 @@ def compare_flags() -> Flags:
         "seeds": (Annotated[str | None, seeds], None),
         "controls": (Annotated[bool, controls], True),
         "tune": (Annotated[int, tune], 0),
+        "tune_schedules": (Annotated[list[str], schedules], []),
         "share_warm_up": (Annotated[bool, share], True),
+        "report": (Annotated[bool, page], True),
         "picture": (Annotated[Path | None, picture], None),
         **{name: (Annotated[Path | None, option], None) for name, option in files.items()},
     }

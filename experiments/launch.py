@@ -15,8 +15,9 @@ from rich.console import Console
 from common.errors import ConfigurationError, FedmirageError
 from common.secagg.settings import SecAggOn
 from common.settings.config import RunConfig
+from experiments.follow.observers import Observers
 from experiments.runtimes.processes import Processes, environment, undisturbed
-from experiments.show.progress import Watch, show_summary
+from experiments.show.progress import Watch
 from server.record import checkpoint
 from server.record.folder import (
     claim,
@@ -39,11 +40,13 @@ def launch(
     console: Console,
     actors: int = 0,
     verbose: bool = False,
+    observers: Observers | None = None,
 ) -> dict[str, Any]:
     """Run, show progress, and return the summary line; a run that failed raises the reason.
 
-    All computation happens in separate processes. An interrupt ends them, closes results.jsonl and
-    is raised as KeyboardInterrupt, so that a notebook survives it.
+    Observers follow a run that is not refused, even if nothing is left of it to do. All computation
+    happens in separate processes. An interrupt ends them, closes results.jsonl and is raised as
+    KeyboardInterrupt, so that a notebook survives it.
     """
     if runtime not in RUNTIMES:
         raise ConfigurationError(
@@ -53,21 +56,14 @@ def launch(
         with claim(folder):  # whoever else writes there is named now, before anything is started
             require_vacant(config, folder)
             require_same_settings(config, folder)
-    if (summary := find_finished(config, folder)) is not None:
-        console.print(say_finished(summary), highlight=False)
-    else:
-        describe(config, console)
-        try:
-            conduct(config, runtime, folder, console, actors, verbose)
-            summary = read(folder / FILE)[-1]
-        except KeyboardInterrupt:
-            with undisturbed():
-                text = close_interrupted(folder)
-                with contextlib.suppress(OSError):  # the terminal may be closed
-                    console.show_cursor()
-                    console.print(text, highlight=False, soft_wrap=True)
-            raise
-    show_summary(console, summary, folder)
+    observers = observers or Observers()
+    observers.add([folder])
+    with observers:
+        if (summary := find_finished(config, folder)) is not None:
+            console.print(say_finished(summary), highlight=False)
+        else:
+            describe(config, console)
+            summary = conduct(config, runtime, folder, console, actors, verbose)
     return summary
 
 
@@ -86,16 +82,25 @@ def describe(config: RunConfig, console: Console) -> None:
 
 def conduct(
     config: RunConfig, runtime: str, folder: Path, console: Console, actors: int, verbose: bool
-) -> None:
-    """Start what the runtime needs, and wait for its end."""
+) -> dict[str, Any]:
+    """Start what the runtime needs, wait for its end, and return the last line of its results."""
     mark = f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}"
-    with Processes(mark) as processes, Watch(console, folder, config.rounds):
-        request = {"config": config.flat(), "folder": str(folder), "runtime": runtime}
-        attend(processes, {**request, "actors": actors, "verbose": verbose}, console)
-        if runtime == "grpc":
-            from experiments.runtimes.grpc import deploy
+    try:
+        with Processes(mark) as processes, Watch(console, folder, config.rounds):
+            request = {"config": config.flat(), "folder": str(folder), "runtime": runtime}
+            attend(processes, {**request, "actors": actors, "verbose": verbose}, console)
+            if runtime == "grpc":
+                from experiments.runtimes.grpc import deploy
 
-            deploy(config, console, verbose)
+                deploy(config, console, verbose)
+        return read(folder / FILE)[-1]
+    except KeyboardInterrupt:
+        with undisturbed():
+            text = close_interrupted(folder)
+            with contextlib.suppress(OSError):  # the terminal may be closed
+                console.show_cursor()
+                console.print(text, highlight=False, soft_wrap=True)
+        raise
 
 
 def attend(

@@ -2,7 +2,8 @@
 
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,6 +41,17 @@ def read_layers(preset: str | None, files: Sequence[Path]) -> list[dict[str, Any
     """Read a preset and TOML files, in the order in which they override each other."""
     first = [read_preset(preset)] if preset else []
     return first + [read_toml(path, "config") for path in files]
+
+
+@contextmanager
+def report_together(found: Sequence[str]) -> Iterator[None]:
+    """Refuse what was found before together with what the settings themselves are refused for."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError([*found, *error.problems]) from None
+    if found:
+        raise ConfigurationError(found)
 
 
 def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:

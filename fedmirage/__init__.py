@@ -2,28 +2,50 @@
 
     import fedmirage
 
-    config = fedmirage.configure({"methods": "scaffold", "clients": 10, "rounds": 20})
-    summary = fedmirage.run(config)
-    print(summary["final_accuracy"])
+    run = fedmirage.run(methods="scaffold", clients=10, rounds=20)
+    run.summary["final_accuracy"], run.rounds, run.plot()
 
-    model, facts = fedmirage.load_model("runs/first/model.safetensors")
+    found = fedmirage.compare(["fedcog", "vhl"], seeds=[0, 1, 2], clients=10, rounds=20)
+    found.table, found.sentences, found.plot()
+
+    model, facts = run.model()
     answers = model(facts.normalise(images))[:, : len(facts.classes)].argmax(1)
 
+Frames are pandas's, pictures are matplotlib's. `read_run` and `read_comparison` open the folders of
+earlier ones. Whatever is wrong with settings is raised as `ConfigurationError`, all of it at once.
 `METHODS` holds the parameters of every method by name, and `load("digits")` reads a data set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common.data import load
+from common.errors import ConfigurationError, FedmirageError
 from common.methods import METHODS
 from common.settings.config import RunConfig, configure
 from common.settings.project import project
+from fedmirage.comparisons import Comparison
+from fedmirage.runs import Run
 
-__all__ = ["METHODS", "RunConfig", "__version__", "configure", "load", "load_model", "run"]
+__all__ = [
+    "METHODS",
+    "Comparison",
+    "ConfigurationError",
+    "FedmirageError",
+    "Run",
+    "RunConfig",
+    "__version__",
+    "compare",
+    "configure",
+    "load",
+    "load_model",
+    "read_comparison",
+    "read_run",
+    "run",
+]
 
 if TYPE_CHECKING:
     from common.models import Model
@@ -33,21 +55,84 @@ __version__: str = project()["project"]["version"]
 
 
 def run(
-    config: RunConfig | Mapping[str, Any], runtime: str | None = None, quiet: bool = False
-) -> dict[str, Any]:
-    """Run a configuration, or settings over the defaults, to its end and return its summary.
+    *,
+    preset: str | None = None,
+    runtime: str = "auto",
+    actors: int = 0,
+    log: Sequence[str] = (),
+    watch: bool = False,
+    watch_port: int = 0,
+    quiet: bool = False,
+    **settings: Any,
+) -> Run:
+    """Run settings over the defaults to the end; a run that fails raises its reason.
 
-    Results go to the folder `out` of the configuration, or else to a new one in runs/. Settings
-    with `resume` are laid over those of the run that they continue. `runtime` is as for
-    `fedmirage run --runtime`, and None means its default; `quiet` shows no progress.
+    Every flag of `fedmirage run` is a setting, with underscores for hyphens. Results go to the
+    folder `out`, or else to a new one in runs/. With `resume`, the settings are laid over those of
+    the run that goes on. `quiet` shows no progress.
     """
     from rich.console import Console
 
-    from experiments.launch import RUNTIMES, launch
-    from experiments.settings import place, settle
+    from experiments.follow.observers import Wanted
+    from experiments.launch import launch
+    from experiments.settings import read_layers, report_together, settle
 
-    placed = place(config) if isinstance(config, RunConfig) else settle([], dict(config))
-    return launch(placed, runtime or RUNTIMES[0], Path(placed.out), Console(quiet=quiet))
+    console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
+    with report_together(wanted.find_problems()):
+        config = settle(read_layers(preset, []), settings)
+    folder = Path(config.out)
+    launch(config, runtime, folder, console, actors, observers=wanted.make(console))
+    return Run(folder)
+
+
+def compare(
+    methods: str | Sequence[str] = (),
+    seeds: Sequence[int] | None = None,
+    *,
+    controls: bool = True,
+    tune: int = 0,
+    tune_schedules: Sequence[str] = (),
+    share_warm_up: bool = True,
+    preset: str | None = None,
+    runtime: str = "auto",
+    actors: int = 0,
+    log: Sequence[str] = (),
+    watch: bool = False,
+    watch_port: int = 0,
+    quiet: bool = False,
+    **settings: Any,
+) -> Comparison:
+    """Run methods against each other and their placebos, as `fedmirage compare` does.
+
+    FedAvg is always among them; without methods, so are the five with virtual data. The same call
+    continues a comparison that was interrupted. A run that fails is shown as failed in the result,
+    and the others go on.
+    """
+    from rich.console import Console
+
+    from experiments.comparison.command import plan_comparison, run_comparison
+    from experiments.follow.observers import Wanted
+    from experiments.settings import read_layers, report_together
+
+    console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
+    lines = [methods] if isinstance(methods, str) else list(methods)
+    chosen = None if seeds is None else ",".join(map(str, seeds))
+    with report_together(wanted.find_problems()):
+        layers = read_layers(preset, [])
+        choices = (controls, tune, tune_schedules, share_warm_up)
+        plan = plan_comparison(layers, settings, lines, chosen, *choices)
+    observers = wanted.make(console)
+    return Comparison(run_comparison(plan, console, runtime, actors, False, observers).folder)
+
+
+def read_run(folder: str | Path) -> Run:
+    """Open the folder of a run, whether it has ended or not."""
+    return Run(folder)
+
+
+def read_comparison(folder: str | Path) -> Comparison:
+    """Open the folder of a comparison that has ended."""
+    return Comparison(folder)
 
 
 def load_model(path: str | Path) -> tuple[Model, ModelFacts]:

@@ -23,11 +23,11 @@ from server.messages.preparation import Preparer
 from server.messages.sampling import Roster
 from server.record.checkpoint import FILE as CHECKPOINT
 from server.record.checkpoint import Checkpoint
-from server.record.line import make_round_line
+from server.record.line import figures_of, make_round_line
 from server.record.results import Results
 from server.record.scores import Evaluator
 from server.record.shown import describe_scores
-from server.strategy.wrapper import idle, save_state
+from server.strategy.wrapper import idle, release, save_state
 
 
 @dataclass
@@ -90,9 +90,11 @@ class Rounds:
         line = make_round_line(number, outcome, evaluated, self.config, progress)
         now = time.perf_counter()
         line["seconds"] = {**outcome.seconds, "evaluate": now - fitted, "round": now - started}
-        stop = self.track_best(line, shared)
+        offered = release(self.strategy, ndarrays_to_parameters(shared))
+        released = parameters_to_ndarrays(offered)
+        stop = self.track_best(line, released)
         self.results.append(line)
-        self.save(number, shared)
+        self.save(number, shared, released)
         log(INFO, "round %s/%s: %s", number, self.config.rounds, describe_scores(line))
         return stop
 
@@ -140,10 +142,12 @@ class Rounds:
         scored = self.strategy.evaluate(number, parameters)
         line: dict[str, Any] = {}
         if scored is not None:
-            loss, metrics = scored
+            loss, found = scored
+            figures = figures_of(self.config, found)
+            metrics = {name: value for name, value in found.items() if name not in figures}
             self.last_evaluation = dict(metrics)
             accuracy, kept = metrics.pop("accuracy", None), select_for_round(metrics)
-            line = {"accuracy": accuracy, "loss": loss, "evaluation": kept}
+            line = {"accuracy": accuracy, "loss": loss, "evaluation": kept, "methods": figures}
         if self.config.validation:
             line["validation"] = self.validate(number, parameters)
         if self.config.averages_local_models:
@@ -196,7 +200,7 @@ class Rounds:
             "bytes_down": sent,
         }
 
-    def track_best(self, line: dict[str, Any], shared: Arrays) -> bool:
+    def track_best(self, line: dict[str, Any], released: Arrays) -> bool:
         """Keep the best model by validation loss; return whether patience has run out."""
         loss = line.get("validation", {}).get("loss")
         if loss is None:
@@ -209,7 +213,7 @@ class Rounds:
                 "best_round_accuracy": line["accuracy"],
                 "waited": 0,
             }
-            self.evaluator.save(shared, self.folder / "best.safetensors", line["round"])
+            self.evaluator.save(released, self.folder / "best.safetensors", line["round"])
         else:
             progress["waited"] = progress.get("waited", 0) + 1
         return self.out_of_patience
@@ -219,13 +223,16 @@ class Rounds:
         """Whether `patience` evaluations in a row brought no improvement."""
         return 0 < self.config.patience <= int(self.checkpoint.progress.get("waited", 0))
 
-    def save(self, number: int, shared: Arrays) -> None:
-        """Write the model, the checkpoint and, with keep-models=all, this round's model file."""
+    def save(self, number: int, shared: Arrays, released: Arrays) -> None:
+        """Write the model, the checkpoint and, with keep-models=all, this round's model file.
+
+        Later runs start from the checkpoint or from a model that was kept, and so from `shared`.
+        """
         self.checkpoint.round, self.checkpoint.shared = number, shared
         self.checkpoint.strategy = save_state(self.strategy)
         if self.config.keep_models == "all":
             (self.folder / "models").mkdir(exist_ok=True)
             kept = self.folder / "models" / f"round-{number:05d}.safetensors"
             self.evaluator.save(shared, kept, number)
-        self.evaluator.save(shared, self.folder / "model.safetensors", number)
+        self.evaluator.save(released, self.folder / "model.safetensors", number)
         self.checkpoint.write(self.folder / CHECKPOINT)

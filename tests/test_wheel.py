@@ -104,3 +104,10 @@ def test_a_run_from_the_wheel(installed: Path, tmp_path: Path, runtime: list[str
     command = ["-m", "experiments.cli", "run", *settings, *runtime, "--out", "result"]
     assert "finished after round 1" in python(installed, tmp_path, *command)
     assert (tmp_path / "result" / "model.safetensors").exists()
+
+
+def test_the_page_has_its_styles_and_programs_with_it(installed: Path, tmp_path: Path) -> None:
+    code = "from pathlib import Path; from experiments.report.page import build_page;"
+    page = python(installed, tmp_path, "-c", f"{code} print(build_page([Path('.')]))")
+    assert "function loadPlotly" in page
+    assert "--tone-0:" in page

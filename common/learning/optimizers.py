@@ -6,6 +6,7 @@ their steps out of compiled code, and there is none here. The steps themselves a
 """
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,34 @@ class AdamW(torch.optim.AdamW):
     step = _bare(torch.optim.AdamW)
 
 
+STATES: dict[type[Optimizer], tuple[str, ...]] = {
+    SGD: ("momentum_buffer",),
+    Adam: ("step", "exp_avg", "exp_avg_sq"),
+    AdamW: ("step", "exp_avg", "exp_avg_sq"),
+}  # what each remembers about a parameter from step to step
+
+
+def save_state(optimizer: Optimizer) -> list[Arrays]:
+    """What an optimiser remembers about each of its parameters; [] about one that never moved."""
+    names = STATES[type(optimizer)]
+    states = [optimizer.state.get(weight, {}) for weight in _parameters(optimizer)]
+    kept = [[state[name] for name in names if state.get(name) is not None] for state in states]
+    return [arrays_of(tensors) for tensors in kept]
+
+
+def restore_state(optimizer: Optimizer, saved: Sequence[Arrays]) -> None:
+    """Continue with what was saved about each parameter; [] leaves one at its beginning.
+
+    Everything else, such as the learning rate, stays as this optimiser was made.
+    """
+    names = STATES[type(optimizer)]
+    for weight, arrays in zip(_parameters(optimizer), saved, strict=True):
+        if arrays:
+            # The number of steps is a number, whatever the shape of the parameter.
+            like = [weight if array.ndim else weight.new_empty(()) for array in arrays]
+            optimizer.state[weight] = dict(zip(names, tensors_like(arrays, like), strict=True))
+
+
 def save_moments(optimizer: torch.optim.Adam) -> Arrays:
     """What an Adam that has made steps remembers: their number, then m and v of every parameter.
 
@@ -72,5 +101,5 @@ def restore_moments(optimizer: torch.optim.Adam, saved: Arrays) -> None:
         optimizer.state[weight] = {"step": step, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
 
 
-def _parameters(optimizer: torch.optim.Adam) -> list[torch.Tensor]:
+def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:
     return [weight for group in optimizer.param_groups for weight in group["params"]]

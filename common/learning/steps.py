@@ -1,5 +1,12 @@
 """How many gradients a round of SGD amounts to: FedNova and SCAFFOLD divide by this number."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from common.settings.config import RunConfig
+
 
 def effective_steps(steps: int, momentum: float) -> float:
     """FedNova's a_i: the total weight that SGD with momentum gives to the gradients of its steps.
@@ -10,3 +17,13 @@ def effective_steps(steps: int, momentum: float) -> float:
     if momentum == 0:
         return float(steps)
     return (steps - momentum * (1 - momentum**steps) / (1 - momentum)) / (1 - momentum)
+
+
+def check_fresh(config: RunConfig, name: str) -> list[str]:
+    """Say that momentum of earlier rounds has no place in this number, if it is kept."""
+    if config.optimizer_state == "fresh" or config.optimizer != "sgd":
+        return []
+    return [
+        f"methods: {name} divides a client's movement by the gradients of one round, but"
+        " optimizer-state='kept' adds momentum of earlier rounds to it; write 'fresh'"
+    ]

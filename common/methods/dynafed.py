@@ -21,8 +21,9 @@ Differs from the paper: the distance is the code's normalised squared one, becau
 it open.
 Differs from the code: the path consists of copies, because in the code all checkpoints alias one
 model on a machine without a GPU.
-Differs from the code: clients begin every round with a new Adam, because in the code its moments
-stay with each client.
+Differs from the code: clients begin every round with a new Adam, because the paper does not say
+that they remember anything; in the code its moments stay with each client, as they do here with
+optimizer-state="kept".
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from common.learning.steps import check_fresh
 from common.method import Method, Section
 
 if TYPE_CHECKING:
@@ -42,10 +43,11 @@ class FedNova(Method):
     up: ClassVar[tuple[Section, ...]] = (Section(EFFECTIVE_STEPS, weighting="run", holds="number"),)
 
     def check(self, config: RunConfig) -> list[str]:
-        """a_i is known only for SGD."""
-        if config.optimizer == "sgd":
-            return []
-        return [
-            f"methods: fednova counts the steps of SGD, but optimizer={config.optimizer!r}; write"
-            " optimizer='sgd' or drop it"
-        ]
+        """a_i is known only for SGD that starts afresh."""
+        found = check_fresh(config, "fednova")
+        if config.optimizer != "sgd":
+            found.append(
+                f"methods: fednova counts the steps of SGD, but optimizer={config.optimizer!r};"
+                " write optimizer='sgd' or drop it"
+            )
+        return found

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from common.learning.steps import check_fresh
 from common.method import NETWORK, Method, Parts, Section, first_round
 
 if TYPE_CHECKING:
@@ -53,10 +54,11 @@ class Scaffold(Method):
         return first_round(config) + 1
 
     def check(self, config: RunConfig) -> list[str]:
-        """(w - w_i) / (a eta) is a mean of gradients only for SGD."""
+        """(w - w_i) / (a eta) is a mean of gradients only for SGD that starts afresh."""
+        found = check_fresh(config, "scaffold")
         if config.optimizer != "sgd":
-            return [
+            found.append(
                 "methods: scaffold reads gradients off the steps of SGD, but"
                 f" optimizer={config.optimizer!r}; write 'sgd'"
-            ]
-        return []
+            )
+        return found

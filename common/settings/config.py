@@ -22,6 +22,7 @@ from common.data.catalogue.params import DatasetParams
 from common.data.partitions.params import PartitionParams
 from common.dp.settings import DpParams
 from common.errors import ConfigurationError
+from common.learning.schedules import Exponential, Schedule
 from common.method import NETWORK, Method, Weighting, parts_of, required_weighting
 from common.models.params import ModelParams
 from common.secagg.settings import SecAggOn, SecAggParams
@@ -35,6 +36,14 @@ Positive = Annotated[int, Field(ge=1, le=MOST)]
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Seconds = Annotated[float, Field(gt=0)]
+# Pairs of settings that decide the same thing, and the values with which they decide nothing.
+EXCLUSIVE = (("local-steps", "local-epochs"), ("lr-decay", "schedule"))
+OFF: dict[str, Any] = {
+    "local-steps": 0,
+    "local-epochs": 0,
+    "lr-decay": 1.0,
+    "schedule": "constant",
+}
 
 
 def key_of(field: str) -> str:
@@ -96,15 +105,23 @@ class RunConfig(BaseModel):
     batch_size: Positive
     """Samples per training batch; the last batch of a pass may be smaller."""
     optimizer: Literal["sgd", "adam", "adamw"]
-    """The clients' optimiser; it starts afresh in every round."""
+    """The clients' optimiser."""
+    optimizer_state: Literal["fresh", "kept"]
+    """What a client's optimiser remembers of the rounds before: nothing ("fresh"), or its momentum
+    and Adam's moments and step count ("kept"), which then stay on the client's own disk."""
     lr: Annotated[float, Field(gt=0)]
-    """The clients' learning rate in round 1."""
+    """The clients' learning rate; `schedule` says in which rounds they have less of it."""
+    schedule: str
+    """How the learning rate changes over the rounds: "constant", "exponential(factor=0.99)",
+    "step(at=51, factor=0.2)" or "cosine", each with warmup=5 if wanted. See `fedmirage
+    schedules`."""
     momentum: Annotated[float, Field(ge=0, lt=1)]
     """Momentum of SGD; Adam and AdamW ignore it."""
     weight_decay: Annotated[float, Field(ge=0)]
     """Weight decay of the clients' optimiser."""
     lr_decay: Share
-    """Factor by which the learning rate is multiplied after every round; 1 keeps it constant."""
+    """Factor by which the learning rate is multiplied after every round, short for
+    schedule="exponential(factor=...)"; 1 leaves it to `schedule`."""
     augment: Literal["none", "crop", "flip", "crop-flip", "crop-flip-cutout"]
     """Random changes to training images: a crop after padding by 4 pixels, a horizontal flip, a
     cutout."""
@@ -219,6 +236,12 @@ class RunConfig(BaseModel):
         return require(self.lines.dp, "dp")
 
     @property
+    def schedule_params(self) -> Schedule:
+        """The schedule, resolved; lr-decay is the short form of one."""
+        written = require(self.lines.schedule, "schedule")
+        return written if self.lr_decay == 1 else Exponential(factor=self.lr_decay)
+
+    @property
     def weighs(self) -> Weighting:
         """How `shared` is averaged; dp bounds one client's influence only if all count equally."""
         if self.dp_params.active:
@@ -248,9 +271,9 @@ class RunConfig(BaseModel):
 
     @property
     def cautions(self) -> list[str]:
-        """What methods and privacy find odd about these settings, though they can run."""
+        """What methods, privacy and schedule find odd about these settings, though they can run."""
         methods = [caution for method in self.method_list for caution in method.cautions(self)]
-        return methods + self.dp_params.cautions(self)
+        return methods + self.dp_params.cautions(self) + self.schedule_params.cautions(self)
 
     def evaluates(self, round_number: int) -> bool:
         """Whether models are evaluated on the test set in this round."""
@@ -267,7 +290,7 @@ class RunConfig(BaseModel):
 
     def learning_rate(self, round_number: int) -> float:
         """The clients' learning rate in a round; rounds are counted from 1."""
-        return float(self.lr * self.lr_decay ** (round_number - 1))
+        return float(self.lr * self.schedule_params.multiplier(round_number, self.rounds))
 
 
 def defaults() -> dict[str, Any]:
@@ -278,16 +301,27 @@ def defaults() -> dict[str, Any]:
 def configure(*layers: Mapping[str, Any]) -> RunConfig:
     """Override the defaults layer by layer, and raise with every problem at once.
 
-    A layer that sets one of local-steps and local-epochs switches the other off.
+    A layer that sets one of two settings that exclude each other switches the other one off.
     """
     settings = defaults()
     for layer in layers:
         named = {key_of(key): value for key, value in layer.items()}
-        for one, other in (("local-steps", "local-epochs"), ("local-epochs", "local-steps")):
-            if str(named.get(one) or 0) != "0" and other not in named:
-                settings[other] = 0
+        for one, other in (*EXCLUSIVE, *((other, one) for one, other in EXCLUSIVE)):
+            if _is_set(one, named) and other not in named:
+                settings[other] = OFF[other]
         settings.update(named)
     return validate(settings)
+
+
+def _is_set(key: str, layer: Mapping[str, Any]) -> bool:
+    """Whether a layer asks for anything by a key that can be off; flags are texts."""
+    value = layer.get(key)
+    if value is None or value == "":
+        return False
+    try:
+        return bool(type(OFF[key])(value) != OFF[key])
+    except (TypeError, ValueError):
+        return True  # what is unreadable is refused later
 
 
 class Draft(RunConfig):

@@ -1,8 +1,9 @@
 """The one small language: `name(key=literal, ...)`, several separated by commas.
 
-`methods`, `dataset`, `partition`, `model`, `secagg` and `dp` are all written in it. Literals are
-read with `ast`, never evaluated. Each name belongs to a frozen pydantic model (`Params`), so that a
-wrong name, key, type or range is refused with a sentence, and all problems are reported at once.
+`methods`, `dataset`, `partition`, `model`, `secagg`, `dp` and `schedule` are all written in it.
+Literals are read with `ast`, never evaluated. Each name belongs to a frozen pydantic model
+(`Params`), so that a wrong name, key, type or range is refused with a sentence, and all problems
+are reported at once.
 """
 
 import ast
@@ -65,6 +66,8 @@ EXAMPLES = {
     "model": "simple-cnn",
     "secagg": "off",
     "dp": "off",
+    "schedule": "constant",
+    "tune-schedules": "cosine",
 }
 
 
@@ -231,4 +234,4 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def noun(key: str) -> str:
     """The word for one item of a setting: a `method` of `methods`."""
-    return key.removesuffix("s") if key == "methods" else key
+    return {"methods": "method", "tune-schedules": "schedule"}.get(key, key)

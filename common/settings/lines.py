@@ -8,6 +8,7 @@ from common.data.catalogue.params import DATASETS, DatasetParams
 from common.data.partitions.params import PARTITIONS, PartitionParams
 from common.dp.settings import DP, DpParams
 from common.errors import ConfigurationError
+from common.learning.schedules import SCHEDULES, Schedule
 from common.methods import METHODS, Method
 from common.models.params import MODELS, ModelParams
 from common.secagg.settings import SECAGG, SecAggParams
@@ -26,6 +27,7 @@ class Lines:
     model: ModelParams | None
     secagg: SecAggParams | None
     dp: DpParams | None
+    schedule: Schedule | None
 
 
 def read_lines(settings: Mapping[str, Any]) -> tuple[Lines, list[str]]:
@@ -53,5 +55,6 @@ def read_lines(settings: Mapping[str, Any]) -> tuple[Lines, list[str]]:
         model=read("model", lambda text: resolve_one(text, MODELS, "model")),
         secagg=read("secagg", lambda text: resolve_one(text, SECAGG, "secagg")),
         dp=read("dp", lambda text: resolve_one(text, DP, "dp")),
+        schedule=read("schedule", lambda text: resolve_one(text, SCHEDULES, "schedule")),
     )
     return lines, problems

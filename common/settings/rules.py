@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from common.learning.schedules import Constant
 from common.method import clashes, required_weighting
 from common.settings.lines import Lines
 
@@ -53,6 +54,29 @@ def one_length_of_training(config: RunConfig, lines: Lines) -> list[str]:
         return []
     both = f"local-steps={config.local_steps} and local-epochs={config.local_epochs}"
     return [f"{both}: exactly one of them must be above 0, and the other 0"]
+
+
+def one_schedule(config: RunConfig, lines: Lines) -> list[str]:
+    """Both determine the learning rate of a round, so only one of them may."""
+    schedule = require(lines.schedule, "schedule")
+    if config.lr_decay == 1 or schedule == Constant():
+        return []
+    warmup = f", warmup={schedule.warmup}" if schedule.warmup else ""
+    return [
+        f"lr-decay={config.lr_decay:g} and schedule={config.schedule!r} each set the learning rate"
+        " of a round; set lr-decay=1, or write"
+        f' schedule="exponential(factor={config.lr_decay:g}{warmup})" alone'
+    ]
+
+
+def state_worth_keeping(config: RunConfig, lines: Lines) -> list[str]:
+    """SGD without momentum remembers nothing."""
+    if config.optimizer_state == "fresh" or config.optimizer != "sgd" or config.momentum:
+        return []
+    return [
+        "optimizer-state='kept' keeps nothing: optimizer='sgd' with momentum=0 has no state; set"
+        " momentum, choose adam or adamw, or write optimizer-state='fresh'"
+    ]
 
 
 def enough_clients_for_replies(config: RunConfig, lines: Lines) -> list[str]:
@@ -114,6 +138,8 @@ def weighting_that_methods_require(config: RunConfig, lines: Lines) -> list[str]
 
 RULES: tuple[Rule, ...] = (
     one_length_of_training,
+    one_schedule,
+    state_worth_keeping,
     enough_clients_for_replies,
     patience_needs_validation,
     one_beginning,

@@ -13,40 +13,49 @@ from experiments.comparison.outcome import Outcome, read_outcome, record
 from experiments.comparison.plan import Plan, make_plan
 from experiments.comparison.runs import Means, carry_out, check_runs, share_cores
 from experiments.comparison.table import show_outcome
-from experiments.comparison.tuning import choose_rates
+from experiments.comparison.tuning import choose
+from experiments.follow.observers import Observers
 from experiments.launch import RUNTIMES
+from experiments.settings import report_together
 
 
 def run_comparison(
-    plan: Plan, console: Console, runtime: str, actors: int, verbose: bool
+    plan: Plan,
+    console: Console,
+    runtime: str,
+    actors: int,
+    verbose: bool,
+    observers: Observers | None = None,
 ) -> Outcome:
     """Do all runs of a plan, or what is left of them, and return what they found."""
     if runtime not in RUNTIMES:
         raise ConfigurationError(
             [f"runtime={runtime!r} is not known; write {' or '.join(RUNTIMES)}"]
         )
-    jobs, trials = plan.runs({}), plan.trials() if len(plan.rates) > 1 else []
+    jobs, trials = plan.runs({}), plan.trials() if len(plan.choices) > 1 else []
     plan.folder.mkdir(parents=True, exist_ok=True)
     check_runs(jobs, plan.folder)
     means = share_cores(plan.base, runtime, actors, len(trials or jobs), verbose)
     describe(plan, means, console)
-    if trials:
-        done = {job.folder for job in trials}
-        later = [job for job in jobs if job.folder not in done]
-        carry_out(trials, means, plan.folder, console, later)
-        jobs = plan.runs(choose_rates(trials))
-    failed = carry_out(jobs, means, plan.folder, console)
-    record(plan, jobs, failed)
+    observers = observers or Observers()
+    with observers:
+        if trials:
+            done = {job.folder for job in trials}
+            later = [job for job in jobs if job.folder not in done]
+            observers.add(done)
+            carry_out(trials, means, plan.folder, console, later)
+            jobs = plan.runs(choose(trials))
+        observers.add(job.folder for job in jobs)
+        record(plan, jobs, carry_out(jobs, means, plan.folder, console))
     return read_outcome(plan.folder)
 
 
 def describe(plan: Plan, means: Means, console: Console) -> None:
     """Print what is compared, on what, and what is odd about it."""
-    base, rates = plan.base, ", ".join(f"{rate:g}" for rate in plan.rates)
-    tried = f" with learning rates {rates}" if len(plan.rates) > 1 else ""
+    base = plan.base
     seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
     at_once = f"{means.at_once} run{'s' * (means.at_once > 1)} at a time"
-    _say(console, f"{len(plan.rows)} methods lines{tried}, {seeds}, {at_once}")
+    _say(console, f"{len(plan.rows)} methods lines{_describe_choices(plan)}, {seeds}, {at_once}")
     _say(
         console,
         f"on {base.dataset}, {base.partition}, {base.clients} clients, {base.rounds} rounds,"
@@ -75,6 +84,7 @@ def plan_comparison(
     seeds: str | None,
     controls: bool,
     tune: int,
+    schedules: Sequence[str],
     share: bool,
 ) -> Plan:
     """Plan what was typed; a comparison has seeds, and continues without being told to."""
@@ -88,13 +98,17 @@ def plan_comparison(
         problems.append(f"seed={flags['seed']} and seeds={seeds!r}: write seeds alone")
     given = {key: value for key, value in flags.items() if key not in ("resume", "seed")}
     chosen = seeds if seeds is not None else str(flags.get("seed", "0"))
-    try:
-        plan = make_plan([*layers, given], methods, chosen, controls, tune, share)
-    except ConfigurationError as error:
-        raise ConfigurationError(problems + error.problems) from None
-    if problems:
-        raise ConfigurationError(problems)
-    return plan
+    with report_together(problems):
+        return make_plan([*layers, given], methods, chosen, controls, tune, schedules, share)
+
+
+def _describe_choices(plan: Plan) -> str:
+    """Say what every line may try, if there is anything to choose."""
+    rates = dict.fromkeys(f"{choice.lr:g}" for choice in plan.choices)
+    schedules = dict.fromkeys(choice.schedule for choice in plan.choices)
+    found = [f"learning rates {', '.join(rates)}"] if len(rates) > 1 else []
+    found += [f"schedules {'; '.join(schedules)}"] if len(schedules) > 1 else []
+    return f" with {' and '.join(found)}" if found else ""
 
 
 def _say(console: Console, text: str) -> None:

@@ -25,6 +25,16 @@ def write_csv(outcome: Outcome, path: Path) -> None:
 
 def write_json(outcome: Outcome, path: Path) -> None:
     """Write settings, runs and differences."""
+    path.write_text(json.dumps(describe_outcome(outcome), indent=1) + "\n", encoding="utf-8")
+
+
+def write_latex(outcome: Outcome, path: Path) -> None:
+    """Write the table of accuracies for a paper that loads booktabs."""
+    path.write_text(latex_table(outcome), encoding="utf-8")
+
+
+def describe_outcome(outcome: Outcome) -> dict[str, Any]:
+    """Describe settings, runs and differences in plain values."""
     rows = []
     for standing in outcome.standings:
         differences = {
@@ -44,7 +54,7 @@ def write_json(outcome: Outcome, path: Path) -> None:
                 **found,
             }
         )
-    content = {
+    return {
         "settings": outcome.settings.flat(),
         "seeds": list(outcome.seeds),
         "confidence": CONFIDENCE,
@@ -52,11 +62,10 @@ def write_json(outcome: Outcome, path: Path) -> None:
         "rows": rows,
         "runs": list(_runs(outcome)),
     }
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def write_latex(outcome: Outcome, path: Path) -> None:
-    """Write the table of accuracies for a paper that loads booktabs."""
+def latex_table(outcome: Outcome) -> str:
+    """Make the table of accuracies."""
     lines = [
         r"\begin{tabular}{lrrrr}",
         r"\toprule",
@@ -71,7 +80,7 @@ def write_latex(outcome: Outcome, path: Path) -> None:
         shown = ["--" if cell == "-" else f"${cell}$" for cell in signs]
         name = "".join(SPECIAL.get(sign, sign) for sign in standing.entry.name)
         lines.append(" & ".join([name, *shown]) + r" \\")
-    path.write_text("\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""]), encoding="utf-8")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def _runs(outcome: Outcome) -> list[dict[str, Any]]:
@@ -87,6 +96,7 @@ def _runs(outcome: Outcome) -> list[dict[str, Any]]:
                     "methods": standing.entry.name,
                     "placebo": standing.entry.placebo,
                     "lr": standing.entry.lr,
+                    "schedule": standing.entry.schedule,
                     "seed": seed,
                     "final_accuracy": score and score.final,
                     "last5_accuracy": score and score.last_five,

@@ -12,6 +12,7 @@ from typing import Any
 from common.errors import ConfigurationError, DataError
 from common.settings.config import RunConfig, configure
 from common.settings.language import parse
+from experiments.comparison.choices import Choice, choice_of
 from experiments.comparison.plan import Job, Plan
 from experiments.comparison.records import find_summary
 from experiments.comparison.rows import FEDAVG
@@ -23,14 +24,20 @@ FILE = "comparison.json"
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the table: a methods line with its learning rate, and the run of every seed."""
+    """A row of the table: a methods line with its rate and schedule, and the run of every seed."""
 
     name: str
     placebo: str  # the name of its placebo's row, or ""
     lr: float
     secagg: bool  # whether it can run with secure aggregation
     runs: dict[int, str]  # names of folders by seed
-    is_line: bool = True  # whether the name is a methods line; FedAvg with another rate is none
+    is_line: bool = True  # whether the name is a methods line; FedAvg as it was given is none
+    schedule: str = "constant"
+
+    @property
+    def choice(self) -> Choice:
+        """Its learning rate and its schedule."""
+        return Choice(self.lr, self.schedule)
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,8 @@ class Outcome:
     @cached_property
     def target(self) -> float | None:
         """The accuracy to reach: the one of the settings, or else FedAvg's last-five accuracy."""
-        reference = self.by_name[FEDAVG].last_five
+        fedavg = self.by_name.get(FEDAVG)
+        reference = fedavg.last_five if fedavg else None
         return self.settings.target or (reference.mean if reference else None)
 
     @cached_property
@@ -135,7 +143,7 @@ def bare(line: str) -> str:
 
 def record(plan: Plan, jobs: Sequence[Job], failed: Mapping[Path, str]) -> None:
     """Write which runs make up a comparison, so that `compare FOLDER` shows it again."""
-    rows = [asdict(entry) for entry in make_entries(jobs, plan.base.lr)]
+    rows = [asdict(entry) for entry in make_entries(jobs, plan.usual)]
     content = {
         "settings": plan.base.flat(),
         "seeds": list(plan.seeds),
@@ -147,23 +155,25 @@ def record(plan: Plan, jobs: Sequence[Job], failed: Mapping[Path, str]) -> None:
     os.replace(draft, plan.folder / FILE)
 
 
-def make_entries(jobs: Sequence[Job], usual: float) -> list[Entry]:
-    """Collect the runs of every row and learning rate."""
-    tuned = {job.row.methods: job.config.lr for job in jobs if job.row.methods == FEDAVG}
+def make_entries(jobs: Sequence[Job], usual: Choice) -> list[Entry]:
+    """Collect the runs of every row and choice."""
+    # FedAvg as it was given comes before FedAvg as it was chosen.
+    tuned = {job.row.methods: choice_of(job.config) for job in jobs}[FEDAVG]
     found: dict[str, Entry] = {}
     for job in jobs:
-        name, rate = job.row.methods, job.config.lr
-        if name == FEDAVG and rate == usual != tuned[FEDAVG]:
-            name = f"{FEDAVG} with lr={rate:g}"
+        name, choice = job.row.methods, choice_of(job.config)
+        if name == FEDAVG and choice != tuned:
+            name = f"{FEDAVG} with {', '.join(usual.apart_from(tuned))}"
         entry = found.setdefault(
             name,
             Entry(
                 name,
                 job.row.placebo,
-                rate,
+                choice.lr,
                 allows_secagg(job.config),
                 {},
                 is_line=name == job.row.methods,
+                schedule=choice.schedule,
             ),
         )
         entry.runs[job.config.seed] = job.folder.name

@@ -11,13 +11,13 @@ from typing import Any
 from common.errors import ConfigurationError
 from common.secagg.settings import SecAggOn
 from common.settings.config import RunConfig, configure
+from experiments.comparison.choices import Choice, choice_of, make_choices, read_schedules
 from experiments.comparison.records import recorded_settings
 from experiments.comparison.rows import FEDAVG, Row, make_rows
 from experiments.settings import place
 from server.record.folder import require_same_settings
 
-VALIDATION = 0.1  # the share of every client's data that chooses learning rates
-STEP = 3.0  # learning rates that are tried lie this factor apart
+VALIDATION = 0.1  # the share of every client's data that chooses learning rates and schedules
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Plan:
     rows: tuple[Row, ...]
     seeds: tuple[int, ...]
     base: RunConfig
-    rates: tuple[float, ...]  # the learning rates to choose from; the first is that of `base`
+    choices: tuple[Choice, ...]  # rates and schedules to choose from; the first is that of `base`
     share: bool  # whether rounds that are FedAvg's are taken over from FedAvg
 
     @property
@@ -60,30 +60,37 @@ class Plan:
         return Path(self.base.out)
 
     def trials(self) -> list[Job]:
-        """Make the runs that choose learning rates: every row with every rate, on one seed."""
-        return [job for rate in self.rates for job in self._jobs(self.seeds[:1], {}, rate)]
+        """Make the runs that choose: every row with every rate and schedule, on one seed."""
+        return [job for choice in self.choices for job in self._jobs(self.seeds[:1], {}, choice)]
 
-    def runs(self, chosen: Mapping[str, float]) -> list[Job]:
-        """Make the runs that are compared, each row with its chosen learning rate.
+    def runs(self, chosen: Mapping[str, Choice]) -> list[Job]:
+        """Make the runs that are compared, each row with its chosen rate and schedule.
 
-        FedAvg also runs with the rate of the command, so that the choice shows its own effect.
+        FedAvg also runs with those of the command, so that the choice shows its own effect.
         """
-        rows = self._jobs(self.seeds, chosen, self.base.lr)
-        if chosen.get(FEDAVG, self.base.lr) == self.base.lr:
+        rows = self._jobs(self.seeds, chosen, self.usual)
+        if chosen.get(FEDAVG, self.usual) == self.usual:
             return rows
-        return [self._job(Row(FEDAVG), seed, self.base.lr) for seed in self.seeds] + rows
+        return [self._job(Row(FEDAVG), seed, self.usual) for seed in self.seeds] + rows
 
-    def _jobs(self, seeds: Sequence[int], chosen: Mapping[str, float], rate: float) -> list[Job]:
+    @property
+    def usual(self) -> Choice:
+        """The rate and the schedule of the command."""
+        return self.choices[0]
+
+    def _jobs(self, seeds: Sequence[int], chosen: Mapping[str, Choice], other: Choice) -> list[Job]:
         found = []
         for seed in seeds:
-            jobs = [self._job(row, seed, chosen.get(row.methods, rate)) for row in self.rows]
+            jobs = [self._job(row, seed, chosen.get(row.methods, other)) for row in self.rows]
             found += share_warm_up(jobs) if self.share else jobs
         return found
 
-    def _job(self, row: Row, seed: int, rate: float) -> Job:
-        other = "" if rate == self.base.lr else f"-lr{rate:g}"
-        out = self.folder / f"{make_slug(row.methods)}{other}-seed{seed}"
-        own = {"methods": row.methods, "seed": seed, "lr": rate, "out": str(out)}
+    def _job(self, row: Row, seed: int, choice: Choice) -> Job:
+        apart = choice.apart_from(self.usual)
+        different = [f"-{make_slug(text.replace('=', ''))}" for text in apart]
+        out = self.folder / f"{make_slug(row.methods)}{''.join(different)}-seed{seed}"
+        own = {"methods": row.methods, "seed": seed, "out": str(out)}
+        own |= choice.settings if different else {}
         return Job(row, configure(self.base.flat(), own))
 
 
@@ -98,7 +105,8 @@ def share_warm_up(jobs: list[Job]) -> list[Job]:
     taken = {
         job: count
         for job in jobs
-        if (count := shared_rounds(job.config)) and job.config.lr == fedavg.config.lr
+        if (count := shared_rounds(job.config))
+        and choice_of(job.config) == choice_of(fedavg.config)
     }
     begun = recorded_settings(fedavg.folder)
     if not taken or begun.get("keep-models", "all") != "all":
@@ -120,6 +128,7 @@ def make_plan(
     seeds: str,
     controls: bool,
     tune: int,
+    schedules: Sequence[str],
     share: bool,
 ) -> Plan:
     """Plan a comparison; everything that is wrong with it is refused at once."""
@@ -127,27 +136,24 @@ def make_plan(
     numbers = read_seeds(seeds, problems)
     if tune < 0:
         problems.append(f"tune={tune}: write how many learning rates every method may try, or 0")
+    tried = read_schedules(schedules, problems)
     rows = make_rows(methods, controls, problems)
     configs = [_configure([*layers, {"methods": row.methods}], problems) for row in rows]
     base = next((config for config in configs if config is not None), None)
     if problems or base is None:
         raise ConfigurationError(list(dict.fromkeys(problems)))
     usual: dict[str, Any] = {"methods": FEDAVG, "server-threads": base.server_threads or 1}
-    if tune > 1:
+    choices = make_choices(choice_of(base), tune, tried)
+    if len(choices) > 1:
         usual["validation"] = base.validation or VALIDATION
-    digest = hashlib.sha256(json.dumps([methods, seeds, tune, base.flat()]).encode()).hexdigest()
+    asked = [methods, seeds, tune, tried, base.flat()]
+    digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
     name = f"compare-{base.dataset_list[0].name}-{digest[:8]}"
     usual["out"] = base.out or str(Path("runs", name))
     common = place(configure(base.flat(), usual))
-    plan = Plan(tuple(rows), numbers, common, learning_rates(base.lr, tune), share)
+    plan = Plan(tuple(rows), numbers, common, choices, share)
     require_own_folders(plan)
     return plan
-
-
-def learning_rates(usual: float, count: int) -> tuple[float, ...]:
-    """List learning rates around the usual one, nearest first: 1, 1/3, 3, 1/9, 9 times as large."""
-    exponents = [0, *(sign * size for size in range(1, count) for sign in (-1, 1))]
-    return tuple(float(f"{usual * STEP**exponent:.3g}") for exponent in exponents[: max(1, count)])
 
 
 def shared_rounds(config: RunConfig) -> int:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from common.errors import DataError
 from experiments.comparison.plan import Job
 from experiments.comparison.records import is_finished, read_rounds
+from experiments.show.bar import is_interactive, make_bar
 from server.record.results import FILE
 
 POLL = 0.5
@@ -60,7 +61,7 @@ class Board:
         self.tracks = [Track(job) for job in jobs]
         self.stopped = threading.Event()
         columns = (BarColumn(24), TextColumn("{task.description}"), TimeElapsedColumn())
-        self.progress = Progress(*columns, console=console, disable=not console.is_terminal)
+        self.progress = make_bar(console, *columns)
         self.task = self.progress.add_task("", total=sum(job.config.rounds for job in jobs))
         self.thread = threading.Thread(target=self._follow, daemon=True)
 
@@ -106,7 +107,7 @@ class Board:
         for track in self.tracks:
             before = track.finished
             track.look(track.job in running)
-            if track.finished and not before and not self.console.is_terminal:
+            if track.finished and not before and not is_interactive(self.console):
                 self._print(f"{self._count()}: {track.job}; {say_left(self.left())}")
         now = [
             f"{track.job.row.methods[:NAME]} {track.round}/{track.job.config.rounds}"

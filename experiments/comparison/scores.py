@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from common.wire.figures import AVERAGE_SCORES
 from experiments.comparison.records import find_summary, read_rounds
-from server.record.shown import AVERAGE
 
 LAST = 5  # evaluated rounds in the headline score
 
@@ -57,11 +57,17 @@ def read_score(folder: Path) -> Score | None:
     lines, summary = read_rounds(folder), find_summary(folder)
     found, averaged = [], False
     for line in lines:
-        accuracy = line.get("accuracy")
-        if accuracy is None:
-            accuracy = line.get("evaluation", {}).get(AVERAGE)
-            averaged = averaged or accuracy is not None
+        accuracy = score_of(line, "accuracy")
         if accuracy is not None:
-            found.append((int(line["round"]), float(accuracy)))
+            averaged = averaged or line.get("accuracy") is None
+            found.append((int(line["round"]), accuracy))
     idle = [f"{name} never acted: {why}" for name, why in summary.get("idle", {}).items()]
     return Score(found, lines, averaged, idle) if found else None
+
+
+def score_of(line: dict[str, Any], name: str) -> float | None:
+    """Return a score of a round: the global model's, or else that of the local models' average."""
+    value = line.get(name)
+    if value is None:
+        value = line.get("evaluation", {}).get(f"{AVERAGE_SCORES}{name}")
+    return None if value is None else float(value)

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from experiments.comparison.choices import choice_of
 from experiments.comparison.outcome import Outcome, Standing
 from experiments.comparison.statistics import Difference, Spread
 
@@ -35,11 +36,11 @@ def accuracy_table(outcome: Outcome) -> Table:
     for standing in outcome.standings:
         style = "dim" if standing.entry.name in placebos else ""
         if not standing.scores:
-            table.add_row(_name(standing, outcome), "failed", *[NONE] * 3, style=style)
+            table.add_row(name_row(standing, outcome), "failed", *[NONE] * 3, style=style)
             continue
         mark = AVERAGED * any(score.averaged for score in standing.scores.values())
         table.add_row(
-            _name(standing, outcome),
+            name_row(standing, outcome),
             say_spread(standing.final) + mark,
             say_spread(standing.last_five) + mark,
             say_difference(outcome.to_fedavg(standing)),
@@ -56,15 +57,7 @@ def cost_table(outcome: Outcome, target: float) -> Table:
     for name in ("rounds", "MB", "seconds", "drift", "secagg"):
         table.add_column(name, justify="right", no_wrap=True)
     for standing in outcome.standings:
-        mean, reached = standing.to_target(target)
-        part = "" if reached == len(standing.scores) else f" ({reached}/{len(standing.scores)})"
-        cells = [NONE] * 3
-        if mean:
-            cells = [f"{mean['rounds']:.3g}{part}", f"{mean['bytes'] / 1e6:.1f}"]
-            cells.append(f"{mean['seconds']:.1f}")
-        drift = NONE if standing.drift is None else f"{standing.drift.mean:.3g}"
-        secagg = "yes" if standing.entry.secagg else "no"
-        table.add_row(_name(standing, outcome), *cells, drift, secagg)
+        table.add_row(name_row(standing, outcome), *say_costs(standing, target))
     return table
 
 
@@ -103,12 +96,37 @@ def remarks(outcome: Outcome) -> list[str]:
     return found
 
 
+def name_row(standing: Standing, outcome: Outcome) -> Text:
+    """Name a row; where learning rates or schedules were chosen, with its own."""
+    entry, usual = standing.entry, choice_of(outcome.settings)
+    choices = [one.entry.choice for one in outcome.standings] if entry.is_line else []
+    found = [f"lr={entry.lr:g}"] if any(choice.lr != usual.lr for choice in choices) else []
+    if any(choice.schedule != usual.schedule for choice in choices):
+        found.append(entry.schedule)
+    return Text(" ".join([outcome.short[entry.name], *found]))
+
+
 def say_spread(spread: Spread | None) -> str:
     """Write a mean and a standard deviation in per cent."""
     if spread is None:
         return NONE
     deviation = "" if spread.deviation is None else f" ±{100 * spread.deviation:.2f}"
     return f"{100 * spread.mean:.2f}{deviation}"
+
+
+def say_costs(standing: Standing, target: float) -> list[str]:
+    """Write rounds, megabytes and seconds to a target, then drift, and whether secagg is allowed.
+
+    Where only some seeds got there, their number stands behind the rounds.
+    """
+    mean, reached = standing.to_target(target)
+    part = "" if reached == len(standing.scores) else f" ({reached}/{len(standing.scores)})"
+    cells = [NONE] * 3
+    if mean:
+        cells = [f"{mean['rounds']:.3g}{part}", f"{mean['bytes'] / 1e6:.1f}"]
+        cells.append(f"{mean['seconds']:.1f}")
+    drift = NONE if standing.drift is None else f"{standing.drift.mean:.3g}"
+    return [*cells, drift, "yes" if standing.entry.secagg else "no"]
 
 
 def say_difference(difference: Difference | None) -> str:
@@ -133,14 +151,6 @@ def _verdicts(differences: Sequence[tuple[str, Difference | None]], other: str) 
         ]
         found += [f"{text}: {', '.join(names)}"] if names else []
     return "; ".join(found) or f"nothing can be compared with {other}"
-
-
-def _name(standing: Standing, outcome: Outcome) -> Text:
-    """Name a row; where learning rates were chosen, with its own."""
-    entry = standing.entry
-    tuned = any(one.entry.lr != outcome.settings.lr for one in outcome.standings)
-    rate = f" lr={entry.lr:g}" if tuned and "lr=" not in entry.name else ""
-    return Text(f"{outcome.short[entry.name]}{rate}")
 
 
 def _long(outcome: Outcome) -> list[tuple[str, str]]:

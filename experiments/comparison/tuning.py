@@ -1,26 +1,28 @@
-"""Chooses learning rates on validation data: as many are tried for every row."""
+"""Chooses rates and schedules on validation data: the same ones are tried for every row."""
 
 import statistics
 from collections.abc import Sequence
 
 from common.errors import DataError
+from experiments.comparison.choices import Choice, choice_of
 from experiments.comparison.plan import Job
 from experiments.comparison.records import read_rounds
 from experiments.comparison.scores import LAST
 
 
-def choose_rates(trials: Sequence[Job]) -> dict[str, float]:
-    """Choose each row's learning rate by its mean validation accuracy of the last five rounds.
+def choose(trials: Sequence[Job]) -> dict[str, Choice]:
+    """Choose for each row what gave the best mean validation accuracy of the last five rounds.
 
     The test set has no part in it. Of equally good ones the first is taken, which is nearest to the
     usual one. A row of which no trial was scored keeps the usual one.
     """
-    best: dict[str, tuple[float, float]] = {}
+    best: dict[str, float] = {}
+    chosen: dict[str, Choice] = {}
     for job in trials:
         score = validation_score(job)
-        if score is not None and score > best.get(job.row.methods, (float("-inf"), 0.0))[0]:
-            best[job.row.methods] = (score, job.config.lr)
-    return {methods: rate for methods, (_, rate) in best.items()}
+        if score is not None and score > best.get(job.row.methods, float("-inf")):
+            best[job.row.methods], chosen[job.row.methods] = score, choice_of(job.config)
+    return chosen
 
 
 def validation_score(job: Job) -> float | None:

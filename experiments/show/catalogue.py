@@ -1,4 +1,4 @@
-"""Lists methods, models, partitions, data sets and presets.
+"""Lists methods, models, partitions, schedules, data sets and presets.
 
 Each parameter has its default, its meaning and its allowed values, straight from the code.
 """
@@ -13,14 +13,23 @@ from rich.table import Table
 from rich.text import Text
 
 from common.data.partitions.params import PARTITIONS
+from common.learning.schedules import SCHEDULES
 from common.method import describe as describe_parts
 from common.methods import METHODS, Method
 from common.models import MODELS, build
 from common.secagg.settings import why_not
 from common.settings.config import defaults
 from common.settings.describe import describe
-from common.settings.language import Params
+from common.settings.language import Params, resolve_one
 from experiments.show.prose import show_prose
+
+EXAMPLES = (
+    "constant",
+    "constant(warmup=4)",
+    "exponential(factor=0.8)",
+    "step(at=6, factor=0.2)",
+    "cosine",
+)  # of schedules
 
 
 def table(title: str, *columns: str) -> Table:
@@ -134,6 +143,21 @@ def show_partitions(console: Console) -> None:
     console.print(
         "fedmirage partitions NAME explains one; fedmirage partition shows what it does to the"
         " data.",
+        highlight=False,
+    )
+
+
+def show_schedules(console: Console) -> None:
+    """Show one line per schedule, with the rates that it gives to ten rounds."""
+    made = table("schedules", "example", "rounds 1, 2, ..., 10 of 10 with --lr 1", "what it is")
+    for text in EXAMPLES:
+        params = resolve_one(text, SCHEDULES, "schedule")
+        rates = [f"{params.multiplier(number, 10):.2g}" for number in range(1, 11)]
+        made.add_row(text, " ".join(rates), first_sentence(type(params)))
+    console.print(made)
+    console.print(
+        "All take warmup=N. fedmirage schedules NAME explains one; --lr-decay 0.99 is short for"
+        ' --schedule "exponential(factor=0.99)".',
         highlight=False,
     )
 

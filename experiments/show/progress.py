@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -19,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from common.wire.figures import SHARD_SCORES
+from experiments.show.bar import is_interactive, make_bar
 from server.record.results import FILE, read
 from server.record.shown import describe_scores, local_scores
 from server.strategy.budget import spent
@@ -41,9 +41,7 @@ class Watch:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
         )
-        self.progress = Progress(
-            TextColumn("rounds"), *columns, console=console, disable=not console.is_terminal
-        )
+        self.progress = make_bar(console, TextColumn("rounds"), *columns)
         self.task = self.progress.add_task("starting", total=rounds)
         self.thread = threading.Thread(target=self._follow, daemon=True)
 
@@ -95,7 +93,7 @@ class Watch:
             self.warn(f"round {line['round']}: {line['text']}")
         elif line["kind"] == "note":
             self.progress.update(self.task, description=line["text"])
-            if not self.console.is_terminal:
+            if not is_interactive(self.console):
                 self.console.print(
                     f"round {line['round']}: {line['text']}", highlight=False, markup=False
                 )
@@ -105,7 +103,7 @@ class Watch:
             self.progress.update(
                 self.task, completed=line["round"], description=describe_scores(line)
             )
-            if not self.console.is_terminal:
+            if not is_interactive(self.console):
                 self.console.print(
                     f"round {line['round']}/{self.rounds}: {describe_scores(line)}", highlight=False
                 )

@@ -65,10 +65,14 @@ def require_vacant(config: RunConfig, folder: Path) -> None:
 def require_same_settings(config: RunConfig, folder: Path) -> None:
     """Refuse to continue a run with other settings: its rounds would not belong together."""
     begun = next(iter(read(folder / FILE)), {}) if config.resume else {}
-    kept = {key: value for key, value in config.flat().items() if key not in MOVABLE | PLACES}
+    # Where the length of the run decides the learning rates, earlier rounds depend on it too.
+    fixed = {"rounds"} if config.schedule_params.spans_run else set()
+    movable = (MOVABLE - fixed) | PLACES
+    kept = {key: value for key, value in config.flat().items() if key not in movable}
     changed = [key for key, value in kept.items() if begun.get(key, value) != value]
     if changed:
         values = ", ".join(f"{key}={kept[key]!r} (it was {begun[key]!r})" for key in changed)
+        values += f", over which schedule={config.schedule!r} runs" * ("rounds" in changed)
         raise ConfigurationError(
             [
                 f"resume={config.resume!r} continues a run as it was, which excludes {values};"

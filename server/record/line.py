@@ -1,5 +1,6 @@
 """Makes the line of results.jsonl about one round, in this one place.
 
+    lr                the clients' learning rate in this round
     accuracy, loss    of the global model on the test set; null in rounds without evaluation
     train             mean of every term of the local objective
     clients, refused  what each client reported; which clients were left out, and why
@@ -72,13 +73,15 @@ def make_round_line(
     `progress`, and thereby in the checkpoint.
     """
     metrics = outcome.metrics
-    line: dict[str, Any] = {"kind": "round", "round": number, "accuracy": None, "loss": None}
+    line: dict[str, Any] = {"kind": "round", "round": number, "lr": config.learning_rate(number)}
+    line |= {"accuracy": None, "loss": None}
     line |= evaluated
     line |= {"train": with_prefix(metrics, TERM)}
     line |= {"clients": outcome.clients, "refused": outcome.refused}
     if outcome.secagg is not None:
         line["secagg"] = outcome.secagg
-    if methods := method_figures(metrics, config):
+    methods = {**method_figures(metrics, config), **line.pop("methods", {})}
+    if methods:
         line["methods"] = methods
     if config.dp_params.active:
         line["dp"] = budget_figures(metrics)
@@ -119,12 +122,18 @@ def method_figures(metrics: dict[str, Scalar], config: RunConfig) -> dict[str, S
 
     A figure that belongs to nothing would vanish from the record, so that it is refused.
     """
-    known = tuple(f"{method.name}." for method in config.method_list)
+    found = figures_of(config, metrics)
     for name in metrics:
-        if not name.startswith((*known, *PREFIXES)) and name not in COUNTED:
+        if name not in found and not name.startswith(PREFIXES) and name not in COUNTED:
             raise WireError(
                 f"the figure {name!r} belongs to no method of this run; write METHOD.{name}"
             )
+    return found
+
+
+def figures_of(config: RunConfig, metrics: dict[str, Scalar]) -> dict[str, Scalar]:
+    """Pick the figures that begin with the name of a method of this run."""
+    known = tuple(f"{method.name}." for method in config.method_list)
     return {name: value for name, value in metrics.items() if name.startswith(known)}
 
 

@@ -95,8 +95,15 @@ class StrategyWrapper(Strategy, Generic[M]):
     def evaluate(
         self, server_round: int, parameters: Parameters
     ) -> tuple[float, dict[str, Scalar]] | None:
-        """Score the global model on the server's test set."""
+        """Score the global model on the server's test set.
+
+        Figures of a method beside its scores begin with the method's name.
+        """
         return self.inner.evaluate(server_round, parameters)
+
+    def released(self, parameters: Parameters) -> Parameters:
+        """Return what is saved and scored in place of the model that the clients go on with."""
+        return parameters
 
 
 def attach(instructions: Instructions, name: str, arrays: Arrays) -> Instructions:
@@ -163,6 +170,14 @@ def chain(strategy: Strategy) -> Iterator[Strategy]:
         yield strategy
         strategy = strategy.inner
     yield strategy
+
+
+def release(strategy: Strategy, parameters: Parameters) -> Parameters:
+    """Return the model that a run offers to its user, which is the global one for most methods."""
+    for half in chain(strategy):
+        if isinstance(half, StrategyWrapper):
+            parameters = half.released(parameters)
+    return parameters
 
 
 def idle(strategy: Strategy) -> dict[str, str]:

@@ -142,7 +142,7 @@ def interrupt():
 threading.Thread(target=interrupt, daemon=True).start()
 settings = {"dataset": "digits(limit=300)", "clients": 3, "local_steps": 3, "batch_size": 16}
 try:
-    fedmirage.run({**settings, "rounds": 300, "out": sys.argv[1]})
+    fedmirage.run(**settings, rounds=300, out=sys.argv[1])
 except KeyboardInterrupt:
     print("the kernel lives")
 """

@@ -11,6 +11,7 @@ from common.data import DATASETS
 from common.data.partitions.params import PARTITIONS
 from common.dp.settings import DP
 from common.errors import ConfigurationError
+from common.learning.schedules import SCHEDULES
 from common.methods import METHODS
 from common.models import MODELS
 from common.secagg.settings import SECAGG
@@ -48,6 +49,7 @@ def test_every_setting_is_a_flag_with_its_sentence() -> None:
         ("models", MODELS),
         ("datasets", DATASETS),
         ("partitions", PARTITIONS),
+        ("schedules", SCHEDULES),
     ],
 )
 def test_everything_there_is_is_listed_and_explained(command: str, names: dict[str, type]) -> None:
@@ -306,6 +308,9 @@ def test_a_warm_start_from_a_round_that_was_not_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "two").exists()
 
 
+SUMMARY = {"status": "finished", "rounds": 1, "bytes_up": 0, "bytes_down": 0}
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
@@ -322,7 +327,7 @@ def test_secagg_needs_no_value(
     seen: list[str] = []
     monkeypatch.setattr(
         "experiments.launch.launch",
-        lambda config, *_: seen.append(config.secagg) or {"status": "finished"},
+        lambda config, *_: seen.append(config.secagg) or SUMMARY,
     )
     result = runner.invoke(app, ["run", *typed])
     assert result.exit_code == 0, result.output

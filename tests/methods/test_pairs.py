@@ -20,6 +20,7 @@ from common.memory import local_models
 from common.methods import METHODS, clashes, half
 from common.settings.config import configure
 from common.settings.language import resolve_line
+from common.wire.files import read_arrays
 from server.record.checkpoint import read
 from server.strategy.wrapper import StrategyWrapper
 from tests.support.inprocess import run_in_process
@@ -47,7 +48,7 @@ UNSOUND = [pair for pair in PAIRS if problems(pair)]
 
 @cache
 def outcome(names: tuple[str, ...], model: str = BASE["model"]) -> list[np.ndarray]:
-    """What two rounds lead to: the shared weights, and every client's own model."""
+    """What two rounds lead to: shared weights, the model that is saved, and each client's own."""
     folder = Path(tempfile.mkdtemp())
     try:
         run_in_process(folder, **{**BASE, "model": model}, methods=", ".join(map(line, names)))
@@ -59,7 +60,9 @@ def outcome(names: tuple[str, ...], model: str = BASE["model"]) -> list[np.ndarr
 def arrays(folder: Path) -> list[np.ndarray]:
     state = read(folder / "checkpoint.safetensors")
     own = local_models(folder / "memory" / state.token, state.round)
-    return [*state.shared, *(array for _, model in own for array in model)]
+    saved = folder / "model.safetensors"
+    offered = read_arrays(saved)[0] if saved.exists() else {}
+    return [*state.shared, *offered.values(), *(array for _, model in own for array in model)]
 
 
 def differ(one: list[np.ndarray], other: list[np.ndarray]) -> bool:

@@ -56,13 +56,15 @@ def reply(*arrays: list[float], examples: int = 1, **sections: float) -> FitRes:
     return FitRes(Status(Code.OK, ""), ndarrays_to_parameters(flat), examples, {"layout": layout})
 
 
-def one_round(strategy: Any, broadcast: list[list[float]], *replies: FitRes) -> list[list[float]]:
+def one_round(
+    strategy: Any, broadcast: list[list[float]], *replies: FitRes, number: int = 1
+) -> list[list[float]]:
     """Compute the next global model. configure_fit runs twice, as in a round that is retried."""
     sent = ndarrays_to_parameters([np.array(array, np.float32) for array in broadcast])
     for _ in range(2):
-        strategy.configure_fit(1, sent, Manager())
+        strategy.configure_fit(number, sent, Manager())
     aggregated, _ = strategy.aggregate_fit(
-        1, [(Client(number), one) for number, one in enumerate(replies)], []
+        number, [(Client(client), one) for client, one in enumerate(replies)], []
     )
     assert isinstance(aggregated, Parameters)
     arrays = parameters_to_ndarrays(aggregated)

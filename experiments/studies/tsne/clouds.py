@@ -68,6 +68,17 @@ def virtual_points(run: FinishedRun, name: str, owner: int, samples: int, seed: 
     return [points(run.features(name, images[some]), labels[some], owner, virtual=True)]
 
 
+def embed(cloud: Cloud, seed: int) -> np.ndarray:
+    """Place the points of a cloud on a map, (points, 2), with t-SNE."""
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30, (len(cloud.labels) - 1) / 3)
+    placed = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(
+        cloud.features
+    )
+    return np.asarray(placed)
+
+
 def points(features: np.ndarray, labels: np.ndarray, owner: int, virtual: bool) -> Cloud:
     """Make points that have one owner."""
     size = len(labels)

@@ -4,7 +4,14 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from experiments.studies.tsne.clouds import MARKERS, Cloud, cloud, domain_cloud, domain_names
+from experiments.studies.tsne.clouds import (
+    MARKERS,
+    Cloud,
+    cloud,
+    domain_cloud,
+    domain_names,
+    embed,
+)
 from experiments.studies.tsne.run import FinishedRun
 
 
@@ -54,13 +61,8 @@ def draw_domains(runs: list[FinishedRun], samples: int, seed: int, path: Path) -
 
 def scatter(axis: Any, cloud: Cloud, names: list[str], seed: int) -> None:
     """Draw points: colour is the class, shape the model, a black ring marks virtual samples."""
-    from sklearn.manifold import TSNE
-
     many = 10 if cloud.labels.max() < 10 else 20  # colours
-    perplexity = min(30, (len(cloud.labels) - 1) / 3)
-    points = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(
-        cloud.features
-    )
+    points = embed(cloud, seed)
     for virtual in (False, True):
         for owner, name in enumerate(names):
             kept = (cloud.owner == owner) & (cloud.virtual == virtual)

@@ -6,6 +6,7 @@ from common.data.catalogue.params import DATASETS
 from common.data.partitions.params import PARTITIONS
 from common.dp.settings import DP
 from common.errors import ConfigurationError
+from common.learning.schedules import SCHEDULES
 from common.methods import METHODS
 from common.models.params import MODELS
 from common.secagg.settings import SECAGG
@@ -118,7 +119,7 @@ def test_a_renamed_key_is_told_its_new_name(setting: str, line: str, new: str) -
     "params",
     [
         kind
-        for known in (METHODS, DATASETS, PARTITIONS, MODELS, SECAGG, DP)
+        for known in (METHODS, DATASETS, PARTITIONS, MODELS, SECAGG, DP, SCHEDULES)
         for kind in known.values()
     ],
     ids=lambda params: params.name,

@@ -100,7 +100,7 @@ def test_lines_are_a_value_whatever_order_they_are_read_in() -> None:
 def test_rules_take_what_they_are_given() -> None:
     """No rule depends on something that another one happened to fill in."""
     nothing = Draft.model_construct()
-    unread = Lines(None, None, None, None, None, None)
+    unread = Lines(None, None, None, None, None, None, None)
     assert contradictions(nothing, unread) == []
     for rule in RULES:
         with pytest.raises(RefusedError):

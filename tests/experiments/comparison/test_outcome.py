@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -12,53 +11,15 @@ from typer.testing import CliRunner
 
 from common.settings.config import configure
 from experiments.cli import app
+from experiments.comparison.choices import Choice
 from experiments.comparison.export import write_csv, write_json, write_latex
 from experiments.comparison.outcome import allows_secagg, read_outcome, record
-from experiments.comparison.plan import Plan, make_plan
+from experiments.comparison.plan import Job, Plan, make_plan
 from experiments.comparison.table import remarks, sentences, show_outcome
-from experiments.comparison.tuning import choose_rates
+from experiments.comparison.tuning import choose
+from tests.support.comparison import plan_records, write_records, write_run
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL
-
-METHODS = ("fedcog(start=2)", "vhl(width=8)", "lg-fedavg")
-# Accuracy of the last of seven rounds by row and seed; earlier rounds have one per cent less each.
-FINAL = {
-    "fedavg": (0.60, 0.62, 0.61),
-    "fedcog": (0.70, 0.73, 0.71),
-    "fedcog placebo": (0.71, 0.71, 0.72),
-    "vhl": (0.50, 0.51, 0.52),
-    "vhl placebo": (0.40, 0.405, 0.42),
-    "lg-fedavg": (0.30, 0.31, 0.90),
-}
-
-
-def make(tmp_path: Path, seeds: str = "0,1,2", **settings: Any) -> Plan:
-    layers = [{"rounds": 7, "clients": 5, "out": str(tmp_path), **settings}]
-    return make_plan(layers, METHODS, seeds, controls=True, tune=0, share=False)
-
-
-def write(folder: Path, config: dict[str, Any], final: float, local: bool = False) -> None:
-    """Write the record of a finished run of seven rounds, 1 MB up and down and 2 s each."""
-    lines: list[dict[str, Any]] = [{"kind": "config", **config}]
-    for number in range(1, 8):
-        accuracy = round(final - 0.01 * (7 - number), 4)
-        scores = {"average_of_local_models.on_test.by_examples.accuracy": accuracy}
-        line = {"kind": "round", "round": number, "accuracy": None if local else accuracy}
-        line |= {"evaluation": scores if local else {}, "seconds": {"round": 2.0}}
-        line |= {"bytes_up": 1_000_000, "bytes_down": 1_000_000}
-        lines.append({**line, "diagnostics": {"drift": 0.5}})
-    lines.append({"kind": "summary", "status": "finished", "rounds": 7})
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def fill(plan: Plan, failed: dict[Path, str] | None = None) -> None:
-    jobs = plan.runs({})
-    for job in jobs:
-        names = [row.methods for row in plan.rows]
-        final = list(FINAL.values())[names.index(job.row.methods)][job.config.seed]
-        write(job.folder, job.config.flat(), final, local=job.row.methods == "lg-fedavg")
-    record(plan, jobs, failed or {})
 
 
 def text_of(plan: Plan) -> str:
@@ -78,8 +39,8 @@ def test_scores_differences_and_costs_by_hand(tmp_path: Path) -> None:
     """The last five of seven rounds lie 0, 1, 2, 3 and 4 per cent below the last one: 2 below it on
     average. FedCOG minus FedAvg is 10, 11 and 10: 10.33, deviation 0.577, margin 4.303 x 0.577 /
     sqrt 3 = 1.43. FedAvg reaches 59 % in rounds 6, 4 and 5, at 2 MB and 2 s per round."""
-    plan = make(tmp_path, target=0.59)
-    fill(plan)
+    plan = plan_records(tmp_path, target=0.59)
+    write_records(plan)
     text = text_of(plan)
     assert row_of(text, "fedavg") == ["61.00", "±1.00", "59.00", "±1.00", "-", "-"]
     fedcog = ["71.33", "±1.53", "69.33", "±1.53", "+10.33", "±1.43", "+0.00", "±4.30"]
@@ -90,8 +51,8 @@ def test_scores_differences_and_costs_by_hand(tmp_path: Path) -> None:
 
 
 def test_better_is_written_only_where_the_interval_excludes_zero(tmp_path: Path) -> None:
-    plan = make(tmp_path)
-    fill(plan)
+    plan = plan_records(tmp_path)
+    write_records(plan)
     first, second = sentences(read_outcome(tmp_path))
     assert "better than FedAvg: fedcog;" in first
     assert "worse than FedAvg: vhl;" in first
@@ -100,8 +61,8 @@ def test_better_is_written_only_where_the_interval_excludes_zero(tmp_path: Path)
 
 
 def test_one_seed_claims_nothing(tmp_path: Path) -> None:
-    plan = make(tmp_path, seeds="0")
-    fill(plan)
+    plan = plan_records(tmp_path, seeds="0")
+    write_records(plan)
     text = text_of(plan)
     assert row_of(text, "fedcog") == ["70.00", "68.00", "+10.00", "-1.00"]
     assert "nothing is claimed" in " ".join(text.split())
@@ -109,18 +70,18 @@ def test_one_seed_claims_nothing(tmp_path: Path) -> None:
 
 
 def test_scores_without_a_global_model_are_marked(tmp_path: Path) -> None:
-    plan = make(tmp_path, seeds="0")
-    fill(plan)
+    plan = plan_records(tmp_path, seeds="0")
+    write_records(plan)
     text = text_of(plan)
     assert row_of(text, "lg-fedavg")[:2] == ["30.00*", "28.00*"]
     assert "* the average of the clients' models" in text
 
 
 def test_failed_and_damaged_runs_are_named_and_the_others_stay(tmp_path: Path) -> None:
-    plan = make(tmp_path)
+    plan = plan_records(tmp_path)
     jobs = plan.runs({})
     fedavg, fedcog, *_, local = jobs[:6]
-    fill(plan, {fedcog.folder: "the disk is full"})
+    write_records(plan, {fedcog.folder: "the disk is full"})
     (local.folder / "results.jsonl").write_bytes(b"\xff\xfe\n")
     lines = (fedavg.folder / "results.jsonl").read_text().splitlines()
     (fedavg.folder / "results.jsonl").write_text("\n".join([lines[0], "{cut", *lines[2:]]))
@@ -133,14 +94,14 @@ def test_failed_and_damaged_runs_are_named_and_the_others_stay(tmp_path: Path) -
 
 
 def test_a_row_without_any_run_is_shown_as_failed(tmp_path: Path) -> None:
-    plan = make(tmp_path, seeds="0")
-    fill(plan, {plan.runs({})[1].folder: "no"})
+    plan = plan_records(tmp_path, seeds="0")
+    write_records(plan, {plan.runs({})[1].folder: "no"})
     assert row_of(text_of(plan), "fedcog") == ["failed", "-", "-", "-"]
 
 
 def test_numbers_can_be_taken_away(tmp_path: Path) -> None:
-    plan = make(tmp_path)
-    fill(plan, {plan.runs({})[1].folder: "no"})
+    plan = plan_records(tmp_path)
+    write_records(plan, {plan.runs({})[1].folder: "no"})
     outcome = read_outcome(tmp_path)
     write_csv(outcome, tmp_path / "a.csv")
     write_json(outcome, tmp_path / "a.json")
@@ -163,8 +124,8 @@ def test_numbers_can_be_taken_away(tmp_path: Path) -> None:
 
 
 def test_a_comparison_is_shown_again_and_plain_folders_still_are(tmp_path: Path) -> None:
-    plan = make(tmp_path, seeds="0")
-    fill(plan)
+    plan = plan_records(tmp_path, seeds="0")
+    write_records(plan)
     narrow = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"})
     again = narrow.invoke(app, ["compare", str(tmp_path), "--csv", str(tmp_path / "a.csv")])
     assert again.exit_code == 0, again.output
@@ -187,20 +148,50 @@ def test_what_runs_under_secure_aggregation(methods: str, allowed: bool) -> None
 def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path: Path) -> None:
     """The rate with the best test accuracy loses against the one with the best validation."""
     layers = [{"rounds": 7, "clients": 5, "out": str(tmp_path)}]
-    plan = make_plan(layers, ["fedprox"], "0", controls=True, tune=3, share=False)
+    plan = make_plan(layers, ["fedprox"], "0", controls=True, tune=3, schedules=[], share=False)
     validation = {0.05: 0.5, 0.0167: 0.7, 0.15: 0.6}
     for job in plan.trials():
-        write(job.folder, job.config.flat(), final=1 - validation[job.config.lr])
-        path = job.folder / "results.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        for line in lines[1:-1]:
-            line["validation"] = {"loss": 1.0, "accuracy": validation[job.config.lr]}
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert choose_rates(plan.trials()) == {"fedavg": 0.0167, "fedprox": 0.0167}
-    record(plan, plan.runs(choose_rates(plan.trials())), {})
+        write_trial(job, validation[job.config.lr])
+    best = Choice(0.0167, "constant")
+    assert choose(plan.trials()) == {"fedavg": best, "fedprox": best}
+    record(plan, plan.runs(choose(plan.trials())), {})
     text = text_of(plan)
     assert "fedavg with lr=0.05" in " ".join(text.split())
     assert "fedprox lr=0.0167" in text
+
+
+def test_schedules_are_chosen_on_validation_data_and_shown(tmp_path: Path) -> None:
+    """FedAvg keeps its rate and gets a cosine; FedProx keeps what was given."""
+    layers = [{"rounds": 7, "clients": 5, "out": str(tmp_path)}]
+    asked = {"controls": True, "tune": 0, "schedules": ["cosine"]}
+    plan = make_plan(layers, ["fedprox"], "0", **asked, share=False)
+    for job in plan.trials():
+        better = (job.row.methods, job.config.schedule) == ("fedavg", "cosine")
+        write_trial(job, 0.6 if better else 0.5)
+    assert choose(plan.trials()) == {
+        "fedavg": Choice(0.05, "cosine"),
+        "fedprox": Choice(0.05, "constant"),
+    }
+    record(plan, plan.runs(choose(plan.trials())), {})
+    outcome = read_outcome(plan.folder)
+    assert [(one.entry.name, one.entry.schedule) for one in outcome.standings] == [
+        ("fedavg with constant", "constant"),
+        ("fedavg", "cosine"),
+        ("fedprox", "constant"),
+    ]
+    text = " ".join(text_of(plan).split())
+    for name in ("fedavg with constant", "fedavg cosine", "fedprox constant"):
+        assert name in text
+
+
+def write_trial(job: Job, validation: float) -> None:
+    """Write a run that is as bad on the test set as it is good on validation data."""
+    write_run(job, final=1 - validation)
+    path = job.folder / "results.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines[1:-1]:
+        line["validation"] = {"loss": 1.0, "accuracy": validation}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def test_a_damaged_run_among_folders_is_named_and_left_out(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 from common.errors import ConfigurationError
 from common.methods import METHODS
 from common.settings.config import configure
+from experiments.comparison.choices import Choice, choice_of, learning_rates
 from experiments.comparison.command import plan_comparison
-from experiments.comparison.plan import Plan, learning_rates, make_plan, shared_rounds
+from experiments.comparison.plan import Plan, make_plan, shared_rounds
 from experiments.comparison.rows import FEDAVG, VIRTUAL, placebo_of
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, assert_same_bits
@@ -26,9 +27,9 @@ LATE = {
 
 def plan(tmp_path: Path, *methods: str, seeds: str = "0", **settings: Any) -> Plan:
     controls = settings.pop("controls", True)
-    tune = settings.pop("tune", 0)
+    tune, schedules = settings.pop("tune", 0), settings.pop("schedules", [])
     layers = [{**SMALL, "out": str(tmp_path), **settings}]
-    return make_plan(layers, methods, seeds, controls, tune, share=True)
+    return make_plan(layers, methods, seeds, controls, tune, schedules, share=True)
 
 
 def test_without_methods_these_are_fedavg_the_five_and_their_placebos(tmp_path: Path) -> None:
@@ -75,12 +76,15 @@ def test_all_runs_of_a_seed_differ_in_their_methods_alone(tmp_path: Path) -> Non
 def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     flags = {"out": str(tmp_path / "new"), "lr": "-1", "resume": "x", "seed": "1"}
     lines = ["fedprx", "vhl(width=0)", "fedavg, (", "moon", "MOON"]
+    choices = {"controls": True, "tune": -1, "schedules": ["cosin", "cosine", "Cosine()"]}
     with pytest.raises(ConfigurationError) as caught:
-        plan_comparison([], flags, lines, "0,x", controls=True, tune=-1, share=True)
+        plan_comparison([], flags, lines, "0,x", **choices, share=True)
     said = "\n".join(caught.value.problems)
     for word in ("resume='x'", "seed=1", "seeds='0,x'", "tune=-1", "lr='-1'", "'fedprx'"):
         assert word in said
     assert "width=0" in said
+    assert "tune-schedules: no schedule is called 'cosin'; did you mean 'cosine'?" in said
+    assert "tune-schedules: 'cosine' is given 2 times" in said
     assert "cannot read '('" in said
     assert "'moon' is given 2 times" in said
     assert said.count("lr='-1'") == 1  # not once per methods line
@@ -108,7 +112,7 @@ def test_every_row_may_try_equally_many_learning_rates(tmp_path: Path) -> None:
         assert rates == [0.05, 0.0167, 0.15]
     assert {job.config.seed for job in trials} == {4}
     assert {job.config.validation for job in trials} == {0.1}
-    runs = tuned.runs({"fedavg": 0.15, "fedprox": 0.05})
+    runs = tuned.runs({"fedavg": Choice(0.15, "constant"), "fedprox": Choice(0.05, "constant")})
     assert [(job.row.methods, job.config.lr, job.config.seed) for job in runs] == [
         ("fedavg", 0.05, 4),
         ("fedavg", 0.05, 5),
@@ -119,6 +123,46 @@ def test_every_row_may_try_equally_many_learning_rates(tmp_path: Path) -> None:
     ]
     folders = {job.folder for job in trials}
     assert all(job.folder in folders for job in runs if job.config.seed == 4)  # not run twice
+
+
+def test_every_row_may_try_every_schedule_with_every_rate(tmp_path: Path) -> None:
+    """The given schedule is always among them, whichever way it was written."""
+    more = {"tune": 2, "schedules": ["step(at=3,factor=0.2)", "cosine"], "lr_decay": 0.9}
+    tuned = plan(tmp_path, "vhl", **more)
+    grid = [
+        (lr, schedule)
+        for lr in (0.05, 0.0167)
+        for schedule in ("exponential(factor=0.9)", "step(at=(3,), factor=0.2)", "cosine")
+    ]
+    assert [(choice.lr, choice.schedule) for choice in tuned.choices] == grid
+    trials = tuned.trials()
+    assert {job.row.methods for job in trials} == {"fedavg", "vhl", "vhl(shuffle_labels=True)"}
+    for methods in {job.row.methods for job in trials}:
+        found = [choice_of(job.config) for job in trials if job.row.methods == methods]
+        assert [(choice.lr, choice.schedule) for choice in found] == grid
+    assert len({job.folder for job in trials}) == len(trials) == 18
+    assert {job.config.validation for job in trials} == {0.1}
+    assert trials[0].config.lr_decay == 0.9
+    cosine = next(job for job in trials if job.config.schedule == "cosine")
+    assert cosine.config.lr_decay == 1
+    assert cosine.folder.name == "fedavg-cosine-seed0"
+
+
+def test_schedules_alone_are_tried_with_the_given_rate(tmp_path: Path) -> None:
+    tuned = plan(tmp_path, "fedprox", schedules=["cosine", "constant"])
+    assert [(one.lr, one.schedule) for one in tuned.choices] == [
+        (0.05, "constant"),
+        (0.05, "cosine"),
+    ]
+    assert tuned.base.validation == 0.1
+    assert len(plan(tmp_path / "none", "fedprox").choices) == 1
+
+
+def test_rounds_are_shared_only_between_runs_of_one_schedule(tmp_path: Path) -> None:
+    tuned = plan(tmp_path, LATE["fedcog"], controls=False, schedules=["cosine"], rounds=4)
+    assert [bool(job.parent) for job in tuned.trials()] == [False, True, False, True]
+    runs = tuned.runs({LATE["fedcog"]: Choice(0.05, "cosine")})
+    assert [bool(job.parent) for job in runs] == [False, False]
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].begins_as_fedavg])

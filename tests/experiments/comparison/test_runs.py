@@ -22,7 +22,7 @@ FEDCOG = "fedcog(start=2, samples=4, steps=1)"
 
 def plan(tmp_path: Path, *methods: str, **settings: Any) -> Plan:
     layers = [{**SMALL, "out": str(tmp_path), **settings}]
-    return make_plan(layers, methods, "0", controls=False, tune=0, share=True)
+    return make_plan(layers, methods, "0", controls=False, tune=0, schedules=[], share=True)
 
 
 def test_a_comparison_runs_once_shares_rounds_and_ends_with_the_table(tmp_path: Path) -> None:
@@ -33,10 +33,13 @@ def test_a_comparison_runs_once_shares_rounds_and_ends_with_the_table(tmp_path: 
     assert "3/3 runs: " in done.stdout
     assert "placebo of fedcog" in done.stdout
     assert f"results: {tmp_path}\n" in done.stdout
+    assert done.stdout.endswith(f"page: {tmp_path / 'report.html'}\n")
+    (tmp_path / "report.html").unlink()
     (folder,) = tmp_path.glob("fedcog-*-steps-1-seed0")
     assert [line["round"] for line in lines(folder)] == [2]  # the first is FedAvg's
     written = {path: path.read_text() for path in tmp_path.glob("*/results.jsonl")}
-    again = fedmirage(*arguments)
+    again = fedmirage(*arguments, "--no-report")
+    assert not (tmp_path / "report.html").exists()
     assert "3 of 3 runs were finished before" in again.stdout
     assert written == {path: path.read_text() for path in tmp_path.glob("*/results.jsonl")}
 

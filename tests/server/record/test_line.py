@@ -20,10 +20,12 @@ def test_figures_go_to_their_places() -> None:
     }
     outcome = FitOutcome(None, metrics, bytes_up=7, bytes_down=5)
     evaluated = {"accuracy": 0.9, "loss": 0.1, "evaluation": {"macro_f1": 0.8}}
-    line = make_round_line(4, outcome, evaluated, configure({"methods": "scaffold"}), {})
+    config = configure({"methods": "scaffold", "lr": 0.8, "schedule": "exponential(factor=0.5)"})
+    line = make_round_line(4, outcome, evaluated, config, {})
     assert line == {
         "kind": "round",
         "round": 4,
+        "lr": 0.1,
         "accuracy": 0.9,
         "loss": 0.1,
         "train": {"task": 0.5, "control": 0.25},

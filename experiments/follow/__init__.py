@@ -1,0 +1,1 @@
+"""What follows runs while they are under way: loggers, and the page that shows them live."""

@@ -1,0 +1,1 @@
+"""One file per logger; `--log` knows it by the name of the file."""

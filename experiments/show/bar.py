@@ -1,0 +1,62 @@
+"""The progress bar of a command: in a terminal, in a notebook, or none."""
+
+from html import escape
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn, TaskID
+
+
+def is_interactive(console: Console) -> bool:
+    """Whether a bar can move here; elsewhere, lines take its place."""
+    return console.is_terminal or console.is_jupyter
+
+
+def make_bar(console: Console, *columns: ProgressColumn) -> Progress:
+    """Make a bar of these columns, or one for a notebook; without either, it shows nothing."""
+    if console.is_jupyter:
+        return NotebookBar(console=console)
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+class NotebookBar(Progress):
+    """A bar of HTML that replaces itself.
+
+    Rich's own bar needs ipywidgets in a notebook; this one needs what every kernel has.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.handle: Any = None
+        super().__init__(console=console, disable=True)  # Rich itself draws nothing
+
+    def start(self) -> None:
+        """Show the bar under the cell."""
+        from IPython.display import display
+
+        if not self.console.quiet:
+            self.handle = display(  # type: ignore[no-untyped-call]
+                self.draw(), raw=True, display_id=True
+            )
+
+    def stop(self) -> None:
+        """Leave the bar as it is."""
+        self.refresh()
+        self.handle = None
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        """Change the bar and show it."""
+        super().update(task_id, **changes)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the bar as it is now."""
+        if self.handle is not None:
+            self.handle.update(self.draw(), raw=True)
+
+    def draw(self) -> dict[str, str]:
+        """Draw the bar as HTML and as text."""
+        (task,) = self.tasks
+        done, total = f"{task.completed:g}", f"{task.total:g}"
+        text = f"{done}/{total} rounds · {task.description} · {task.elapsed or 0:.0f} s"
+        bar = f'<progress value="{done}" max="{total}" style="width: 16em"></progress>'
+        return {"text/html": f"<div>{bar} {escape(text)}</div>", "text/plain": text}

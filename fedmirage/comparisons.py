@@ -1,0 +1,178 @@
+"""A comparison as Python has it: frames, pictures, what may be said, and the page about it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from common.errors import DataError
+from fedmirage.runs import Run, write_page
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+
+class Comparison:
+    """What a comparison left in its folder. Frames are attributes, pictures are methods.
+
+    Accuracies are shares, and differences are differences of shares: 0.01 is a percentage point.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        from experiments.comparison.outcome import FILE, read_outcome
+
+        self.folder = Path(folder).expanduser().absolute()
+        if not (self.folder / FILE).exists():
+            raise DataError(
+                f"there is no {FILE} in {self.folder}; give the folder of a comparison that ended"
+            )
+        self.outcome = read_outcome(self.folder)
+
+    @cached_property
+    def table(self) -> DataFrame:
+        """One row per methods line, by its name.
+
+        The mean and the standard deviation over seeds of the final accuracy and of the mean of the
+        last five rounds; then the difference of the latter to FedAvg and to the line's own placebo,
+        each with half the width of its interval (`margin`) and a verdict, which is empty where the
+        interval includes zero or where there is none.
+        """
+        from pandas import DataFrame
+
+        rows = []
+        for standing in self.outcome.standings:
+            row: dict[str, Any] = {"methods": standing.entry.name, "seeds": len(standing.scores)}
+            for name, spread in (("final", standing.final), ("last_five", standing.last_five)):
+                row[name] = spread and spread.mean
+                row[f"{name}_std"] = spread and spread.deviation
+            for name, found in self._differences_of(standing).items():
+                row[name] = found and found.mean
+                row[f"{name}_margin"] = found and found.margin
+                row[f"{name}_verdict"] = found.verdict if found else ""
+            entry = standing.entry
+            row |= {"placebo": entry.placebo, "lr": entry.lr, "schedule": entry.schedule}
+            rows.append(row)
+        texts = "methods seeds to_fedavg_verdict to_placebo_verdict placebo schedule"
+        return _with_numbers(DataFrame(rows), texts).set_index("methods")
+
+    @cached_property
+    def differences(self) -> DataFrame:
+        """One row per difference that can be taken: its mean, its interval, and the verdict."""
+        from pandas import DataFrame
+
+        rows = []
+        for standing in self.outcome.standings:
+            for name, found in self._differences_of(standing).items():
+                if found is not None:
+                    half = float("nan") if found.margin is None else found.margin
+                    ends = {"low": found.mean - half, "high": found.mean + half}
+                    other = "fedavg" if name == "to_fedavg" else standing.entry.placebo
+                    row = {"methods": standing.entry.name, "kind": name, "other": other}
+                    rows.append({**row, **asdict(found), **ends, "verdict": found.verdict})
+        columns = ("methods", "kind", "other", "mean", "margin", "pairs", "low", "high", "verdict")
+        frame = DataFrame(rows, columns=columns)
+        return _with_numbers(frame, "methods kind other pairs verdict")
+
+    @cached_property
+    def runs(self) -> DataFrame:
+        """One row per run: its scores, its costs to the target, and why it failed if it did."""
+        from pandas import DataFrame
+
+        from experiments.comparison.export import describe_outcome
+
+        frame = DataFrame(describe_outcome(self.outcome)["runs"])
+        return _with_numbers(
+            frame, "methods placebo schedule seed averaged_local_models secagg failed"
+        )
+
+    @cached_property
+    def rounds(self) -> DataFrame:
+        """One row per run and round: methods, seed, round, accuracy, loss, and costs so far.
+
+        Rounds that a method takes over from FedAvg are there for both of them.
+        """
+        from pandas import DataFrame
+
+        from experiments.report.export import list_rounds
+        from experiments.report.groups import find_groups
+
+        (group,) = find_groups([self.folder]).groups
+        rows = [row for row in list_rounds(group) if row["round"] is not None]
+        frame = DataFrame(rows).drop(columns=["group", "reason"], errors="ignore")
+        return _with_numbers(frame, "methods placebo schedule seed state round")
+
+    @property
+    def sentences(self) -> list[str]:
+        """What the intervals allow to be said."""
+        from experiments.comparison.table import sentences
+
+        return sentences(self.outcome)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader of the numbers must know: runs that failed, methods that never acted."""
+        from experiments.comparison.table import remarks
+
+        return remarks(self.outcome)
+
+    def run(self, methods: str, seed: int | None = None) -> Run:
+        """Open one of the runs; without a seed, that of the first."""
+        runs = {name: one.entry.runs for name, one in self.outcome.by_name.items()}
+        chosen = self.outcome.seeds[0] if seed is None else seed
+        if methods not in runs or chosen not in runs[methods]:
+            known = ", ".join(map(repr, runs))
+            raise DataError(
+                f"there is no run of {methods!r} with seed {chosen}; there are {known}, with seeds"
+                f" {', '.join(map(str, self.outcome.seeds))}"
+            )
+        return Run(self.folder / runs[methods][chosen])
+
+    def plot(self) -> Figure:
+        """Draw accuracy by round: the mean of every line over seeds, with its range."""
+        from fedmirage.pictures import draw_curves
+
+        return draw_curves(self.rounds, self.outcome.short)
+
+    def plot_differences(self) -> Figure:
+        """Draw every difference to FedAvg and to the placebo with its interval."""
+        from fedmirage.pictures import draw_differences
+
+        return draw_differences(self.differences, self.outcome.short)
+
+    def page(self) -> Path:
+        """Write report.html, the page about this comparison, into its folder; return its path."""
+        return write_page(self.folder)
+
+    def _differences_of(self, standing: Any) -> dict[str, Any]:
+        return {
+            "to_fedavg": self.outcome.to_fedavg(standing),
+            "to_placebo": self.outcome.to_placebo(standing),
+        }
+
+    def __repr__(self) -> str:
+        rows, seeds = len(self.outcome.standings), len(self.outcome.seeds)
+        return f"<Comparison of {rows} methods lines over {seeds} seeds, {self.folder.name}>"
+
+    def _repr_html_(self) -> str:
+        from experiments.comparison.table import say_difference, say_spread
+
+        heads = ("methods", "final", "last five", "\N{MINUS SIGN} FedAvg", "\N{MINUS SIGN} placebo")
+        rows = ["".join(f"<th>{head}</th>" for head in heads)]
+        for standing in self.outcome.standings:
+            cells = [say_spread(standing.final), say_spread(standing.last_five)]
+            cells += map(say_difference, self._differences_of(standing).values())
+            name = escape(self.outcome.short[standing.entry.name].strip())
+            rows.append(f"<th>{name}</th>" + "".join(f"<td>{cell}</td>" for cell in cells))
+        table = "".join(f"<tr>{row}</tr>" for row in rows)
+        said = "".join(f"<p>{escape(text)}</p>" for text in [*self.remarks, *self.sentences])
+        return f"<p>Accuracy in %, mean and spread over seeds</p><table>{table}</table>{said}"
+
+
+def _with_numbers(frame: DataFrame, others: str) -> DataFrame:
+    """Make all columns but some numbers, also those in which nothing is known."""
+    kinds = {name: "float64" for name in frame.columns if name not in others.split()}
+    return frame.astype(kinds)

@@ -1,0 +1,122 @@
+"""A run as Python has it: frames, pictures, the model, and the page about it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from common.errors import DataError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    from common.models import Model
+    from common.models.files import ModelFacts
+
+SHOWN = ("status", "rounds", "final_accuracy", "best_accuracy", "last5_accuracy", "seconds")
+
+
+class Run:
+    """What a run left in its folder. Frames are attributes, pictures are methods."""
+
+    def __init__(self, folder: str | Path) -> None:
+        from experiments.comparison.records import read_record
+
+        self.folder = Path(folder).expanduser().absolute()
+        self.lines = read_record(self.folder)
+        if not self.lines:
+            raise DataError(f"there are no results in {self.folder}; give the folder of a run")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings, with versions and facts about the data: line 1 of results.jsonl."""
+        return self.lines[0]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """How the run ended; of a run that has not ended, as far as it is."""
+        from experiments.show.compare import ending
+
+        return ending(self.lines)
+
+    @cached_property
+    def rounds(self) -> DataFrame:
+        """One row per round, with a column for every figure (`accuracy`, `train.task`, ...).
+
+        Rounds that a warm start took over are in the run from which it started.
+        """
+        from experiments.figures import flatten_round
+
+        return self._frame([flatten_round(line) for line in self._rounds], ["round"])
+
+    @cached_property
+    def clients(self) -> DataFrame:
+        """One row per round and client, with everything that the client reported.
+
+        Under secure aggregation the server knows no such thing, and the frame is empty.
+        """
+        from experiments.figures import flatten
+
+        rows = [
+            {"round": line["round"], **flatten(client)}
+            for line in self._rounds
+            for client in line.get("clients", [])
+        ]
+        return self._frame(rows, ["round", "partition"])
+
+    def plot(self, *columns: str) -> Figure:
+        """Draw columns of `rounds` by round; without any, the accuracy."""
+        from fedmirage.pictures import draw_rounds
+
+        return draw_rounds(self.rounds, columns or ("accuracy",), self.settings["methods"])
+
+    def model(self) -> tuple[Model, ModelFacts]:
+        """Load the model of the last round, as `fedmirage.load_model` does."""
+        from common.models.files import load_model
+
+        return load_model(self.folder / "model.safetensors")
+
+    def page(self) -> Path:
+        """Write report.html, the page about this run, into its folder; return its path."""
+        return write_page(self.folder)
+
+    @property
+    def _rounds(self) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line["kind"] == "round"]
+
+    @staticmethod
+    def _frame(rows: list[dict[str, Any]], index: list[str]) -> DataFrame:
+        from pandas import DataFrame
+
+        return DataFrame(rows).set_index(index) if rows else DataFrame(columns=index)
+
+    def __repr__(self) -> str:
+        status, rounds = self.summary["status"], self.summary["rounds"]
+        return (
+            f"<Run {self.settings['methods']!r}: {status} after round {rounds}, {self.folder.name}>"
+        )
+
+    def _repr_html_(self) -> str:
+        summary = self.summary
+        shown = {"methods": self.settings["methods"]}
+        shown |= {name: summary[name] for name in SHOWN if summary.get(name) is not None}
+        cells = "".join(
+            f"<tr><th style='text-align: left'>{escape(name.replace('_', ' '))}</th>"
+            f"<td style='text-align: left'>{escape(_spell(value))}</td></tr>"
+            for name, value in shown.items()
+        )
+        return f"<table>{cells}</table>"
+
+
+def _spell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def write_page(folder: Path) -> Path:
+    """Write the page about a run or a comparison into its folder."""
+    from experiments.report.command import write_report
+
+    return write_report([folder], None, {}, tsne=False)[0]["page"]
