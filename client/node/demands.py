@@ -58,6 +58,8 @@ class Demand:
     def is_met(self, config: RunConfig) -> bool:
         """Whether a run has the setting, with values that satisfy every condition."""
         has: Params = config.secagg_params if self.kind is SecAggOn else config.dp_params
+        if isinstance(has, SecAggOn):
+            has = has.resolve(config.drawn)
         return isinstance(has, self.kind) and all(one.holds(has) for one in self.conditions)
 
 

@@ -1,4 +1,4 @@
-"""Secure aggregation on the client: Flower's SecAgg+ mod, our masks, and a check of each request.
+"""Secure aggregation on the client: Flower's SecAgg+ mod with our keys, and a check of requests.
 
 The server is not trusted with any single update, so every request is compared with the run's own
 configuration, with what the server said before, and with what the other clients say. Whatever does
@@ -9,7 +9,7 @@ from importlib import import_module
 from logging import ERROR, WARNING
 from pathlib import Path
 
-from cryptography.fernet import InvalidToken
+from cryptography.exceptions import InvalidTag
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.clientapp.typing import ClientAppCallable, Mod
@@ -19,12 +19,12 @@ from flwr.compat.common import recorddict_compat as compat
 from client.node.folders import memory_folder
 from client.secagg.participant import Participant
 from common.errors import FedmirageError
-from common.secagg.masks import install, mask, quantize
+from common.secagg.replacements import ON_THE_CLIENT, install
 from common.secagg.settings import REFUSAL, SecAggOn
 from common.settings.config import RunConfig, validate
 from common.wire.figures import ERROR as WHY_NOT
 
-install(import_module(secaggplus_mod.__module__), mask, quantize)
+install(import_module(secaggplus_mod.__module__), ON_THE_CLIENT)
 
 
 def secure(config: RunConfig | None = None, memory: Path | None = None) -> Mod:
@@ -55,7 +55,7 @@ def secure(config: RunConfig | None = None, memory: Path | None = None) -> Mod:
         try:
             folder = memory_folder(context, memory)
             return Participant(message, context, settings, secagg, folder, train).answer()
-        except (FedmirageError, ValueError, KeyError, TypeError, InvalidToken) as error:
+        except (FedmirageError, ValueError, KeyError, TypeError, InvalidTag) as error:
             readable = isinstance(error, FedmirageError | ValueError)
             reason = str(error) if readable else f"the server's request is malformed ({error!r})"
             log(WARNING, "this client takes no part in the round: %s", reason)

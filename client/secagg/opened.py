@@ -2,7 +2,8 @@
 
 Training is deterministic, so a round that is repeated without one client would show that client's
 update as the difference of two sums. A client therefore opens a round of a run once, and again only
-for the same clients: a repetition after a crash then gives the sum that the server has seen before.
+for the same clients in the same seats: a repetition after a crash then gives the sum that the
+server has seen before.
 """
 
 import json
@@ -25,16 +26,21 @@ class Opened:
         if (known := self._read(circle.round)) is None:
             return
         clients, remaining = known
-        same = circle.partitions_of(set(circle.partitions)) == clients
+        same = set(circle.partitions.values()) == set(clients)
         if survivors is not None:
+            same = list(circle.partitions.values()) == clients
             same = same and circle.partitions_of(survivors) == remaining
         if not same:
-            left = "" if remaining == clients else f", of which {_list(remaining)} were left,"
+            left = (
+                ""
+                if set(remaining) == set(clients)
+                else f", of which {_list(remaining)} were left,"
+            )
             raise FedmirageError(
                 f"this client has opened round {circle.round} of this run with the clients"
-                f" {_list(clients)}{left} and opens it for no others, because the difference of the"
-                " two sums would show single updates; bring the same clients back, or start a new"
-                " run with another seed (warm-start)"
+                f" {_list(sorted(clients))}{left} and opens it for no others, because the"
+                " difference of the two sums would show single updates; bring the same clients"
+                " back, or start a new run with another seed (warm-start)"
             )
 
     def record(self, circle: Circle, survivors: set[int]) -> None:
@@ -42,7 +48,7 @@ class Opened:
         self.check(circle, survivors)
         self.folder.mkdir(parents=True, exist_ok=True)
         content = {
-            "clients": circle.partitions_of(set(circle.partitions)),
+            "clients": list(circle.partitions.values()),
             "survivors": circle.partitions_of(survivors),
         }
         try:

@@ -19,12 +19,25 @@ from flwr.common.secure_aggregation.secaggplus_constants import (
     Stage,
 )
 
+from client.secagg.checks import Checks
 from client.secagg.pins import Pins
+from client.secagg.seats import Seats
 from client.secagg.settings import check_setup
-from client.secagg.view import View
+from client.secagg.view import write_survivors
 from common.errors import WireError
-from common.secagg.agreement import AGREE, AGREEMENT, NODES, SIGNATURES, SURVIVORS, TAGS
-from common.secagg.circle import CIRCLE, Circle, are_distinct
+from common.secagg.agreement import (
+    AGREE,
+    AGREEMENT,
+    DRAW,
+    LOT,
+    LOTS,
+    NODES,
+    SEALED_LOT,
+    SIGNATURES,
+    SURVIVORS,
+    TAGS,
+)
+from common.secagg.circle import CIRCLE, Circle, are_distinct, seal_lot
 from common.secagg.keys import TAG, is_tag, read_public_key
 from common.secagg.masks import GENERATOR, MASKS
 
@@ -32,7 +45,7 @@ INSTRUCTIONS = "fitins.config"  # Flower's record of what a round's training nee
 
 
 @dataclass
-class Participant(View):
+class Participant(Seats, Checks):
     """One client's side of one message."""
 
     train: ClientAppCallable
@@ -45,10 +58,11 @@ class Participant(View):
                 " nothing was sent"
             )
         stage = str(self.request.get(Key.STAGE))
-        if stage != AGREE:
+        if stage not in (DRAW, AGREE):
             check_stage(self.flower_state.current_stage, self.request)
         stages: dict[str, Callable[[], Message]] = {
             Stage.SETUP: self.set_up,
+            DRAW: self.draw,
             Stage.SHARE_KEYS: self.share_keys,
             Stage.COLLECT_MASKED_VECTORS: self.send_vector,
             AGREE: self.agree,
@@ -62,14 +76,19 @@ class Participant(View):
         """Take the round's clients down, and send fresh public keys."""
         check_setup(self.request, self.secagg, self.config.drawn)
         record = self.message.content.config_records[CIRCLE]
-        circle = Circle.read(record, self.config.seed)
+        circle = Circle.read(record)
         self.check_circle(circle)
         self.opened(circle).check(circle)
         reply = self.ask_flower()
         self.context.state.config_records[CIRCLE] = circle.write()
-        self.context.state.config_records.pop(AGREEMENT, None)
+        for name in (AGREEMENT, LOTS):
+            self.context.state.config_records.pop(name, None)
         answer = reply.content.config_records[RECORD_KEY_CONFIGS]
         answer[MASKS] = GENERATOR
+        if self.draws_lots:
+            lot = self.lots(circle).draw(circle)
+            self.context.state.config_records[LOTS] = ConfigRecord({LOT: lot})
+            answer[SEALED_LOT] = seal_lot(lot)
         keys = [cast(bytes, answer[key]) for key in (Key.PUBLIC_KEY_1, Key.PUBLIC_KEY_2)]
         if (signature := Pins.of(self.context).sign(circle, self.node, keys)) is not None:
             signed = ConfigRecord({NODES: [self.node], TAGS: [signature]})
@@ -78,19 +97,22 @@ class Participant(View):
 
     def share_keys(self) -> Message:
         """Send every neighbour its shares of this client's keys, with a tag."""
+        gathered = self.circle
+        if self.draws_lots:
+            self.take_seats()
         names = [name for name in self.request if name != Key.STAGE]
         if len(names) != self.plan.shares or set(map(int, names)) != self.neighbours:
             raise WireError(
                 "the server names other neighbours of this client than those that follow from the"
-                " seed, the round and its clients"
+                " clients and the lots that they drew"
             )
         keys = [read_public_key(key) for name in names for key in cast(Any, self.request[name])]
         if len(set(keys)) != 2 * len(names):
             raise WireError("some of the public keys that the server sent are the same")
-        signatures = self.read_tags(SIGNATURES)
+        signatures, pins = self.read_tags(SIGNATURES), Pins.of(self.context)
         for node in self.neighbours - {self.node}:
             theirs = cast(list[bytes], self.request[str(node)])
-            Pins.of(self.context).check(self.circle, node, theirs, signatures.get(node))
+            pins.check(gathered, node, theirs, signatures.get(node))
         reply = self.ask_flower()
         answer = reply.content.config_records[RECORD_KEY_CONFIGS]
         targets = cast(list[int], answer[Key.DESTINATION_LIST])
@@ -137,7 +159,8 @@ class Participant(View):
         survivors = set(cast(list[int], told))
         self.check_survivors(survivors)
         targets = sorted(self.neighbours & survivors - {self.node})
-        tags = [self.tag_survivors(self.node, target, survivors) for target in targets]
+        left = write_survivors(survivors)
+        tags = [self.tag_survivors(self.node, target, left) for target in targets]
         record = ConfigRecord({SURVIVORS: sorted(survivors)})
         self.context.state.config_records[AGREEMENT] = record
         answer = ConfigRecord({NODES: targets, TAGS: tags})
@@ -167,55 +190,6 @@ class Participant(View):
         return self.ask_flower()
 
     def ask_flower(self) -> Message:
-        """Let Flower's mod answer the request."""
+        """Let Flower's mod answer the request, and change what it keeps."""
+        self.__dict__.pop("flower_state", None)
         return secaggplus_mod(self.message, self.context, self.train)
-
-    # Checks
-
-    def check_circle(self, circle: Circle) -> None:
-        """Require that this client is in the round's circle under its own partition."""
-        if len(circle.partitions) != self.request[Key.SAMPLE_NUMBER]:
-            raise WireError("the server names another number of clients than it says")
-        own = int(self.context.node_config.get("partition-id", -1))
-        if circle.partitions.get(self.node) != own:
-            raise WireError("the server names this client under another partition than its own")
-        earlier = self.context.state.config_records.get(CIRCLE)
-        if earlier is not None and earlier["token"] != circle.token:
-            raise WireError("the server gives one run two tokens, as if its rounds were new")
-
-    def check_survivors(self, survivors: set[int]) -> None:
-        """Require a sum that hides every client in it, and that no other sum was opened before."""
-        least = self.secagg.least(self.config.drawn)
-        if len(survivors) < least:
-            raise WireError(
-                f"the server wants to open a sum of {len(survivors)} clients, and at least {least}"
-                " are needed to hide one"
-            )
-        if self.node not in survivors or not survivors <= set(self.circle.partitions):
-            raise WireError("the server wants to open a sum without this client, or of strangers")
-        if len(survivors & self.neighbours) < self.plan.threshold:
-            raise WireError("too few neighbours of this client are left to open the sum")
-        if not self.circle.are_connected(survivors, self.plan.shares):
-            raise WireError("the clients that are left have no masks in common")
-        self.opened(self.circle).check(self.circle, survivors)
-
-    def check_agreement(self, survivors: set[int]) -> None:
-        """Require that enough neighbours say the same.
-
-        If all clients are neighbours and nobody is lost, this client sends no share of a key, and
-        what it sends opens only the sum of all; docs/security.md has the proof.
-        """
-        everybody = set(self.circle.partitions)
-        if survivors == everybody == self.neighbours:
-            return
-        tags = self.read_tags(AGREEMENT)
-        agreeing = {
-            source
-            for source in self.neighbours & survivors - {self.node}
-            if is_tag(tags.get(source), self.tag_survivors(source, self.node, survivors))
-        }
-        if not self.agreed or len(agreeing) + 1 < self.plan.threshold:
-            raise WireError(
-                f"{len(agreeing) + 1} neighbours agree on which clients are left, and"
-                f" {self.plan.threshold} must before this client opens a sum without the others"
-            )

@@ -13,11 +13,13 @@ from flwr.client.mod.secure_aggregation.secaggplus_mod import SecAggPlusState
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, RECORD_KEY_STATE
 
 from client.node.folders import client_folder
+from client.secagg.lots import Lots
 from client.secagg.opened import Opened
 from common.secagg.agreement import AGREEMENT, NODES, SURVIVORS, TAGS
 from common.secagg.circle import CIRCLE, Circle
 from common.secagg.keys import make_tag
-from common.secagg.settings import KeyPlan, SecAggOn
+from common.secagg.neighbours import KeyPlan
+from common.secagg.settings import SecAggOn
 from common.settings.config import RunConfig
 
 
@@ -31,9 +33,9 @@ class View:
     secagg: SecAggOn
     memory: Path
 
-    @property
+    @cached_property
     def request(self) -> ConfigRecord:
-        """What the server asks for."""
+        """What the server asks for; Flower checks a message's records whenever one is taken."""
         return self.message.content.config_records[RECORD_KEY_CONFIGS]
 
     @property
@@ -43,8 +45,8 @@ class View:
 
     @cached_property
     def circle(self) -> Circle:
-        """The clients of the try, as the server named them at its beginning."""
-        return Circle.read(self.context.state.config_records[CIRCLE], self.config.seed)
+        """The clients of the try, as the server named them at its beginning, in their seats."""
+        return Circle.recall(self.context.state.config_records[CIRCLE])
 
     @cached_property
     def plan(self) -> KeyPlan:
@@ -63,8 +65,13 @@ class View:
         return set(cast(list[int], record.get(SURVIVORS, [])))
 
     @property
+    def draws_lots(self) -> bool:
+        """Whether it matters who sits where, because not all clients are neighbours."""
+        return self.plan.shares < len(self.circle.partitions)
+
+    @cached_property
     def flower_state(self) -> SecAggPlusState:
-        """What Flower's mod keeps between the messages of a try."""
+        """What Flower's mod keeps between the messages of a try; it takes long to read."""
         record = self.context.state.config_records.get(RECORD_KEY_STATE, ConfigRecord())
         return SecAggPlusState(**record)
 
@@ -76,8 +83,15 @@ class View:
 
     def opened(self, circle: Circle) -> Opened:
         """What this client has opened in this run."""
+        return Opened(self._folder(circle))
+
+    def lots(self, circle: Circle) -> Lots:
+        """What this client has drawn in this run."""
+        return Lots(self._folder(circle))
+
+    def _folder(self, circle: Circle) -> Path:
         own = circle.partitions[self.node]
-        return Opened(client_folder(self.memory, circle.token, own) / "opened")
+        return client_folder(self.memory, circle.token, own) / "opened"
 
     def tag_shares(self, source: int, target: int, sealed: bytes) -> bytes:
         """Bind key shares to the round, its clients, and both masking keys."""
@@ -86,9 +100,13 @@ class View:
         parts = (self.circle.digest, keys[source][0], keys[target][0], sealed)
         return make_tag(self.flower_state.ss2_dict[other], "shares", source, target, *parts)
 
-    def tag_survivors(self, source: int, target: int, survivors: set[int]) -> bytes:
-        """Bind a client's view of who is left to the round and its clients."""
+    def tag_survivors(self, source: int, target: int, left: bytes) -> bytes:
+        """Bind a client's view of who is left, as `write_survivors` writes it, to the round."""
         other = target if source == self.node else source
-        left = " ".join(map(str, sorted(survivors))).encode()
         shared = self.flower_state.ss2_dict[other]
         return make_tag(shared, "survivors", source, target, self.circle.digest, left)
+
+
+def write_survivors(survivors: set[int]) -> bytes:
+    """Write in one way only who is left."""
+    return " ".join(map(str, sorted(survivors))).encode()

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from common.models.base import Shape, chain
@@ -72,8 +71,7 @@ class FeatureGenerator(nn.Module):
 
     def forward(self, noise: Tensor, labels: Tensor) -> Tensor:
         """(batch, noise_dim) and the labels of the batch to (batch, feature_dim)."""
-        one_hot = F.one_hot(labels, self.classes).to(noise.dtype)  # (batch, classes)
-        features: Tensor = self.layers(torch.cat((noise, one_hot), dim=1))
+        features: Tensor = self.layers(torch.cat((noise, one_hot(labels, self.classes)), dim=1))
         return features
 
 
@@ -110,8 +108,8 @@ class FeatureDiscriminator(nn.Module):
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
         """(batch, feature_dim) and the labels of the batch to (batch,)."""
         if self.classes:
-            one_hot = F.one_hot(labels, self.classes).to(features.dtype)  # (batch, classes)
-            features = torch.cat((features, one_hot), dim=1)
+            wanted = one_hot(labels, self.classes)  # (batch, classes)
+            features = torch.cat((features, wanted), dim=1)
         logits: Tensor = self.layers(features)[:, 0]
         return logits
 
@@ -126,3 +124,8 @@ def _convolution(channels: int, width: int) -> nn.Sequential:
         norm=nn.BatchNorm2d(width),
         activation=nn.LeakyReLU(0.2),
     )
+
+
+def one_hot(labels: Tensor, classes: int) -> Tensor:
+    """(batch, classes), without torch's check of the labels, which waits for the device."""
+    return (labels[:, None] == torch.arange(classes, device=labels.device)).float()

@@ -1,7 +1,8 @@
 """The small networks of the papers, with the sizes of their code.
 
 The size of the layer after the convolutions follows from the image shape. Activations are never in
-place, because DynaFed's synthesis differentiates twice.
+place, because DynaFed's synthesis differentiates twice. Where a paper has ReLU before max pooling,
+pooling comes first here: values and gradients are the same bits, and ReLU has less to do.
 """
 
 from torch import nn
@@ -128,15 +129,15 @@ def vhl_cnn(params: VhlCnn, shape: Shape, outputs: int) -> Model:
 def _convolution(channels: int, width: int, kernel: int, padding: int = 0) -> nn.Sequential:
     return chain(
         conv=nn.Conv2d(channels, width, kernel, padding=padding),
-        activation=nn.ReLU(),
         pool=nn.MaxPool2d(2),
+        activation=nn.ReLU(),
     )
 
 
 def _strided_convolution(channels: int, width: int) -> nn.Sequential:
     convolution = nn.Conv2d(channels, width, 3, stride=2, padding=1)
     return chain(
-        conv=convolution, norm=nn.BatchNorm2d(width), activation=nn.ReLU(), pool=nn.MaxPool2d(2)
+        conv=convolution, norm=nn.BatchNorm2d(width), pool=nn.MaxPool2d(2), activation=nn.ReLU()
     )
 
 

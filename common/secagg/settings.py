@@ -8,11 +8,11 @@ vector, masks.py the masks.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from common.secagg.neighbours import KeyPlan, plan_neighbours
 from common.settings.language import Params
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ COARSEST = 1e-4
 REFUSAL = "refusal"  # the record in which a client says why it does not take part
 # Bits of a sum, as many as a double holds exactly; a masked number is sent as 64 bits anyway.
 MODULUS_BITS = 53
+# The defaults of `threshold`: if all clients are neighbours, and if only some are.
+AMONG_ALL, AMONG_SOME = 0.67, 0.75
 
 Part = Annotated[float, Field(gt=0, le=1)]
 
@@ -50,17 +52,19 @@ class SecAggOn(SecAggParams):
 
     renamed: ClassVar[dict[str, str]] = {"bound": "max_examples", "shares": "neighbour_share"}
 
-    neighbour_share: Part = 1.0
+    neighbour_share: Part | None = None
     """The fraction of the round's clients that act as neighbours of a client: it shares masks with
-    them and gives each a share of its keys. 1 means all. Less is faster with very many clients
-    (SecAgg+) but survives fewer losses. A client has at least 2 log2(clients) + 1 neighbours, so
-    that losses rarely cut the circle of neighbours apart; a round that they do cut is not
-    opened."""
-    threshold: Annotated[float, Field(gt=0.5, lt=1)] = 0.67
+    them and gives each a share of its keys. 1 means all. By default all clients are neighbours in
+    rounds of up to 64; in larger ones there are as many neighbours as are safe if a tenth of the
+    clients help a dishonest server and a tenth is lost (docs/security.md). If you set it, a client
+    has at least 2 log2(clients) + 1 neighbours, and nobody computes what that is safe against."""
+    threshold: Annotated[float, Field(gt=0.5, lt=1)] | None = None
     """Fraction of a client's key shares that is needed to open its masks, and so the fraction of
     its neighbours that must stay to the end; at most all shares but one are needed. It is more than
-    half, so that no two groups can open both masks of one client. With more than two thirds, that
-    holds even if nearly a third of the clients help a dishonest server (docs/security.md)."""
+    half, so that no two groups can open both masks of one client. By default it is 0.67 if all
+    clients are neighbours, which holds even if nearly a third of them help a dishonest server, and
+    0.75 otherwise, because a few neighbours may by chance hold more accomplices than their share
+    (docs/security.md)."""
     clip: Annotated[float, Field(gt=0)] = 8.0
     """The largest absolute value that can be masked. A client whose weighted update contains a
     larger one says so and does not take part in the round."""
@@ -113,12 +117,22 @@ class SecAggOn(SecAggParams):
         return float(2 * self.clip / 2**self.bits)
 
     def key_plan(self, clients: int) -> KeyPlan:
-        """How a round shares its keys; SecAgg+ needs an odd number of shares, or all clients."""
-        shares = max(
-            math.ceil(self.neighbour_share * clients), 2 * math.ceil(math.log2(clients)) + 1
-        )
-        shares = min(clients, shares + (shares % 2 == 0))
-        return KeyPlan(shares, min(math.ceil(self.threshold * shares), shares - 1))
+        """How a round shares its keys; a circle needs an odd number of shares, or all clients."""
+        if self.neighbour_share is None:
+            plan = plan_neighbours(clients, self.threshold or AMONG_SOME)
+        else:
+            shares = max(
+                math.ceil(self.neighbour_share * clients), 2 * math.ceil(math.log2(clients)) + 1
+            )
+            shares = min(clients, shares + (shares % 2 == 0))
+            plan = KeyPlan.of(shares, self.threshold or AMONG_SOME)
+        return plan if plan.shares < clients else KeyPlan.of(clients, self.threshold or AMONG_ALL)
+
+    def resolve(self, clients: int) -> Self:
+        """These settings with what their defaults stand for in a round of so many clients."""
+        shares = self.key_plan(clients).shares
+        threshold = self.threshold or (AMONG_ALL if shares == clients else AMONG_SOME)
+        return self.model_copy(update={"neighbour_share": shares / clients, "threshold": threshold})
 
     def least(self, drawn: int) -> int:
         """How many of the `drawn` clients must stay to the end, so that none is singled out."""
@@ -141,14 +155,6 @@ class SecAggOn(SecAggParams):
 
 
 SECAGG: dict[str, type[SecAggParams]] = {kind.name: kind for kind in (SecAggOff, SecAggOn)}
-
-
-@dataclass(frozen=True)
-class KeyPlan:
-    """Into how many shares a client's keys are split in a round, and how many recover a key."""
-
-    shares: int
-    threshold: int
 
 
 def why_not(method: Method) -> str | None:

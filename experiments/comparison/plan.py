@@ -86,8 +86,8 @@ class Plan:
         return found
 
     def _job(self, row: Row, seed: int, choice: Choice) -> Job:
-        apart = choice.apart_from(self.usual)
-        different = [f"-{make_slug(text.replace('=', ''))}" for text in apart]
+        texts = choice.apart_from(self.usual)
+        different = [f"-{make_slug(text.replace('=', ''))}" for text in texts]
         out = self.folder / f"{make_slug(row.methods)}{''.join(different)}-seed{seed}"
         own = {"methods": row.methods, "seed": seed, "out": str(out)}
         own |= choice.settings if different else {}

@@ -56,7 +56,14 @@ def machine() -> Iterator[tuple[str, str]]:
 
     yield "device", f"{device.pick('auto')} ({torch.cuda.device_count()} CUDA devices)"
     yield "cores", f"{device.cores()} usable of {os.cpu_count()}"
-    yield "simulation", str(plan_actors(configure()))
+    config = configure()
+    plan = plan_actors(config)
+    yield "simulation", str(plan)
+    yield "clients per GPU", f"{1 / plan.gpu_share:.0f}" if plan.gpu_share else "none: no GPU"
+    server = config.server_threads or device.cores()
+    yield "threads", f"{config.threads} per client, {server} for the server"
+    yield "memory format", f"{config.memory_format} (images and convolutions)"
+    yield "optimiser", f"{config.optimizer}, fused: one kernel per step for all weights"
     yield "free memory", free_memory()
     yield (
         "shared memory for Ray",

@@ -12,16 +12,30 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 
 from common.errors import WireError
-from common.secagg.agreement import AGREE, AGREEMENT, NODES, SIGNATURES, SURVIVORS, TAGS
+from common.secagg.agreement import (
+    AGREE,
+    AGREEMENT,
+    DRAW,
+    LOT,
+    LOTS,
+    NODES,
+    SEALED_LOT,
+    SIGNATURES,
+    SURVIVORS,
+    TAGS,
+)
 from common.secagg.circle import CIRCLE, Circle
 from common.secagg.masks import GENERATOR, MASKS
 from common.secagg.settings import REFUSAL
 from server.messages.checks import clean, read_reply
 from server.messages.plain import Asked
+from server.messages.records import count_bytes, find_signatures, read_parts, write_tags
 from server.messages.sampling import Send
 from server.messages.secure_checks import (
     find_senders_of_equal_keys,
     problem_of_keys,
+    problem_of_lot,
+    problem_of_sealed_lot,
     problem_of_vector,
 )
 
@@ -50,6 +64,8 @@ class Courier:
     # node -> who told it which clients are left, and the tags that prove it
     tags: dict[int, dict[int, bytes]] = field(default_factory=dict)
     signatures: dict[int, bytes] = field(default_factory=dict)  # of the nodes' public keys
+    sealed_lots: dict[int, bytes] = field(default_factory=dict)  # what binds nodes to their lots
+    lots: dict[int, bytes] = field(default_factory=dict)  # from which the seats were drawn
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -81,6 +97,7 @@ class Courier:
                 self.reasons[node] = "its public keys are also those of another client"
                 del usable[node]
             self.signatures = find_signatures(usable)
+            self.sealed_lots = read_parts(usable, SEALED_LOT) if self.draws_lots else {}
         self.up += sum(map(count_bytes, usable.values()))
         return list(usable.values())
 
@@ -91,25 +108,44 @@ class Courier:
         if stage == Stage.SETUP:
             request[MASKS] = GENERATOR
             message.content.config_records[CIRCLE] = self.circle.write()
-        elif stage == Stage.SHARE_KEYS and self.signatures:
+        elif stage == Stage.SHARE_KEYS:
             known = {node: tag for node, tag in self.signatures.items() if str(node) in request}
             message.content.config_records[SIGNATURES] = write_tags(known)
+            message.content.config_records[LOTS] = write_tags(self.lots)
         elif stage == Stage.UNMASK and self.tags:
             tags = self.tags.get(message.metadata.dst_node_id, {})
             message.content.config_records[AGREEMENT] = write_tags(tags)
         return stage
+
+    @property
+    def draws_lots(self) -> bool:
+        """Whether it matters who sits where, because not all clients are neighbours."""
+        return self.shares < len(self.circle.partitions)
+
+    def draw_seats(self) -> int:
+        """Let the clients draw lots, and take their seats; return how many clients have drawn."""
+        content = {LOTS: write_tags(self.sealed_lots)}
+        messages = [
+            self.write_request(node, {Key.STAGE: DRAW}, **content) for node in self.sealed_lots
+        ]
+        replies = {reply.metadata.src_node_id: reply for reply in self.send_and_receive(messages)}
+        self.lots = read_parts(replies, LOT)
+        if len(self.lots) == len(self.circle.partitions):
+            self.circle = self.circle.seat(self.lots)
+        return len(self.lots)
+
+    def write_request(self, node: int, request: dict[str, Any], **records: ConfigRecord) -> Message:
+        """Write a message of a stage that Flower's workflow does not have."""
+        content = RecordDict({RECORD_KEY_CONFIGS: ConfigRecord(request), **records})
+        return Message(content, node, MessageType.TRAIN, group_id=str(self.circle.round))
 
     def collect_agreement(self, survivors: set[int]) -> int:
         """Ask who would open the sum of these clients; return how many would.
 
         Their tags are passed on to their neighbours with the next message.
         """
-        messages = []
-        for node in sorted(survivors):
-            request = ConfigRecord({Key.STAGE: AGREE, SURVIVORS: sorted(survivors)})
-            content = RecordDict({RECORD_KEY_CONFIGS: request})
-            number = str(self.circle.round)
-            messages.append(Message(content, node, MessageType.TRAIN, group_id=number))
+        request = {Key.STAGE: AGREE, SURVIVORS: sorted(survivors)}
+        messages = [self.write_request(node, request) for node in sorted(survivors)]
         replies = self.send_and_receive(messages)
         for reply in replies:
             answer = reply.content.config_records[RECORD_KEY_CONFIGS]
@@ -129,7 +165,9 @@ class Courier:
         if stage == Stage.SETUP and answer.get(MASKS) != GENERATOR:
             return f"its masks do not come from {GENERATOR!r}; run the same version on both sides"
         if stage == Stage.SETUP:
-            return problem_of_keys(answer)
+            return problem_of_keys(answer) or problem_of_sealed_lot(answer, self.draws_lots)
+        if stage == DRAW:
+            return problem_of_lot(answer, self.sealed_lots[asked.metadata.dst_node_id])
         if stage == Stage.COLLECT_MASKED_VECTORS:
             partition = self.circle.partitions[asked.metadata.dst_node_id]
             if self.kept is not None and partition not in self.kept:
@@ -164,35 +202,3 @@ class Courier:
             if proxy.node_id in self.reasons
         ]
         return [{"partition": partition, "reason": reason} for partition, reason in sorted(lost)]
-
-
-def write_tags(tags: dict[int, bytes]) -> ConfigRecord:
-    """Write what clients have vouched for, by node."""
-    return ConfigRecord({NODES: list(tags), TAGS: list(tags.values())})
-
-
-def find_signatures(replies: dict[int, Message]) -> dict[int, bytes]:
-    """Find with what clients have signed their keys, if they did; the server only passes it on."""
-    found = {
-        node: reply.content.config_records.get(SIGNATURES, ConfigRecord()).get(TAGS)
-        for node, reply in replies.items()
-    }
-    return {
-        node: tags[0]
-        for node, tags in found.items()
-        if isinstance(tags, list) and len(tags) == 1 and isinstance(tags[0], bytes)
-    }
-
-
-def count_bytes(message: Message) -> int:
-    """Count the bytes of a message's arrays, and of the keys, shares and masked numbers in it."""
-    arrays = sum(
-        len(array.data)
-        for record in message.content.array_records.values()
-        for array in record.values()
-    )
-    values = [
-        value for record in message.content.config_records.values() for value in record.values()
-    ]
-    parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
-    return arrays + sum(len(part) for part in parts if isinstance(part, bytes))

@@ -1,8 +1,9 @@
 """The exchanges of one try of a secure round: Flower's SecAgg+ workflow, with our masks.
 
 There are four: public keys; key shares; masked vectors, for which the clients train; shares that
-open the masks of the sum. Before the last, the clients agree on who is left, unless all of them are
-neighbours and nobody was lost (docs/security.md says why that is enough). A client that is lost
+open the masks of the sum. If not all clients are neighbours, they draw lots for their seats after
+the first. Before the last, the clients agree on who is left, unless all of them are neighbours and
+nobody was lost (docs/security.md says why that is enough). A client that is lost
 while training is left out, and the sum of the others is exact. A client that is lost earlier ends
 the try, because the masks of the others depend on it.
 """
@@ -13,7 +14,6 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from cryptography.exceptions import UnsupportedAlgorithm
 from flwr.app import ConfigRecord, Context, RecordDict
 from flwr.common import FitRes, Parameters, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.compat.common import recorddict_compat as compat
@@ -26,17 +26,17 @@ from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECOR
 from flwr.server.workflow.constant import Key as WorkflowKey
 from flwr.server.workflow.secure_aggregation.secaggplus_workflow import WorkflowState
 
-from common.secagg.masks import dequantize, install, mask
-from common.secagg.settings import MODULUS_BITS, KeyPlan, SecAggOn
+from common.secagg.neighbours import KeyPlan
+from common.secagg.replacements import ON_THE_SERVER, install
+from common.secagg.settings import MODULUS_BITS, SecAggOn
 from common.secagg.vector import Steps
 from server.messages.courier import Courier
 from server.messages.plain import Asked, RoundFailed, explain
 
-install(import_module(SecAggPlusWorkflow.__module__), mask, dequantize)
+install(import_module(SecAggPlusWorkflow.__module__), ON_THE_SERVER)
 Step = Callable[[Any, LegacyContext, WorkflowState], bool]
-# What Flower raises for shares or keys that do not fit together; the last two, if shares turn out
-# to be those of an RSA key, or of a key of an unknown curve.
-UNFIT = (ValueError, KeyError, TypeError, IndexError, AttributeError, UnsupportedAlgorithm)
+# What Flower and the replaced functions raise for shares or keys that do not fit together.
+UNFIT = (ValueError, KeyError, TypeError, IndexError)
 
 
 @dataclass
@@ -75,6 +75,8 @@ class Protocol:
     def exchange_keys(self) -> None:
         """Do the first two exchanges, in which nobody may be lost."""
         self.stage("exchanging keys", self.workflow.setup_stage, len(self.asked))
+        if self.courier.draws_lots and (drawn := self.courier.draw_seats()) < len(self.asked):
+            raise self.failed(f"{drawn} of {len(self.asked)} clients drew lots for their seats.")
         circle, shares = self.courier.circle, self.plan.shares
         self.state.nid_to_neighbours = {
             node: circle.neighbours(node, shares) for node in circle.partitions

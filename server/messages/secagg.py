@@ -54,7 +54,7 @@ class SecureFit(Fit):
                 f" {self.drawn} needs at least {least}. {explain(resting)}".rstrip()
             )
         nodes = {proxy.node_id: proxy.partition for proxy, _ in asked}
-        circle = Circle.seat(self.state.token, round_number, nodes, self.roster.seed)
+        circle = Circle.gather(self.state.token, round_number, nodes)
         shares = self.secagg.key_plan(len(asked)).shares
         courier = Courier(self.send, self.timeout, self.vector.size, asked, circle, shares)
         courier.kept = self.begun.get(round_number)

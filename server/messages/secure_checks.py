@@ -8,6 +8,8 @@ from flwr.app import ConfigRecord, Message
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key
 
 from common.errors import WireError
+from common.secagg.agreement import LOT, SEALED_LOT
+from common.secagg.circle import SEAL, seal_lot
 from common.secagg.keys import read_public_key
 from common.secagg.masks import WORD
 from common.secagg.settings import MODULUS_BITS
@@ -22,6 +24,20 @@ def problem_of_keys(answer: ConfigRecord) -> str | None:
     except WireError as error:
         return str(error)
     return None if len(keys) == 2 else "its two public keys are the same"
+
+
+def problem_of_sealed_lot(answer: ConfigRecord, wanted: bool) -> str | None:
+    """Check that a client has bound itself to a lot, if the seats are drawn."""
+    sealed = answer.get(SEALED_LOT)
+    right = not wanted or (isinstance(sealed, bytes) and len(sealed) == SEAL)
+    return None if right else "its message holds no sealed lot"
+
+
+def problem_of_lot(answer: ConfigRecord, sealed: bytes) -> str | None:
+    """Check that a client's lot is the one that it was bound to."""
+    lot = answer.get(LOT)
+    right = isinstance(lot, bytes) and seal_lot(lot) == sealed
+    return None if right else "its lot is not the one that it has sealed"
 
 
 def find_senders_of_equal_keys(replies: dict[int, Message]) -> list[int]:

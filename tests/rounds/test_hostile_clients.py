@@ -1,6 +1,5 @@
 """Clients that lie in a secure round: it costs them the round, or all the try, never the run."""
 
-import base64
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -9,19 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
 from flwr.app import Message
 from flwr.client.mod import secaggplus_mod
-from flwr.common.secure_aggregation.crypto.shamir import create_shares
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 
 from common.secagg.settings import MODULUS_BITS
+from common.secagg.shamir import create_shares
 from common.secagg.vector import SecureVector
 from common.wire.payload import decode
 from tests.support.inprocess import node_id, run_in_process
@@ -30,23 +22,6 @@ from tests.support.runs import assert_same_bits, lines
 from tests.support.secure_rounds import array_bytes, broken, lose, stage_of
 
 SMALL = {**BASE, "eval_every": 1, "rounds": 1, "secagg": "on"}
-
-
-def public_pem(key: Any) -> bytes:
-    return bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-
-
-RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-RSA_KEY = public_pem(RSA)
-OTHER_CURVE = public_pem(ec.generate_private_key(ec.SECP256R1()))
-
-
-def with_unknown_curve() -> bytes:
-    """The same key under a curve that nobody knows: 1.2.840.10045.3.1.99 instead of 7."""
-    first, *middle, last = OTHER_CURVE.strip().split(b"\n")
-    known, unknown = bytes.fromhex("06082a8648ce3d030107"), bytes.fromhex("06082a8648ce3d030163")
-    content = base64.b64decode(b"".join(middle)).replace(known, unknown)
-    return b"\n".join([first, base64.b64encode(content), last, b""])
 
 
 def in_the_round(folder: Path) -> list[int]:
@@ -59,9 +34,8 @@ def in_the_round(folder: Path) -> list[int]:
     [
         (Stage.SETUP, Key.PUBLIC_KEY_1, "text", "message holds no public keys"),
         (Stage.SETUP, Key.PUBLIC_KEY_2, b"junk", "message holds no public keys"),
-        (Stage.SETUP, Key.PUBLIC_KEY_1, RSA_KEY, "public keys are not of the curve"),
-        (Stage.SETUP, Key.PUBLIC_KEY_2, OTHER_CURVE, "public keys are not of the curve"),
-        (Stage.SETUP, Key.PUBLIC_KEY_2, with_unknown_curve(), "message holds no public keys"),
+        (Stage.SETUP, Key.PUBLIC_KEY_1, bytes(32), "public keys are not proper ones"),
+        (Stage.SETUP, Key.PUBLIC_KEY_2, b"\xff" * 32, "public keys are not proper ones"),
         (Stage.SHARE_KEYS, Key.DESTINATION_LIST, [1, 2, 3], "key shares are malformed"),
         (Stage.SHARE_KEYS, Key.DESTINATION_LIST, [node_id(0)] * 3, "key shares are malformed"),
         (Stage.SHARE_KEYS, Key.CIPHERTEXT_LIST, [b"x"], "key shares are malformed"),
@@ -113,26 +87,33 @@ def test_the_same_key_from_two_clients_costs_both_the_round(tmp_path: Path) -> N
     assert in_the_round(tmp_path) == [0, 2, 4]
 
 
-def test_shares_of_another_kind_of_key_end_the_try(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda share: share + b"x", "secure aggregation failed while opening the sum"),
+        (lambda share: bytes(4) + share[4:], "secure aggregation failed while opening the sum"),
+        (lambda share: share[:4] + bytes(33), "numbers that 3 clients cannot have sent"),
+    ],
+)
+def test_shares_of_no_key_end_the_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Any, reason: str
 ) -> None:
-    """Only when a client is lost do the others' shares show what it has really shared: here a key
-    that Flower can read, but that agrees on nothing with a key of its own curve. The others have
-    begun to open the round without it, and open it for nobody else: it cannot come back."""
-    other = RSA.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    left = [SMALL["clients"]]
+    """Only when a client is lost do the others' shares show what it has really shared: here too
+    many bytes, a share of no point, or shares of another key than its own. The others have begun
+    to open the round without it, and open it for nobody else: it cannot come back."""
+    left = [2 * SMALL["clients"]]  # every client shares two secrets
 
     def share(secret: bytes, threshold: int, number: int) -> list[bytes]:
-        if secret.startswith(b"-----BEGIN") and left[0]:
-            left[0] -= 1
-            secret = other
-        return create_shares(secret, threshold, number)
+        left[0] -= 1
+        shares = create_shares(secret, threshold, number)
+        is_key = left[0] % 2 == 0
+        return [spoil(part) for part in shares] if is_key and left[0] >= 0 else shares
 
     monkeypatch.setattr(import_module(secaggplus_mod.__module__), "create_shares", share)
     lost = lose(1, Stage.COLLECT_MASKED_VECTORS)
     run_in_process(tmp_path, lost, **SMALL, round_timeout=0.5)
     (retry,) = lines(tmp_path, "retry")
-    assert "secure aggregation failed while opening the sum" in retry["reason"]
+    assert reason in retry["reason"]
     assert in_the_round(tmp_path) == [0, 2, 3]
 
 

@@ -9,24 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord
-from flwr.common.secure_aggregation.crypto.symmetric_encryption import (
-    decrypt,
-    encrypt,
-    generate_shared_key,
-)
 from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
 from flwr.common.secure_aggregation.secaggplus_utils import (
     share_keys_plaintext_concat,
     share_keys_plaintext_separate,
 )
-from flwr.supercore.primitives.asymmetric import (
-    bytes_to_public_key,
-    generate_key_pairs,
-    public_key_to_bytes,
-)
 
 from common.secagg.circle import CIRCLE, Circle
-from common.secagg.keys import TAG, make_tag
+from common.secagg.keys import (
+    TAG,
+    bytes_to_public_key,
+    decrypt,
+    encrypt,
+    generate_key_pairs,
+    generate_shared_key,
+    make_tag,
+    public_key_to_bytes,
+)
 from tests.support.hostile import TOKEN, HostileServer, RefusedError
 from tests.support.inprocess import node_id
 from tests.support.secure_rounds import exchange_long_term_keys
@@ -277,6 +276,7 @@ def test_the_server_cannot_seat_clients_in_groups(tmp_path: Path) -> None:
     """With few neighbours, two closed groups of eleven could be opened one by one."""
     server = HostileServer(tmp_path, 22, "on(neighbour_share=0.1)")
     server.exchange_keys(range(22))
+    server.take_seats()
     assert server.plan.shares == 11
     groups = {who: set(range(11)) if who < 11 else set(range(11, 22)) for who in range(22)}
 
@@ -329,7 +329,7 @@ def test_clients_must_have_been_told_the_same(tmp_path: Path) -> None:
     server = HostileServer(tmp_path, 5)
     server.exchange_keys(range(4))
     others = {node_id(who): {2: 4}.get(who, who) for who in range(4)}
-    false = Circle.seat(TOKEN, 1, others, server.config.seed).write()
+    false = Circle.gather(TOKEN, 1, others).write()
     answer = server.ask(3, Stage.SETUP, server.settings(), **{CIRCLE: false})
     server.keys[3] = [answer[Key.PUBLIC_KEY_1], answer[Key.PUBLIC_KEY_2]]  # type: ignore[list-item]
     server.share_keys()

@@ -160,7 +160,7 @@ def test_nothing_of_a_single_client_can_be_read(tmp_path: Path) -> None:
         run_in_process(
             tmp_path / name,
             listen,
-            **{**SMALL, "rounds": 1, "model": "mlp(hidden=64)"},
+            **{**SMALL, "rounds": 1, "model": "mlp(hidden=64)", "keep_models": "all"},
             secagg=secagg,
         )
     plain = compat.recorddict_to_fitres(heard["plain"][1].content, True)
@@ -512,7 +512,7 @@ def test_a_client_with_other_masks_is_refused(tmp_path: Path) -> None:
             del reply.content.config_records[RECORD_KEY_CONFIGS][MASKS]
         return reply
 
-    with pytest.raises(FedmirageError, match="client 1: its masks do not come from 'aes256-ctr-1'"):
+    with pytest.raises(FedmirageError, match="client 1: its masks do not come from 'aes256-ctr-2'"):
         run_in_process(tmp_path, without, **SMALL, retries=0, secagg="on")
 
 

@@ -1,6 +1,6 @@
 """A server that breaks the rules of secure aggregation, against clients that keep them.
 
-The clients are the real mod with Flower's real cryptography; only their training is replaced by a
+The clients are the real mod with real cryptography; only their training is replaced by a
 vector that the test knows. The server does each exchange as the rules say unless a test asks for
 something else, keeps whatever it learns, and finally tries to open the sum of some vectors.
 """
@@ -12,17 +12,27 @@ from typing import Any
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.common import Code, FitIns, FitRes, Parameters, Status, ndarrays_to_parameters
-from flwr.common.secure_aggregation.crypto.shamir import combine_shares
-from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 from flwr.compat.common import recorddict_compat as compat
-from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
 
 from client.secagg.mod import secure
-from common.secagg.agreement import AGREE, AGREEMENT, NODES, SIGNATURES, SURVIVORS, TAGS
+from common.secagg.agreement import (
+    AGREE,
+    AGREEMENT,
+    DRAW,
+    LOT,
+    LOTS,
+    NODES,
+    SEALED_LOT,
+    SIGNATURES,
+    SURVIVORS,
+    TAGS,
+)
 from common.secagg.circle import CIRCLE, Circle
+from common.secagg.keys import bytes_to_private_key, bytes_to_public_key, generate_shared_key
 from common.secagg.masks import GENERATOR, MASKS, mask
 from common.secagg.settings import MODULUS_BITS, REFUSAL, SecAggOn
+from common.secagg.shamir import combine_shares
 from common.settings.config import configure
 from common.wire.payload import decode
 from tests.support.inprocess import node_id
@@ -92,12 +102,30 @@ class HostileServer:
         self.clients, self.round, self.token = list(clients), number, token
         self.plan = self.secagg.key_plan(len(self.clients))
         nodes = {node_id(who): who for who in self.clients}
-        self.circle = Circle.seat(token, number, nodes, self.config.seed)
+        self.circle = Circle.gather(token, number, nodes)
         self.keys: dict[int, list[bytes]] = {}
         self.signatures: dict[int, bytes] = {}
+        self.sealed_lots: dict[int, bytes] = {}  # by node, as the lots
+        self.lots: dict[int, bytes] = {}
         for who in self.clients:
             answer = self.ask(who, Stage.SETUP, self.settings(), **{CIRCLE: self.circle.write()})
             self.keys[who] = [answer[Key.PUBLIC_KEY_1], answer[Key.PUBLIC_KEY_2]]  # type: ignore[list-item]
+            if SEALED_LOT in answer:
+                self.sealed_lots[node_id(who)] = answer[SEALED_LOT]  # type: ignore[assignment]
+
+    def draw(self, who: int, sealed: dict[int, bytes] | None = None) -> None:
+        """Let a client show its lot; `sealed` is what the server says binds everybody."""
+        told = self.sealed_lots if sealed is None else sealed
+        record = ConfigRecord({NODES: list(told), TAGS: list(told.values())})
+        answer = self.ask(who, DRAW, {}, **{LOTS: record})
+        self.lots[node_id(who)] = answer[LOT]  # type: ignore[assignment]
+
+    def take_seats(self) -> None:
+        """Let the clients draw lots as the rules say, unless all of them are neighbours."""
+        if self.sealed_lots:
+            for who in self.clients:
+                self.draw(who)
+            self.circle = self.circle.seat(self.lots)
 
     def settings(self) -> dict[str, Any]:
         """What the first request of an honest server holds."""
@@ -130,8 +158,9 @@ class HostileServer:
             told |= (forged or {}).get(who, {})
             request = {str(node_id(other)): keys for other, keys in told.items()}
             nodes, signatures = map(node_id, self.signatures), list(self.signatures.values())
-            passed = ConfigRecord({NODES: list(nodes), TAGS: signatures})
-            answer = self.ask(who, Stage.SHARE_KEYS, request, **{SIGNATURES: passed})
+            passed = {SIGNATURES: ConfigRecord({NODES: list(nodes), TAGS: signatures})}
+            drawn = ConfigRecord({NODES: list(self.lots), TAGS: list(self.lots.values())})
+            answer = self.ask(who, Stage.SHARE_KEYS, request, **passed, **{LOTS: drawn})
             parts = zip(answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], strict=True)  # type: ignore[arg-type]
             self.sealed |= {(who, partition_of(node)): part for node, part in parts}
         self.masked: dict[int, np.ndarray] = {}
@@ -143,6 +172,7 @@ class HostileServer:
     def begin(self, clients: Iterable[int], number: int = 1, token: str = TOKEN) -> None:
         """Do the first two exchanges as the rules say."""
         self.exchange_keys(clients, number, token)
+        self.take_seats()
         self.share_keys()
 
     def collect(self, who: int, sources: list[int] | None = None) -> None:

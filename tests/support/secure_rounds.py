@@ -16,17 +16,18 @@ from flwr.app import Message
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 from flwr.supercore.primitives.asymmetric import generate_key_pairs
 
-from common.secagg.agreement import AGREE, TAGS
+from common.secagg.agreement import AGREE, DRAW, LOT, TAGS
 from tests.support.inprocess import Intercept, node_id
 
 
 def stage_of(reply: Message) -> str:
-    """Which of the four exchanges a client's reply belongs to."""
+    """Which of the exchanges a client's reply belongs to."""
     if reply.has_error() or RECORD_KEY_CONFIGS not in reply.content.config_records:
         return ""
     keys = reply.content.config_records[RECORD_KEY_CONFIGS].keys()
     marks = {
         Key.PUBLIC_KEY_1: Stage.SETUP,
+        LOT: DRAW,
         Key.DESTINATION_LIST: Stage.SHARE_KEYS,
         Key.MASKED_PARAMETERS: Stage.COLLECT_MASKED_VECTORS,
         TAGS: AGREE,

@@ -6,8 +6,6 @@ disagrees.
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,17 +15,12 @@ from torch import Tensor, nn
 
 from client.methods.fedcog.canvas import draw_canvases
 from client.methods.fedcog.labels import allocate, complement
+from client.methods.fedcog.loss import GenerationLoss
 from client.methods.fedcog.pictures import Frames, draw_pictures
 from client.round import LocalRound
 from common.learning.augment import AUGMENTATIONS, augment
-from common.learning.losses import (
-    bernoulli,
-    jensen_shannon,
-    jensen_shannon_clamped,
-    statistics_distance,
-)
 from common.learning.optimizers import Adam
-from common.learning.task import MultiLabel, Task
+from common.learning.task import MultiLabel
 from common.methods.fedcog import FedCog
 from common.models.base import Model
 from common.seeds import torch_generator
@@ -109,41 +102,6 @@ def join(parts: list[Virtual]) -> Virtual | None:
     return Virtual(images, labels, logits, loss)
 
 
-@dataclass(frozen=True)
-class GenerationLoss:
-    """L_gen, which the generated images minimise.
-
-    Both networks are frozen; only the images receive gradients.
-    """
-
-    params: FedCog
-    teacher: Model  # the received global model
-    partner: Model | None  # the client's own last model; None on a first visit
-    task: Task
-    classes: int  # the real ones: outputs that another method added are cut off
-
-    def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return L_c + lambda_dis L_dis (eq. 1) + lambda_bn L_bn, and the teacher's logits."""
-        with batch_statistics(self.teacher, self.params.lambda_bn > 0) as distances:
-            logits = self.teacher(images)[:, : self.classes]  # (samples, classes)
-        loss = self.task.loss(logits, labels)
-        if self.partner is not None and self.params.lambda_dis:
-            loss = loss + self.params.lambda_dis * self.disagreement(
-                logits, self.partner(images)[:, : self.classes]
-            )
-        if distances:
-            loss = loss + self.params.lambda_bn * torch.stack(distances).sum()
-        return loss, logits.detach()
-
-    def disagreement(self, teacher: Tensor, partner: Tensor) -> Tensor:
-        """1 - JS (eq. 2); for multi-label tasks, over the yes or no of every class."""
-        if self.task.name == MultiLabel.name:
-            teacher, partner = bernoulli(teacher), bernoulli(partner)
-        paper = self.params.disagreement == "paper"
-        divergence = jensen_shannon if paper else jensen_shannon_clamped
-        return 1 - divergence(teacher, partner, self.params.temperature)
-
-
 def generate(
     canvas: nn.Module,
     labels: Tensor,
@@ -158,27 +116,51 @@ def generate(
     params = loss_of.params
     steps = 0 if params.source == "noise" else params.steps
     optimizer = Adam(canvas.parameters(), lr=params.lr, betas=BETAS[params.source], fused=True)
-    best: Virtual | None = None
+    best: BestImages | None = None
     for number in range(steps + 1):
         coarse = params.downsample and number < steps // 2
-        with torch.set_grad_enabled(number < steps):
-            images: Tensor = canvas()
-            loss, logits = loss_of(vary(images, params.augment, coarse, generator), labels)
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            break
+        images: Tensor = canvas()
+        shown = vary(images, params.augment, coarse, generator)
+        if number < steps:
+            loss, gradient = loss_of.differentiate(shown, labels)
+        else:
+            loss = loss_of.evaluate(shown, labels)
         if frames is not None:
             frames.keep(number, images, labels)
-        if not coarse and (best is None or value < best.loss):
-            best = Virtual(images.detach().clone(), labels, logits, value)
+        best = best or BestImages(images)
+        best.compare(images, loss, eligible=not coarse)
         if number < steps:
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            shown.backward(gradient)  # type: ignore[no-untyped-call]
             optimizer.step()
-    if best is not None and params.augment:  # these logits belong to a crop of the images
-        with torch.no_grad():
-            best = Virtual(best.images, labels, loss_of(best.images, labels)[1], best.loss)
-    return best
+    assert best is not None, "there is at least one step"
+    return best.finish(labels, loss_of)
+
+
+class BestImages:
+    """The images of the lowest loss until one is not finite, kept without waiting for a device."""
+
+    def __init__(self, images: Tensor) -> None:
+        self.images = images.detach().clone()
+        self.loss = torch.tensor(math.inf, device=images.device)
+        self.finite = torch.tensor(True, device=images.device)  # whether all losses were
+
+    def compare(self, images: Tensor, loss: Tensor, eligible: bool) -> None:
+        """Take these if they are better."""
+        self.finite = self.finite & loss.isfinite()
+        if eligible:
+            better = self.finite & (loss < self.loss)
+            self.images = torch.where(better, images.detach(), self.images)
+            self.loss = torch.where(better, loss, self.loss)
+
+    @torch.no_grad()
+    def finish(self, labels: Tensor, loss_of: GenerationLoss) -> Virtual | None:
+        """Return them with the teacher's logits, or None if there are none."""
+        loss = float(self.loss)
+        if math.isinf(loss):
+            return None
+        logits = loss_of.teacher(self.images)[:, : loss_of.classes]  # (samples, classes)
+        return Virtual(self.images, labels, logits, loss)
 
 
 def vary(images: Tensor, varied: bool, coarse: bool, generator: torch.Generator) -> Tensor:
@@ -195,34 +177,3 @@ def vary(images: Tensor, varied: bool, coarse: bool, generator: torch.Generator)
             memory_format=image_format
         )
     return images
-
-
-@contextmanager
-def batch_statistics(model: nn.Module, wanted: bool) -> Iterator[list[Tensor]]:
-    """Measure how far the input of every BatchNorm layer lies from its running statistics.
-
-    The hooks that do so are removed at the end.
-    """
-    distances: list[Tensor] = []
-
-    def measure(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        assert isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d)
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        distances.append(statistics_distance(inputs[0], norm.running_mean, norm.running_var))
-
-    norms = (
-        [
-            module
-            for module in model.modules()
-            if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)
-        ]
-        if wanted
-        else []
-    )
-    hooks = [norm.register_forward_pre_hook(measure) for norm in norms]
-    try:
-        yield distances
-    finally:
-        for hook in hooks:
-            hook.remove()

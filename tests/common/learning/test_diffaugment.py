@@ -204,3 +204,14 @@ def test_a_draw_for_all_images_has_one_column_and_its_gradient_passes_through() 
         assert one.uniform.shape == (3, 1)
         small = images(2, 2, 4, 4).requires_grad_()
         assert torch.autograd.gradcheck(lambda value, one=one: apply(value, one), (small,))
+
+
+def test_affine_sources_are_torch_s_own() -> None:
+    """Every image has its own matrix; torch's affine_grid computes the same as a product."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(5, 2, 6, 9, generator=generator)
+    matrix = torch.randn(5, 2, 3, generator=generator)
+    theta = [[matrix[:, row, column] for column in range(3)] for row in range(2)]
+    grid = torch.nn.functional.affine_grid(matrix, list(images.shape), align_corners=True)
+    expected = torch.nn.functional.grid_sample(images, grid, align_corners=True)
+    torch.testing.assert_close(diffaugment._affine(images, theta), expected, rtol=0, atol=1e-5)

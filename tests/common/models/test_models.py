@@ -305,3 +305,23 @@ def test_feature_means_know_the_label_only() -> None:
     means.means.data.copy_(torch.arange(40.0).view(10, 4))
     given = means(torch.randn(2, 128), torch.tensor([2, 0]))
     assert given.tolist() == [[8, 9, 10, 11], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("name", ["simple-cnn", "lenet-bn"])
+def test_pooling_before_relu_changes_no_bit(name: str) -> None:
+    """The published order is ReLU first. Gradients agree as well: where a window has no positive
+    value, both orders give zero."""
+    found = []
+    for published in (False, True):
+        model = build(name, (1, 28, 28), 10, seed=1)
+        if published:
+            for stage in (model.features.stage1, model.features.stage2):
+                order = ("conv", "norm", "activation", "pool")
+                parts = {part: stage._modules[part] for part in order if part in stage._modules}
+                stage._modules.clear()
+                stage._modules.update(parts)
+        images = torch.randn(4, 1, 28, 28, generator=torch.Generator().manual_seed(2))
+        logits = model(images)
+        gradients = torch.autograd.grad(logits.square().sum(), list(model.parameters()))
+        found.append([logits, *gradients])
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))

@@ -1,16 +1,20 @@
 """The masks of secure aggregation: uniform, reproducible, and drawn from the whole seed."""
 
+import sys
+from types import ModuleType
+from typing import Any
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from flwr.client.mod import secaggplus_mod
 from flwr.server.workflow import SecAggPlusWorkflow
 
 import client.secagg.mod  # noqa: F401 - installs the masks on the client's side
 import server.messages.protocol  # noqa: F401 - and on the server's
-from common.secagg.masks import GENERATOR, dequantize, install, mask, quantize
+from common.secagg.keys import derive
+from common.secagg.masks import GENERATOR, add, mask, subtract
+from common.secagg.replacements import ON_THE_CLIENT, ON_THE_SERVER, install
 
 SHAPES = [(1,), (2, 3), (), (0,), (5,)]
 
@@ -29,8 +33,7 @@ def test_masks_have_the_shapes_and_the_range() -> None:
 
 def test_masks_are_the_key_stream_of_aes() -> None:
     """By hand: 16 zero bytes encrypted in counter mode are two little-endian words."""
-    key = HKDF(algorithm=SHA256(), length=32, salt=None, info=GENERATOR.encode()).derive(b"seed")
-    stream = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    stream = Cipher(algorithms.AES(derive(b"seed", GENERATOR)), modes.ECB()).encryptor()
     block = stream.update(bytes(16))
     words = [
         int.from_bytes(block[:8], "little") % 2**48,
@@ -51,17 +54,31 @@ def test_the_modulus_must_be_a_power_of_two() -> None:
         mask(b"seed", 1000, [(2,)])
 
 
-def test_both_of_flowers_modules_draw_from_here() -> None:
-    import sys
-
-    assert sys.modules[secaggplus_mod.__module__].pseudo_rand_gen is mask  # type: ignore[attr-defined]
-    assert sys.modules[SecAggPlusWorkflow.__module__].pseudo_rand_gen is mask  # type: ignore[attr-defined]
-    assert sys.modules[secaggplus_mod.__module__].quantize is quantize  # type: ignore[attr-defined]
-    assert sys.modules[SecAggPlusWorkflow.__module__].dequantize is dequantize  # type: ignore[attr-defined]
+@pytest.mark.parametrize(
+    ("module", "replacements"),
+    [(secaggplus_mod.__module__, ON_THE_CLIENT), (SecAggPlusWorkflow.__module__, ON_THE_SERVER)],
+)
+def test_both_of_flowers_modules_use_our_functions(
+    module: str, replacements: dict[str, Any]
+) -> None:
+    found = {name: getattr(sys.modules[module], name) for name in replacements}
+    assert found == replacements
 
 
 def test_another_flower_is_noticed() -> None:
-    from types import ModuleType
-
     with pytest.raises(ImportError, match=r"has no pseudo_rand_gen to replace; install flwr 1\.34"):
-        install(ModuleType("flwr.other"), mask)
+        install(ModuleType("flwr.other"), ON_THE_SERVER)
+
+
+def test_sums_of_masks_cancel_beyond_64_bits() -> None:
+    """Hundreds of masks overflow; what is left of them below the modulus still cancels."""
+    zero = [np.zeros(5, np.int64)]
+    drawn = [mask(b"%d" % number, 2**53, [(5,)]) for number in range(3000)]
+    for part in drawn:
+        add(zero, part)
+    exact = [sum(int(part[0][place]) for part in drawn) for place in range(5)]
+    assert max(exact) > 2**63
+    assert (zero[0] % 2**53).tolist() == [number % 2**53 for number in exact]
+    for part in drawn:
+        subtract(zero, part)
+    assert zero[0].tolist() == [0] * 5

@@ -7,6 +7,7 @@ import pytest
 
 from common.errors import ConfigurationError
 from common.method import Method, Section
+from common.secagg.neighbours import KeyPlan
 from common.secagg.settings import SecAggOff, SecAggOn, why_not
 from common.settings.config import configure
 
@@ -53,7 +54,18 @@ def test_all_refusals_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("clients", "shares", "threshold"), [(3, 3, 2), (4, 4, 3), (5, 5, 4), (10, 10, 7), (50, 50, 34)]
+    ("clients", "shares", "threshold"),
+    [
+        (3, 3, 2),
+        (4, 4, 3),
+        (5, 5, 4),
+        (10, 10, 7),
+        (50, 50, 34),
+        (64, 64, 43),
+        (65, 51, 39),
+        (200, 79, 60),
+        (1000, 227, 171),
+    ],
 )
 def test_the_plan_of_a_round(clients: int, shares: int, threshold: int) -> None:
     """More than half of the shares, and never all: one client may always be lost."""
@@ -76,7 +88,8 @@ def test_the_table_of_what_a_round_survives() -> None:
     }
     assert len(rows["clients per round (n)"]) == 7
     for clients, opening, lost, helpers in zip(*rows.values(), strict=True):
-        plan, least = SecAggOn().key_plan(clients), SecAggOn().least(clients)
+        secagg = SecAggOn(neighbour_share=1.0)
+        plan, least = secagg.key_plan(clients), secagg.least(clients)
         assert opening == plan.threshold
         assert lost == clients - max(plan.threshold, least)
         assert helpers == 2 * plan.threshold - clients - 1
@@ -89,6 +102,8 @@ def test_a_part_of_the_clients_as_neighbours_is_odd_and_never_too_few() -> None:
     assert SecAggOn(neighbour_share=0.01).key_plan(50).shares == 13
     assert SecAggOn(neighbour_share=0.01).key_plan(5).shares == 5
     assert SecAggOn(threshold=0.99).key_plan(10).threshold == 9
+    assert SecAggOn(neighbour_share=1.0).key_plan(100) == KeyPlan(100, 67)
+    assert SecAggOn(threshold=0.8).key_plan(100) == KeyPlan(51, 41)
 
 
 def test_more_than_half_of_a_round_must_be_there() -> None:

@@ -30,7 +30,7 @@ class Shares:
 
     def __init__(self, clients: int) -> None:
         nodes = {node: node for node in range(clients)}
-        self.circle = Circle.seat("ab", 1, nodes, 0)
+        self.circle = Circle.gather("ab", 1, nodes)
 
     def send_and_receive(self, messages: list[Message], timeout: float | None = None) -> list[Any]:
         nodes = list(self.circle.partitions)
@@ -65,7 +65,7 @@ def test_the_sum_is_exact_near_the_last_bit(
     monkeypatch.setattr(
         import_module(SecAggPlusWorkflow.__module__), "combine_shares", lambda shares: shares[0]
     )
-    secagg = SecAggOn(clip=clip, bits=bits, max_examples=1)
+    secagg = SecAggOn(clip=clip, bits=bits, max_examples=1, neighbour_share=1.0)
     clients = max(3, 2 ** (MODULUS_BITS - bits) - below)
     half, rng = 2 ** (bits - 1), np.random.default_rng(seed)
     steps = rng.integers(-half, half + 1, (clients, 30))

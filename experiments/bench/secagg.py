@@ -1,0 +1,83 @@
+"""Rounds with secure aggregation beside rounds without it."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from common.secagg.settings import SecAggOn
+from common.settings.config import configure
+from experiments.bench.app import app, out
+from experiments.bench.measure import measure_processor, measure_round
+
+
+@app.command()
+def secagg(
+    rounds: Annotated[
+        int,
+        typer.Option(help="Rounds whose median counts; the first one, which warms up, does not."),
+    ] = 3,
+    model: Annotated[
+        str, typer.Option(help="The model; its size determines the cost.")
+    ] = "simple-cnn",
+    steps: Annotated[int, typer.Option(help="Local steps per client.")] = 10,
+    clients: Annotated[str, typer.Option(help="Numbers of clients.")] = "10,50,100,200",
+    runtime: Annotated[
+        str,
+        typer.Option(
+            help="How these clients run: simulation, or inprocess, in processor seconds of one"
+            " process, which do not depend on what else the machine does."
+        ),
+    ] = "simulation",
+    line: Annotated[
+        str, typer.Option("--secagg", help='Secure aggregation, as "on(neighbour_share=1.0)".')
+    ] = "on",
+    grpc: Annotated[int, typer.Option(help="Clients over gRPC; 0 leaves them out.")] = 3,
+) -> None:
+    """Compare rounds with and without secure aggregation: seconds, and bytes up and down."""
+    settings = {
+        "model": model,
+        "local_steps": steps,
+        "partition": "iid",
+        "rounds": rounds + 1,
+        "eval_every": rounds + 1,
+    }
+    table = Table(
+        "runtime",
+        "clients",
+        "neighbours",
+        "plain s",
+        "secure s",
+        "ratio",
+        "up MB",
+        "down MB",
+        title=f"{model}, {steps} steps",
+    )
+    cases = [(runtime, int(count)) for count in clients.split(",") if count] + [
+        ("grpc", grpc)
+    ] * bool(grpc)
+    for place, count in cases:
+        secured = configure({**settings, "clients": count, "secagg": line}).secagg_params
+        assert isinstance(secured, SecAggOn)
+        neighbours = secured.key_plan(count).shares - 1
+        plain, secure = (
+            measure_processor(chosen, rounds)
+            if place == "inprocess"
+            else measure_round(configure(chosen), place, rounds)
+            for chosen in ({**settings, "clients": count, "secagg": mode} for mode in ("off", line))
+        )
+        moved = [
+            f"{plain[key] / 1e6:.2f} -> {secure[key] / 1e6:.2f}"
+            for key in ("bytes_up", "bytes_down")
+        ]
+        times = [
+            f"{plain['seconds']:.2f}",
+            f"{secure['seconds']:.2f}",
+            f"{secure['seconds'] / plain['seconds']:.2f}",
+        ]
+        # printed at once, because the whole table takes minutes
+        out.print(
+            f"{place}, {count} clients: {times[0]} s plain, {times[1]} s secure", highlight=False
+        )
+        table.add_row(place, str(count), str(neighbours), *times, *moved)
+    out.print(table)
