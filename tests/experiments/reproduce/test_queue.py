@@ -47,6 +47,7 @@ def write_queue(tmp_path: Path, rounds: int, text: str = QUEUE) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_queue_goes_on_after_kill_9_and_shows_failures(tmp_path: Path) -> None:
     path = write_queue(tmp_path, 60)
     first = tmp_path / "runs/fedavg-s0"
