@@ -17,6 +17,7 @@ from uuid import uuid4
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.common import log
 
+from common.errors import FedmirageError
 from experiments.runtimes.parcels import Load
 from experiments.runtimes.workers import Job, LostWorkerError, Worker
 from server.messages.exchange import WaitingGrid
@@ -27,6 +28,8 @@ AHEAD = 2  # messages that a worker has at most: one in work, and one so that it
 
 class WorkerGrid(WaitingGrid):
     """Messages in a queue, workers that take them, and the nodes' contexts."""
+
+    needs_workers = True  # whether nobody else answers messages
 
     def __init__(self, nodes: int) -> None:
         self.contexts = {
@@ -98,7 +101,6 @@ class WorkerGrid(WaitingGrid):
             self.replies.clear()
             self.waiting.clear()
             self.waiting.extend(Job(message, load) for message in pushed)
-            self._refuse_all()
             self.change.notify_all()
         return numbers
 
@@ -109,10 +111,15 @@ class WorkerGrid(WaitingGrid):
             return [self.replies.pop(number) for number in numbers]
 
     def await_messages(self, message_ids: Iterable[str], seconds: float) -> None:
-        """Wait until all of these replies are there, but not longer than this."""
+        """Wait until all of these replies are there, but not longer than this.
+
+        If no worker could start, nobody will ever reply, and the reason is raised.
+        """
         numbers = set(message_ids)
         with self.change:
-            self.change.wait_for(lambda: numbers <= self.replies.keys(), seconds)
+            self.change.wait_for(lambda: self.why_nobody or numbers <= self.replies.keys(), seconds)
+            if self.why_nobody:
+                raise FedmirageError(self.why_nobody)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -157,16 +164,6 @@ class WorkerGrid(WaitingGrid):
                     self.replies[message.metadata.message_id] = kept
             self.change.notify_all()
 
-    def _fail(self, message: Message, reason: str) -> None:
-        """Reply for a client that cannot; its state stays as it was."""
-        reply = Message(Error(code=FAILED, reason=reason), reply_to=message)
-        self._keep(message, reply, self._context(message))
-
-    def _refuse_all(self) -> None:
-        """Fail what waits if no worker could start; otherwise one of them will take it."""
-        while self.why_nobody and (job := self._next()) is not None:
-            self._fail(job.message, self.why_nobody)
-
     def _feed(self, worker: Worker) -> None:
         """Give a worker its share of the messages, in a thread that mostly waits for it."""
         next_worker: Worker | None = worker
@@ -190,9 +187,9 @@ class WorkerGrid(WaitingGrid):
                 return
             log(ERROR, "a process for clients cannot start: %s", reason)
             self.workers.remove(worker)
-            if not self.workers:
+            if not self.workers and self.needs_workers:
                 self.why_nobody = f"no process for clients could start: {reason}"
-            self._refuse_all()
+            self.change.notify_all()
         worker.stop()
 
     def _replace(self, worker: Worker) -> Worker | None:
@@ -229,7 +226,8 @@ class WorkerGrid(WaitingGrid):
             self._keep(message, *worker.receive())
         except LostWorkerError as error:
             lost = error
-            self._fail(message, str(error))
+            reply = Message(Error(code=FAILED, reason=str(error)), reply_to=message)
+            self._keep(message, reply, self._context(message))
         with self.change:
             given.popleft()
             self.busy -= 1

@@ -140,12 +140,11 @@ def answer(app: ClientApp, message: Message, context: Context) -> tuple[Message,
 class LocalGrid(WorkerGrid):
     """Messages are answered while they are pushed: by this process, and by its helpers."""
 
+    needs_workers = False
+
     def __init__(self, app: ClientApp, nodes: int) -> None:
         super().__init__(nodes)
         self.app = app
-
-    def _refuse_all(self) -> None:
-        """Refuse nothing: this process answers what no helper does."""
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Have all of them answered, except those whose time is up before they begin."""
