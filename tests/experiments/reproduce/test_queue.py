@@ -151,7 +151,7 @@ def test_the_time_left_comes_from_what_was_measured(tmp_path: Path) -> None:
     folder = jobs[0].folder
     folder.mkdir(parents=True)
     begun = {"kind": "config", "warm-start": "", **jobs[0].config.flat()}
-    line = {"kind": "round", "round": 1, "seconds": {"round": 10.0}}
+    line = {"kind": "round", "round": 1, "seconds": {"round": 10.0}, "bytes_up": 1, "bytes_down": 1}
     (folder / "results.jsonl").write_text(f"{json.dumps(begun)}\n{json.dumps(line)}\n")
     seconds = {jobs[0].folder: 10.0, jobs[1].folder: None}
     assert [time_left(job, jobs, seconds) for job in jobs] == [20.0, 30.0]
