@@ -24,7 +24,7 @@ from experiments.reproduce.cost import Clock, estimate_jobs
 from experiments.reproduce.jobs import Work, is_recorded, make_work
 from experiments.reproduce.records import recorded_runs
 from experiments.reproduce.tables import list_tables, read_table
-from experiments.reproduce.times import say_time
+from experiments.show.times import say_time
 
 USUAL_OUT = Path("runs", "reproduce")
 

@@ -12,7 +12,7 @@ from common.errors import DataError
 from experiments.comparison.plan import Job
 from experiments.comparison.records import find_summary, is_finished, read_record
 from experiments.comparison.runs import is_over
-from experiments.reproduce.times import say_time
+from experiments.show.times import say_time
 
 
 def show_state(jobs: Sequence[Job], at_once: int, failed: Mapping[str, str]) -> Shown:
