@@ -92,7 +92,10 @@ def find_groups(folders: Sequence[Path]) -> Found:
         loose.append(read_run(place))
     damaged += [run.reason for run in loose if run.status == DAMAGED]
     readable, odd = _settle([run for run in loose if run.config])
-    return Found(groups + _group(readable), damaged + odd, empty)
+    said = list(
+        dict.fromkeys(damaged + odd)
+    )  # runs that took rounds over repeat the damage of these
+    return Found(groups + _group(readable), said, empty)
 
 
 def list_places(folder: Path) -> list[Path]:
