@@ -313,10 +313,10 @@ def compare(runs: list[Path], **given: Any) -> None:
     from experiments.comparison.command import plan_comparison, present, run_comparison
 
     wanted = want(given)
-    layers = read_layers(given["preset"], given["config"])
     flags = {name: value for name, value in settings.items() if name != "methods"}
     names = ("methods", "seeds", "controls", "tune", "tune_schedules", "share_warm_up")
     with report_together(wanted.find_problems()):
+        layers = read_layers(given["preset"], given["config"])
         plan = plan_comparison(layers, flags, *(given[name] for name in names))
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
     try:
