@@ -1,8 +1,10 @@
 """From a configuration and a message's context to a client: its data, its model, its memory."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import torch
 from flwr.app import Context
 
 from client.client import FederatedClient
@@ -16,12 +18,9 @@ from common.data.set import DataSet
 from common.data.view import ClientView, own_view, view
 from common.errors import FedmirageError
 from common.models import Model
-from common.run import Run, blueprint, task_of
+from common.run import Run, make_run
 from common.settings.config import RunConfig
 from common.settings.language import write
-from common.wire.manifest import Manifest
-from common.wire.payload import Arrays
-from common.wire.weights import to_arrays
 
 
 def build_client(
@@ -31,9 +30,7 @@ def build_client(
     processor = device.prepare(config, config.threads)
     client_view = load_view(config, context)
     dataset = client_view.dataset
-    model, manifest, initial = model_of(config, dataset.shape, len(dataset.classes))
-    device.place(model, processor, config)
-    run = Run(config, dataset, task_of(config, dataset), processor, manifest, initial)
+    run, model = run_of(config, Held(dataset), processor)
     own = "data" in context.node_config
     folder, demands = memory_folder(context, memory), read_demands(context.node_config)
     return FederatedClient(run, client_view, model, folder, own, demands)
@@ -78,9 +75,12 @@ def load_own_view(config: RunConfig, partition: int, path: str) -> ClientView:
     return own_view(dataset, partition, config.clients, config.validation, config.seed)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def load_common_view(config: RunConfig, partition: int) -> ClientView:
-    """Load a part of the common set; cached, since a simulation's worker serves many clients."""
+    """Load a part of the common set; cached, since a simulation's worker serves many clients.
+
+    A view holds positions only, so thousands of them take a few megabytes.
+    """
     dataset, parts = deal_data(config)
     if not 0 <= partition < len(parts):
         raise FedmirageError(
@@ -101,10 +101,21 @@ def deal_data(config: RunConfig) -> tuple[DataSet, list[Indices]]:
     )
 
 
+@dataclass(frozen=True)
+class Held:
+    """A data set as a key of a cache: by its identity, since its arrays cannot be compared."""
+
+    dataset: DataSet
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Held) and other.dataset is self.dataset
+
+    def __hash__(self) -> int:
+        return id(self.dataset)
+
+
 @lru_cache(maxsize=2)
-def model_of(
-    config: RunConfig, shape: tuple[int, int, int], classes: int
-) -> tuple[Model, Manifest, Arrays]:
-    """The run's model (one per process), its manifest, and the weights that the seed gives it."""
-    model = blueprint(config, shape, classes)
-    return model, Manifest.of(model), to_arrays(model)
+def run_of(config: RunConfig, held: Held, processor: torch.device) -> tuple[Run, Model]:
+    """Make the facts of a run, and its model on its device: one of each per process."""
+    run, model = make_run(config, held.dataset, processor)
+    return run, device.place(model, processor, config)

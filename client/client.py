@@ -177,8 +177,9 @@ class FederatedClient(NumPyClient):
                 f" (now {local.lr:g})"
             )
         examples = len(local.data) if local.steps else 0
-        local.memory.put(LOCAL_MODEL, arrays)
-        local.memory.put(LOCAL_EXAMPLES, [np.array([examples], dtype=np.int64)])
+        if run.keeps_local_models:
+            local.memory.put(LOCAL_MODEL, arrays)
+            local.memory.put(LOCAL_EXAMPLES, [np.array([examples], dtype=np.int64)])
         figures = self.figures(local, terms)
         local.memory.close()
         shared = run.shared.name(run.shared.pick(arrays, run.manifest))

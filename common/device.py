@@ -6,8 +6,11 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from common.cores import cores
 from common.errors import ConfigurationError
 from common.settings.config import RunConfig
+
+__all__ = ["cores", "memory_format", "pick", "place", "prepare"]
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -55,11 +58,6 @@ def prepare(config: RunConfig, threads: int) -> torch.device:
 def place(model: M, device: torch.device, config: RunConfig) -> M:
     """Move a model to its device, in the configured memory format."""
     return model.to(device, memory_format=memory_format(config))  # type: ignore[call-overload,no-any-return]
-
-
-def cores() -> int:
-    """The number of cores that this process may use; in a container it can be fewer than all."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory_format(config: RunConfig) -> torch.memory_format:

@@ -1,11 +1,11 @@
 """What a client remembers between rounds, on its own disk, keyed "<method>.<thing>".
 
-Every round that a client finishes leaves one immutable file. A round reads the newest file of an
-*earlier* round, so that a round that is retried, or repeated after a crash, starts from the same
-state as the first time. If a client's reply came too late to count, what it remembered of that
-round is forgotten, so that its state and the server's stay in step. Nothing is kept in Flower's own
-`Context.state`: it lives in RAM, dies with the node, and travels with every message of a
-simulation.
+Every round in which a client remembers something leaves one immutable file. A round reads the
+newest file of an *earlier* round, so that a round that is retried, or repeated after a crash,
+starts from the same state as the first time. If a client's reply came too late to count, what it
+remembered of that round is forgotten, so that its state and the server's stay in step. Nothing is
+kept in Flower's own `Context.state`: it lives in RAM, dies with the node, and travels with every
+message of a simulation.
 """
 
 import logging
@@ -18,7 +18,7 @@ from common.errors import DataError
 from common.wire.files import read_arrays, write_arrays
 from common.wire.payload import Arrays
 
-LOCAL_MODEL = "local.model"  # the client's last local model, kept whatever the methods are
+LOCAL_MODEL = "local.model"  # the client's last local model, where a run keeps it
 LOCAL_EXAMPLES = "local.examples"
 log = logging.getLogger("fedmirage")
 VERSION = re.compile(r"round-(\d+)\.safetensors")
@@ -43,7 +43,8 @@ class Memory:
         self.folder, self.round, self.keep_all = folder, round_number, keep_all
         before = round_number if since is None else since + 1
         self.source, self._stored = read_newest(folder, before)
-        # Whether this client took part before, but nothing of that is left here.
+        # Whether this client took part before, but nothing of that is left here; it means something
+        # only where the client remembers something of every round.
         self.lost = bool(since) and self.source is None
         self.inherited = False  # whether what is read here was written by another run
         # A warm start begins with the memory of the run that it starts from.
@@ -75,7 +76,12 @@ class Memory:
         return None if self.source is None else self.round - _number(self.source)
 
     def close(self) -> None:
-        """Write this round's file atomically, and delete those that no repeated round can need."""
+        """Write this round's file atomically, and delete those that no repeated round can need.
+
+        Nothing is written in a round in which there was nothing to remember.
+        """
+        if not self._changes:
+            return
         entries = {**self._stored, **self._changes}
         flat = {
             f"{key}/{index:04d}": array

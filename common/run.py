@@ -68,6 +68,22 @@ class Run:
         )
 
     @property
+    def reads_local_models(self) -> bool:
+        """Whether clients start from, or compare with, their own last local models."""
+        partly = self.loaded != self.manifest
+        return partly or any(method.reads_local_model for method in self.config.method_list)
+
+    @property
+    def keeps_local_models(self) -> bool:
+        """Whether clients keep their last local models: where something reads them, or on request.
+
+        Writing them costs more than the training of a small client.
+        """
+        config = self.config
+        wanted = config.keep_models == "all" or config.averages_local_models
+        return wanted or self.reads_local_models
+
+    @property
     def sections(self) -> tuple[Section, ...]:
         """The sections that clients send in addition to `shared`."""
         return tuple(section for method in self.config.method_list for section in method.up)

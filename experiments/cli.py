@@ -418,10 +418,12 @@ def doctor(
     cls=Command, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )
 def supernode(context: typer.Context) -> None:
-    """Start a SuperNode that runs the code installed here only.
+    """Start a SuperNode that answers quickly, and runs the code installed here only.
 
     It takes the arguments of flower-supernode, which by itself runs whatever code a run brings, for
-    example --insecure --superlink HOST:9092 --node-config 'partition-id=0'.
+    example --insecure --superlink HOST:9092 --node-config 'partition-id=0'. Its own are --code (own
+    or any), --tasks (forked: from a process that has torch loaded; fresh: a new Python per message)
+    and --waiting (adaptive: short while a run is active; flower: always three seconds).
     """
     from experiments.node.supernode import start
 

@@ -31,7 +31,7 @@ def place_flags() -> Flags:
     """Make the flags that say where a run takes place and where its settings come from."""
     runtimes = (
         "inprocess (one host, no Ray), simulation (one host, Ray), grpc (a SuperLink and"
-        " SuperNodes, real processes), or auto: inprocess where the run is small, else simulation."
+        " SuperNodes, real processes), or auto: inprocess on the CPU, simulation on GPUs."
     )
     runtime = typer.Option(help=runtimes, metavar="auto|inprocess|simulation|grpc")
     preset = typer.Option(help="A published setting by name, e.g. fedcog-fmnist-niid2.")

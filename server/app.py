@@ -3,6 +3,7 @@
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from common.flower import fetch_as_configured
 from common.settings.config import RunConfig, validate
 from server.run import run
 
@@ -13,6 +14,7 @@ def make_app(config: RunConfig | None = None) -> ServerApp:
 
     @server_app.main()
     def main(grid: Grid, context: Context) -> None:
+        fetch_as_configured()
         run(grid, config or validate(context.run_config))
 
     return server_app

@@ -97,6 +97,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
             "fingerprint": dataset.fingerprint,
             "token": state.token,
             "start_round": state.round,
+            "keeps_local_models": run.keeps_local_models,
         }
         results.begin(config, resolved)
     send = partial(exchange, grid)

@@ -20,6 +20,8 @@ from common.wire.manifest import Manifest
 from common.wire.payload import Arrays
 from server.record import checkpoint as checkpoints
 from server.record.checkpoint import Checkpoint
+from server.record.results import FILE as RESULTS
+from server.record.results import read
 
 
 def check_run(config: RunConfig, folder: Path) -> Manifest:
@@ -75,6 +77,7 @@ def find_start(run: Run, folder: Path) -> Checkpoint:
         else read_kept_model(Path(source), start, run.shared.names)
     )
     require_same_model(shared, initial, config.warm_start)
+    require_local_models(run, Path(source))
     if start >= config.rounds:
         raise ConfigurationError(
             [
@@ -109,6 +112,22 @@ def require_same_model(found: Arrays, expected: Arrays, where: str) -> None:
             f"the weights in {where} belong to another model than this run's; use the model, data"
             " set and methods that it had"
         )
+
+
+def require_local_models(run: Run, parent: Path) -> None:
+    """Refuse to continue from a run whose clients did not keep the models that this one reads."""
+    if not run.reads_local_models:
+        return
+    for line in read(parent / RESULTS)[:1]:
+        # Runs of earlier versions kept them always, and do not say so.
+        if not line.get("resolved", {}).get("keeps_local_models", True):
+            raise ConfigurationError(
+                [
+                    f"warm-start={run.config.warm_start!r}: methods={run.config.methods!r} reads"
+                    f" the clients' last models, which the run in {parent} did not keep; run it"
+                    " again with keep-models='all'"
+                ]
+            )
 
 
 def link_memories(source: Path, target: Path) -> None:

@@ -1,13 +1,18 @@
 """Data: sources, partitions, and the view that one client has.
 
 `load` returns the data set that a `dataset` line describes. Importing this package loads neither
-torch nor any reader of files.
+torch nor numpy nor any reader of files: what needs them is imported on first use.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from common.data.catalogue.params import DATASETS, DatasetParams
-from common.data.files.checks import describe
-from common.data.loading import list_available, load
-from common.data.set import DataSet, Split, Task
+
+if TYPE_CHECKING:
+    from common.data.files.checks import describe
+    from common.data.loading import list_available, load
+    from common.data.set import DataSet, Split, Task
 
 __all__ = [
     "DATASETS",
@@ -19,3 +24,17 @@ __all__ = [
     "list_available",
     "load",
 ]
+HOMES = {
+    "DataSet": "set",
+    "Split": "set",
+    "Task": "set",
+    "describe": "files.checks",
+    "list_available": "loading",
+    "load": "loading",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)

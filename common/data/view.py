@@ -50,9 +50,8 @@ def view(
     validated = _count_validation(len(indices), validation)
     shuffled = numpy_generator(seed, "validation", partition).permutation(indices)
     train = np.sort(shuffled[validated:])
-    tested = np.array_split(
-        numpy_generator(seed, "test-shard").permutation(len(dataset.test)), clients
-    )[partition]
+    order = numpy_generator(seed, "test-shard").permutation(len(dataset.test))
+    tested = order[_cut(len(order), clients, partition) : _cut(len(order), clients, partition + 1)]
     return ClientView(
         dataset=dataset,
         partition=partition,
@@ -93,6 +92,12 @@ def count_classes(
     if labels.ndim == 2:
         return np.asarray(labels.sum(axis=0), dtype=np.int64)
     return np.bincount(labels, minlength=classes).astype(np.int64)
+
+
+def _cut(samples: int, clients: int, partition: int) -> int:
+    """Return where a client's shard begins; the first shards have one sample more, if any have."""
+    least, more = divmod(samples, clients)
+    return least * partition + min(partition, more)
 
 
 def _count_validation(samples: int, validation: float) -> int:

@@ -11,8 +11,8 @@ One round (from `start` on; before it, FedAvg)
     client -> server   its model w_i, and the number of its real samples
     server             averages
 
-Sections: none beside `shared`. Remembered: the last local model, which every client keeps anyway
-("local.model"); the images are thrown away. The paper counts rounds from 0: its 50 rounds of FedAvg
+Sections: none beside `shared`. Remembered: the last local model ("local.model"); the
+images are thrown away. The paper counts rounds from 0: its 50 rounds of FedAvg
 and 20 of FedCOG are here rounds 1 to 50 and 51 to 70. Beside VHL, whose head is wider, only the
 real classes are generated and distilled.
 Differs from the paper: labels are distributed by largest remainder, because rounding down loses a
@@ -60,6 +60,7 @@ class FedCog(Method):
     renamed: ClassVar[dict[str, str]] = {"js": "disagreement", "shared": "same_images"}
     placebo: ClassVar[dict[str, Any]] = {"source": "none"}
     begins_as_fedavg: ClassVar[bool] = True
+    reads_local_model: ClassVar[bool] = True
     # The teacher must be the consensus of all clients.
     parts: ClassVar[Parts] = Parts(requires=NETWORK)
 

@@ -10,8 +10,8 @@ One round
     client -> server   its model w_i
     server             averages
 
-Sections: none beside `shared`. Remembered: the last local model, which every client keeps anyway
-("local.model"). On a first visit, w takes the role of the last model: the term is then the constant
+Sections: none beside `shared`. Remembered: the last local model ("local.model").
+On a first visit, w takes the role of the last model: the term is then the constant
 log 2, and its gradient is exactly zero.
 Differs from the paper: z are the penultimate features, without its two-layer projection head, as in
 FedCOG's comparison, because a head would change the model that all methods are compared on.
@@ -37,6 +37,7 @@ class Moon(Method):
     authors: ClassVar[str] = "Li, He, Song, CVPR 2021"
     link: ClassVar[str] = "https://arxiv.org/abs/2103.16257"
     figures: ClassVar[tuple[str, ...]] = ("term.contrast",)
+    reads_local_model: ClassVar[bool] = True
 
     # With features of its own, a client's two references would be one.
     parts: ClassVar[Parts] = Parts(requires=(FEATURES,))

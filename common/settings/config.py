@@ -61,6 +61,7 @@ class RunConfig(BaseModel):
         populate_by_name=True,
         use_attribute_docstrings=True,
         allow_inf_nan=False,
+        defer_build=True,  # --help needs the fields only
     )
 
     methods: str

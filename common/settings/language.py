@@ -26,7 +26,13 @@ class Params(BaseModel):
     """The keys that one name accepts in its parentheses; the sentence under each explains it."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        # A command needs the validators of the few names that its lines use, never all of them.
+        defer_build=True,
     )
     name: ClassVar[str] = ""
     renamed: ClassVar[dict[str, str]] = {}  # from former names of keys to their present ones

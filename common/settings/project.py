@@ -6,6 +6,7 @@ Only wheels have that copy; if it exists, it belongs to the code around it.
 """
 
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ PACKAGED_FILE = ROOT / "common" / "pyproject.toml"
 PROJECT_FILE = PACKAGED_FILE if PACKAGED_FILE.exists() else ROOT / "pyproject.toml"
 
 
+@lru_cache(maxsize=1)
 def project() -> dict[str, Any]:
-    """The content of pyproject.toml."""
+    """The content of pyproject.toml, read once per process; nobody may change it."""
     try:
         return tomllib.loads(PROJECT_FILE.read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:

@@ -8,6 +8,7 @@ added to it, without decoding the rest.
 import io
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ Array = npt.NDArray[Any]
 Arrays = list[Array]
 Sections = dict[str, Arrays]
 SHARED = "shared"
+LONGEST_HEADER = 16_384  # bytes; numpy itself refuses to parse more than 10,000 characters
 LAYOUT = "layout"  # the key of the layout in FitIns.config and FitRes.metrics
 
 
@@ -90,13 +92,40 @@ def decode_one(tensor: bytes) -> Array:
     The header is read first and compared with the number of bytes that came, so that nothing is
     allocated for numbers that a header only promises.
     """
-    file = io.BytesIO(tensor)
+    shape, column_first, dtype, start = read_header(tensor[: find_start(tensor)])
+    count = math.prod(shape)
+    if min(shape, default=0) < 0 or count * dtype.itemsize != len(tensor) - start:
+        raise WireError(
+            f"an array in a message promises the shape {shape}, but {len(tensor) - start}"
+            f" bytes of {dtype.str!r} came"
+        )
+    flat = np.frombuffer(tensor, dtype, count, start)
+    return flat.reshape(shape, order="F" if column_first else "C").copy()
+
+
+def find_start(tensor: bytes) -> int:
+    """Return where the numbers of an array begin, as its first bytes say; `read_header` checks it.
+
+    The length of the header follows the magic string and the version: two bytes, or four in 2.0.
+    """
+    wide = tensor[6:7] == b"\x02"
+    fixed = 12 if wide else 10
+    return min(fixed + int.from_bytes(tensor[8:fixed], "little"), LONGEST_HEADER)
+
+
+@lru_cache(maxsize=1024)
+def read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Read (shape, column first, type, where the numbers begin) from the first bytes of an array.
+
+    The arrays of all clients begin with the same bytes, which numpy would parse again each time.
+    """
+    file = io.BytesIO(header)
     try:
         version = npy.read_magic(file)
         if version not in ((1, 0), (2, 0)):
             raise WireError(f"an array in a message has numpy's format {version}, not 1.0 or 2.0")
-        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, column_first, dtype = read_header(file)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, column_first, dtype = read(file)
     except WireError:
         raise
     # The header is text that anybody may have written, and numpy parses it.
@@ -106,14 +135,7 @@ def decode_one(tensor: bytes) -> Array:
         ) from None
     if dtype.kind not in "biuf" or dtype.hasobject:
         raise WireError(f"an array in a message holds {dtype.str!r}, and not plain numbers")
-    count = math.prod(shape)
-    if min(shape, default=0) < 0 or count * dtype.itemsize != len(tensor) - file.tell():
-        raise WireError(
-            f"an array in a message promises the shape {shape}, but {len(tensor) - file.tell()}"
-            f" bytes of {dtype.str!r} came"
-        )
-    flat = np.frombuffer(tensor, dtype, count, file.tell())
-    return flat.reshape(shape, order="F" if column_first else "C").copy()
+    return shape, column_first, dtype, file.tell()
 
 
 def size(parameters: Parameters) -> int:

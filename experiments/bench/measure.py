@@ -21,13 +21,21 @@ def time_simulation(config: RunConfig, rounds: int) -> float:
     return measure_round(config, "simulation", rounds)["seconds"]
 
 
-def measure_round(config: RunConfig, runtime: str, rounds: int) -> dict[str, float]:
-    """Measure the median round of a run: seconds without evaluation, and bytes."""
+def measure_round(
+    config: RunConfig, runtime: str, rounds: int, code: str = "own"
+) -> dict[str, float]:
+    """Measure the median round of a run: seconds without evaluation, and bytes.
+
+    Over gRPC, SuperNodes run their own code or any (experiments/node/supernode.py).
+    """
     from experiments.runtimes.grpc import deploy
 
     with tempfile.TemporaryDirectory() as folder:
         placed = configure(config.flat(), {"out": folder})
-        simulate(placed) if runtime == "simulation" else deploy(placed, Console(quiet=True))
+        if runtime == "simulation":
+            simulate(placed)
+        else:
+            deploy(placed, Console(quiet=True), code=code)
         lines = [line for line in read(Path(folder) / FILE) if line["kind"] == "round"][-rounds:]
     seconds = statistics.median(
         line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines

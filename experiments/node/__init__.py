@@ -1,1 +1,1 @@
-"""A SuperNode that runs its own code, whatever code a run brings."""
+"""A SuperNode whose messages are answered by processes of ours, quickly and with its own code."""

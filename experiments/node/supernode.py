@@ -1,49 +1,96 @@
-"""Starts Flower's SuperNode so that it runs the code that is installed here, and no other.
+"""Starts Flower's SuperNode so that processes of ours answer its messages.
 
-By itself, a SuperNode runs whatever code a run brings. Here Flower's own program only talks to the
-SuperLink (`--isolation process`), and a process of ours takes the tasks from it.
+By itself, a SuperNode runs whatever code a run brings, starts a new Python per message, and looks
+for messages every three seconds. Here Flower's own program only talks to the SuperLink
+(`--isolation process`), and a process of ours takes the tasks from it (tasks.py). It runs no code
+but its own, unless told otherwise.
 """
 
 import argparse
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import FedmirageError
+from common.flower import WAITING
 from experiments.bundle import digest, own_code
 from experiments.runtimes.processes import environment
 
 ADDRESS = "127.0.0.1:9094"  # Flower's default listens on every interface
+# Each option, its values with the default first, and the variable that changes the default.
+OPTIONS = {
+    "code": (("own", "any"), None),
+    "tasks": (("forked", "fresh"), "FEDMIRAGE_TASKS"),
+    "waiting": (("adaptive", "flower"), WAITING),
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a SuperNode answers messages, and the arguments that are for Flower's program."""
+
+    code: str  # own: only what is installed here; any: what a run brings
+    tasks: str  # forked: from a process that has torch loaded; fresh: a new Python per message
+    waiting: str  # adaptive: short while messages come and go; flower: always the same
+    address: str  # where tasks are handed over
+    rest: list[str]
+
+    @property
+    def flowers_own(self) -> bool:
+        """Whether nothing of ours is asked for."""
+        return (self.code, self.tasks, self.waiting) == ("any", "fresh", "flower")
 
 
 def start(arguments: list[str]) -> None:
     """Start what takes the tasks, and become the SuperNode; both end together."""
-    address = task_address(arguments)
+    way = read_arguments(arguments)
     program = Path(sys.executable).with_name("flower-supernode")
     if not program.exists():
         raise FedmirageError(f"{program} does not exist; install Flower beside fedmirage")
-    tasks = [sys.executable, "-P", "-m", "experiments.node.tasks", address, str(os.getpid())]
-    print(f"This node runs its own code only, {digest(own_code())}", flush=True)
-    subprocess.Popen(tasks, env=environment(), stdin=subprocess.DEVNULL)
-    fixed = ["--isolation", "process", "--clientappio-api-address", address]
-    os.execv(program, [str(program), *arguments, *fixed])
+    fixed = ["--clientappio-api-address", way.address]
+    if not way.flowers_own:
+        fixed += ["--isolation", "process"]
+        tasks = ["experiments.node.tasks", way.address, str(os.getpid())]
+        tasks += [way.code, way.tasks, way.waiting]
+        command = [sys.executable, "-P", "-m", *tasks]
+        subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL)
+    if way.code == "own":
+        print(f"This node runs its own code only, {digest(own_code())}", flush=True)
+    if way.waiting == "flower":
+        os.execv(program, [str(program), *way.rest, *fixed])
+    paced = [sys.executable, "-P", "-m", "experiments.node.connection"]
+    os.execve(sys.executable, [*paced, *way.rest, *fixed], environment())
 
 
-def task_address(arguments: list[str]) -> str:
-    """Find the address for tasks among the arguments; refuse what would change the isolation."""
+def read_arguments(arguments: list[str]) -> Way:
+    """Find what is meant for us among the arguments; refuse what would change the isolation."""
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument("--clientappio-api-address", default=ADDRESS)
     for fixed in ("--isolation", "--appio-ssl-certfile", "--superexec-auth-secret-file"):
         parser.add_argument(fixed)
+    for option, (values, variable) in OPTIONS.items():
+        default = os.environ.get(variable, values[0]) if variable else values[0]
+        parser.add_argument(f"--{option}", default=default)
     try:
-        known, _ = parser.parse_known_args(arguments)
+        known, rest = parser.parse_known_args(arguments)
     except argparse.ArgumentError as error:
         raise FedmirageError(f"{error}; flower-supernode --help lists all arguments") from None
+    for option, (values, _) in OPTIONS.items():
+        if (given := getattr(known, option)) not in values:
+            raise FedmirageError(f"--{option} is {given!r}; write {' or '.join(values)}")
     for fixed in ("isolation", "appio_ssl_certfile", "superexec_auth_secret_file"):
         if getattr(known, fixed) is not None:
             raise FedmirageError(
                 f"--{fixed.replace('_', '-')} cannot be set: fedmirage supernode decides itself how"
                 " tasks are run; leave it out, or use flower-supernode, which runs any code"
             )
-    return str(known.clientappio_api_address)
+    return Way(known.code, known.tasks, known.waiting, known.clientappio_api_address, rest)
+
+
+if __name__ == "__main__":
+    try:
+        start(sys.argv[1:])
+    except FedmirageError as error:
+        sys.exit(f"error: {error}")

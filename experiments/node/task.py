@@ -1,103 +1,57 @@
-"""Answers one message with the code that is installed here.
+"""Answers one message, in a process of its own.
 
-    python -m experiments.node.task ADDRESS TOKEN PARENT
+    python -m experiments.node.task own|any adaptive|flower ADDRESS TOKEN PARENT
 
-The bundle that the run brings is compared with that code, and never installed, so nothing in it is
-ever executed. A run that brings other code gets a sentence for an answer: its numbers would not be
-those of the code that was submitted.
+does it in a new Python; a template (template.py) forks processes that do it.
 """
 
 import sys
-import zipfile
-from collections.abc import Callable, Mapping
-from logging import ERROR
-from typing import Any
+from collections.abc import Mapping
 
-from flwr.app import Context, Error, Message
-from flwr.clientapp import ClientApp
-from flwr.common import log
-from flwr.common.constant import ErrorCode
-from flwr.supernode.runtime import run_clientapp as flower
-
-from common.errors import FedmirageError
-from experiments.bundle import bundled_code, own_code
-
-SHOWN = 3  # names of files in a sentence
+BROUGHT = ("common", "client", "server")  # the packages that a run brings
 
 
-class Gate:
-    """Stands where Flower would install and load the code of the run."""
+def answer(own: Mapping[str, str] | None, address: str, token: str, parent: str) -> None:
+    """Fetch the message of a task from the SuperNode and answer it.
 
-    def __init__(self) -> None:
-        self.refusal = "the run brought no code to compare with this node's own"
+    A node that runs its own code only passes the checksums of that code. Otherwise nothing of the
+    app may be imported here, because its code comes with the run.
+    """
+    from flwr.supernode.runtime.run_clientapp import run_clientapp
 
-    def examine(self, bundle: bytes, **_: Any) -> None:
-        """Compare a bundle with the code that is installed here, in place of installing it."""
-        try:
-            self.refusal = explain(own_code(), bundled_code(bundle))
-        except (zipfile.BadZipFile, EOFError, ValueError):
-            self.refusal = "the run's bundle is damaged"
+    if own is not None:
+        from experiments.node.gate import Gate
 
-    def loader(self, **_: Any) -> Callable[..., ClientApp]:
-        """Return what loads this node's own app, or one that refuses everything."""
-        return self.load
-
-    def load(self, *_: str) -> ClientApp:
-        """Load the app, whatever name the run gives it."""
-        if self.refusal:
-            log(ERROR, "a run is refused: %s", self.refusal)
-            return Refusal(self.refusal)
-        from client.app import app
-
-        return app
-
-    def guard(self) -> None:
-        """Take the place of Flower's functions; fails if this Flower has no such functions."""
-        for name, own in (
-            ("install_from_fab", self.examine),
-            ("get_load_client_app_fn", self.loader),
-        ):
-            if not hasattr(flower, name):
-                raise FedmirageError(
-                    f"this release of Flower has no {name}, so that a node cannot insist on its own"
-                    " code; install flwr 1.34"
-                )
-            setattr(flower, name, own)
-
-
-def explain(own: Mapping[str, str], brought: Mapping[str, str]) -> str:
-    """Say which code differs; empty if none does."""
-    names = sorted(
-        name for name in own.keys() | brought.keys() if own.get(name) != brought.get(name)
-    )
-    if not names:
-        return ""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return (
-        "this node runs its own code only, and the run brought other code: it differs in"
-        f" {', '.join(names[:SHOWN])}{more}; submit the run from the release that the nodes have"
-    )
-
-
-class Refusal(ClientApp):
-    """An app that answers every message with the reason why there is no other answer."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__()
-        self.reason = reason
-
-    def __call__(self, message: Message, context: Context) -> Message:
-        """Answer with the reason."""
-        return Message(Error(ErrorCode.INVALID_FAB, self.reason), reply_to=message)
-
-
-def main(address: str, token: str, parent: str) -> None:
-    """Fetch the message of a task from the SuperNode and answer it."""
-    Gate().guard()
-    flower.run_clientapp(
+        Gate(own).guard()
+    run_clientapp(
         address, token, insecure=True, parent_pid=int(parent), runtime_dependency_install=False
     )
 
 
+def prepare(code: str, waiting: str) -> None:
+    """Make this process ready for messages.
+
+    A node that runs any code must find nothing of the app loaded, because the code comes with the
+    run. What belongs to the app and was used to prepare is therefore forgotten again.
+    """
+    if waiting == "adaptive":
+        from common.flower import fetch_promptly
+
+        fetch_promptly()
+    if code == "any":
+        for name in [name for name in sys.modules if name.partition(".")[0] in BROUGHT]:
+            del sys.modules[name]
+
+
+def checksums(code: str) -> Mapping[str, str] | None:
+    """Return the checksums of the code that is installed here, for a node that runs no other."""
+    if code == "any":
+        return None
+    from experiments.bundle import own_code
+
+    return own_code()
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    prepare(*sys.argv[1:3])
+    answer(checksums(sys.argv[1]), *sys.argv[3:])

@@ -1,37 +1,93 @@
-"""Takes tasks from a SuperNode, and starts one process per task that runs this node's own code.
+"""Takes tasks from a SuperNode, and has a process of ours answer each of them.
 
-    python -m experiments.node.tasks ADDRESS PARENT
+    python -m experiments.node.tasks ADDRESS PARENT own|any forked|fresh adaptive|flower
 
-Flower's program for this (`flower-superexec`) starts processes that install the bundle of the run
-and run what is in it.
+Flower's program for this (`flower-superexec`) starts a new Python per task, which installs the
+bundle of the run, imports torch, and runs what is in the bundle.
 """
 
+import json
 import os
+import signal
 import subprocess
 import sys
+from logging import ERROR
+from typing import ClassVar
 
+from flwr.common import log
 from flwr.proto.runtime_pb2_grpc import RuntimeStub
 from flwr.proto.task_pb2 import Task
+from flwr.supercore.superexec import run_superexec as flower
 from flwr.supercore.superexec.executor import LaunchResult
 from flwr.supercore.superexec.plugin import ClientAppExecPlugin
-from flwr.supercore.superexec.run_superexec import run_superexec
+
+from common.errors import FedmirageError
+from common.flower import require
+from experiments.node.waiting import Pace, set_pace
+
+PYTHON = (sys.executable, "-P", "-m")
+NOBODY = "nobody takes the tasks of a SuperNode"
 
 
-class OwnCode(ClientAppExecPlugin):
+class Starter:
+    """Starts a process per task: a new Python, or one that is forked from a template."""
+
+    def __init__(self, code: str, waiting: str, forked: bool) -> None:
+        self.way = (code, waiting)
+        self.template = self.start_template() if forked else None
+
+    def start(self, address: str, token: str) -> None:
+        """Start the process that answers the message of a task."""
+        task = [address, token, str(os.getpid())]
+        if self.template is None:
+            subprocess.Popen([*PYTHON, "experiments.node.task", *self.way, *task])
+            return
+        if self.template.poll() is not None:
+            text = "the template of the tasks ended with code %d; another one is started"
+            log(ERROR, text, self.template.returncode)
+            self.template = self.start_template()
+        assert self.template.stdin is not None
+        self.template.stdin.write(json.dumps(task).encode() + b"\n")
+        self.template.stdin.flush()
+
+    def start_template(self) -> "subprocess.Popen[bytes]":
+        """Start a template; it ends when this process does, because its input ends then."""
+        command = [*PYTHON, "experiments.node.template", *self.way]
+        return subprocess.Popen(command, stdin=subprocess.PIPE)
+
+
+class Tasks(ClientAppExecPlugin):
     """Flower's way to take tasks, with a process of ours for each of them."""
+
+    starter: ClassVar[Starter]
+    pace: ClassVar[Pace | None] = None
 
     def launch_task(self, token: str, task: Task) -> LaunchResult:
         """Start the process of one task."""
         if self._get_supported_task_type(task) is None:
             return LaunchResult.failed(f"a node has no tasks of type {task.type!r}")
-        place = [self.runtime_api_address, token, str(os.getpid())]
-        subprocess.Popen([sys.executable, "-P", "-m", "experiments.node.task", *place])
+        try:
+            self.starter.start(self.runtime_api_address, token)
+        except OSError as error:
+            return LaunchResult.failed(str(error))
+        if self.pace is not None:
+            self.pace.note()
         return LaunchResult.accepted()
 
 
-def main(address: str, parent: str) -> None:
-    """Take tasks until the SuperNode, which is the parent, ends."""
-    run_superexec(OwnCode, RuntimeStub, address, insecure=True, parent_pid=int(parent))
+def main(address: str, parent: str, code: str, tasks: str, waiting: str) -> None:
+    """Take tasks until the SuperNode, which is the parent, ends.
+
+    A SuperNode whose tasks nobody takes would be silent, so it ends if this cannot begin.
+    """
+    try:
+        require(dir(ClientAppExecPlugin), ("launch_task", "_get_supported_task_type"), NOBODY)
+        Tasks.pace = set_pace(flower) if waiting == "adaptive" else None
+    except FedmirageError as error:
+        os.kill(int(parent), signal.SIGTERM)
+        sys.exit(f"error: {error}")
+    Tasks.starter = Starter(code, waiting, tasks == "forked")  # before there is a channel
+    flower.run_superexec(Tasks, RuntimeStub, address, insecure=True, parent_pid=int(parent))
 
 
 if __name__ == "__main__":

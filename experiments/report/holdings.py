@@ -27,7 +27,8 @@ def find_holding(run: ReportedRun) -> Holding | str:
 
     Nodes with data of their own are not dealt any, which their numbers of samples show.
     """
-    deciding = tuple((key, run.config[key]) for key in DECIDING)
+    usual = defaults()
+    deciding = tuple((key, run.config.get(key, usual[key])) for key in DECIDING)
     found = _deal(deciding)
     if isinstance(found, str):
         return found

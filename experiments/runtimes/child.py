@@ -18,8 +18,6 @@ from typing import Any
 from common.errors import ConfigurationError, FedmirageError
 from common.settings.config import RunConfig, validate
 
-SMALL = 1000  # up to this many client trainings (clients per round x rounds) `auto` needs no Ray
-
 
 def serve(work: Callable[..., None]) -> None:
     """Read a request and let `work` do what it asks for; the exit code is 0 if it went well."""
@@ -91,16 +89,13 @@ def check(config: RunConfig, folder: Path, actors: int) -> int:
 
 
 def choose(config: RunConfig) -> tuple[str, str]:
-    """Choose the runtime of `auto`, and say why."""
+    """Choose the runtime of `auto`, and say why: Ray shares GPUs, and starts later without them."""
     from common import device
 
-    trainings, place = config.drawn * config.rounds, device.pick(config.device).type
+    place = device.pick(config.device).type
     if place != "cpu":
         return "simulation", f" (the run computes on {place}; --runtime chooses another runtime)"
-    count = f"{trainings} client trainings, where up to {SMALL} go without Ray"
-    if trainings <= SMALL:
-        return "inprocess", f" (a small run: {count}; --runtime simulation would use it)"
-    return "simulation", f" (a large run: {count}; --runtime inprocess would do without it)"
+    return "inprocess", " (on the CPU it starts sooner than Ray; --runtime simulation would use it)"
 
 
 def estimate_space(config: RunConfig, weights: int) -> str:

@@ -21,7 +21,7 @@ from rich.console import Console
 from common.errors import FedmirageError
 from common.settings.config import RunConfig
 from experiments.bundle import app_folder
-from experiments.runtimes.processes import Processes
+from experiments.runtimes.processes import Processes, environment
 from server.record import checkpoint
 from server.record.results import FILE, Results, read
 
@@ -37,10 +37,11 @@ ENDED = "finished"  # how the status of a run that is over begins
 STATUS_EVERY = 30.0  # seconds between two requests for the run's status
 
 
-def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
+def deploy(config: RunConfig, console: Console, verbose: bool = False, code: str = "own") -> None:
     """Start everything, submit the run, wait for its end, and stop everything.
 
-    If the run fails, the reason is raised.
+    If the run fails, the reason is raised. The run brings the code that is installed here, so that
+    nodes that run their own code only (experiments/node) can have it loaded before.
     """
     folder = Path(config.resume or config.out)
     logs = folder / "logs"
@@ -51,7 +52,7 @@ def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
         (folder / FILE).unlink(missing_ok=True)  # of a run that never finished a round
     with (
         tempfile.TemporaryDirectory(prefix=".flower-", dir=folder) as home,
-        Federation(Path(home), logs, verbose) as federation,
+        Federation(Path(home), logs, verbose, code) as federation,
     ):
         federation.start(config, folder / "memory")
         console.print(
@@ -67,11 +68,11 @@ def deploy(config: RunConfig, console: Console, verbose: bool = False) -> None:
 class Federation:
     """The processes of one federation; whatever happens, none of them outlives the `with` block."""
 
-    def __init__(self, home: Path, logs: Path, verbose: bool) -> None:
-        self.home, self.logs, self.verbose = home, logs, verbose
+    def __init__(self, home: Path, logs: Path, verbose: bool, code: str = "own") -> None:
+        self.home, self.logs, self.verbose, self.code = home, logs, verbose, code
         # Flower's programs call each other by name.
         path = os.pathsep.join([str(PROGRAMS), os.environ.get("PATH", "")])
-        self.environment = {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(home), "PATH": path}
+        self.environment = {**environment(), **ENVIRONMENT, "FLWR_HOME": str(home), "PATH": path}
         self.all = Processes(f"FLWR_HOME={home}", home)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.fleet = self.control = ""
@@ -96,7 +97,7 @@ class Federation:
             "--control-api-address",
             self.control,
         ]
-        self.spawn("superlink", "flower-superlink", "--insecure", *apis)
+        self.spawn("superlink", str(PROGRAMS / "flower-superlink"), "--insecure", *apis)
         self.await_port("superlink", self.control)
         self.await_port("superlink", self.fleet)
         for partition, address in enumerate(nodes):
@@ -110,15 +111,15 @@ class Federation:
                 "--node-config",
                 node,
             ]
-            self.spawn(f"supernode-{partition}", "flower-supernode", *arguments)
+            program = [sys.executable, "-P", "-m", "experiments.node.supernode"]
+            self.spawn(f"supernode-{partition}", *program, "--code", self.code, *arguments)
         connection = {
             "superlink": {"default": "local", "local": {"address": self.control, "insecure": True}}
         }
         (self.home / "config.toml").write_text(tomli_w.dumps(connection))
 
-    def spawn(self, name: str, program: str, *arguments: str) -> None:
+    def spawn(self, name: str, *command: str) -> None:
         """Start a process that writes its output to a log."""
-        command = [str(PROGRAMS / program), *arguments]
         with (self.logs / f"{name}.log").open("ab") as log:
             output = None if self.verbose else log
             self.processes[name] = self.all.spawn(

@@ -8,25 +8,23 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
-from collections import deque
 from collections.abc import Iterable
 from copy import deepcopy
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import torch
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid
 
 from client.app import make_app
 from common.settings.config import RunConfig
+from experiments.runtimes.grid import FAILED, Job, LostWorkerError, Worker, WorkerGrid, node_id
+from experiments.runtimes.parcels import Load, unpack
 from server.run import run
 
-FAILED = 2  # Flower's code for a client that raised an exception
+__all__ = ["Helper", "LocalGrid", "answer", "node_id", "run_in_process"]
 
 
 def run_in_process(config: RunConfig, processes: int = 1) -> dict[str, Any]:
@@ -41,7 +39,7 @@ def run_in_process(config: RunConfig, processes: int = 1) -> dict[str, Any]:
         grid.close()
 
 
-class Helper:
+class Helper(Worker):
     """A process that trains clients for another one, and ends with it."""
 
     def __init__(self, config: RunConfig, memory: Path) -> None:
@@ -50,24 +48,33 @@ class Helper:
         self.process = context.Process(target=_help, args=(theirs, config, memory), daemon=True)
         self.process.start()
         theirs.close()
+        self.load: Load | None = None  # what it was last sent
 
-    def ready(self) -> bool:
+    def await_start(self) -> bool:
         """Wait until it can take messages; False if it never can."""
         try:
             return bool(self.connection.recv())
         except (EOFError, OSError):
             return False
 
-    def answer(self, message: Message, context: Context) -> tuple[Message, Context]:
-        """Let it answer a message; if its process ends instead, the client has failed."""
+    def send(self, job: Job, context: Context) -> None:
+        """Send a message, and before the first one of a round what all of them hold."""
+        content = None if job.load is self.load else job.load.content
+        self.load = job.load
         try:
-            self.connection.send((message, context))
+            self.connection.send((job.load.pack((job.message, context)), content))
+        except OSError:  # it has ended; `receive` says so
+            return
+
+    def receive(self) -> tuple[Message, Context]:
+        """Wait for the next reply."""
+        try:
             answered: tuple[Message, Context] = self.connection.recv()
             return answered
         except (EOFError, OSError):
             self.process.join(5)
-            reason = f"its process ended with code {self.process.exitcode}"
-            return Message(Error(code=FAILED, reason=reason), reply_to=message), context
+            code = self.process.exitcode
+            raise LostWorkerError(f"its process ended with code {code}") from None
 
     def stop(self) -> None:
         """End it, whatever it is doing."""
@@ -84,12 +91,14 @@ def _help(connection: Connection, config: RunConfig, memory: Path) -> None:
 
     app = make_app(config, memory)
     connection.send(True)
+    content: list[bytes] = []
     while True:
         try:
-            message, context = connection.recv()
+            parcel, new = connection.recv()
         except (EOFError, OSError):
             return
-        connection.send(answer(app, message, context))
+        content = content if new is None else new
+        connection.send(answer(app, *unpack(parcel, content)))
 
 
 def _end_with_parent() -> None:
@@ -112,144 +121,27 @@ def answer(app: ClientApp, message: Message, context: Context) -> tuple[Message,
         return Message(Error(code=FAILED, reason=str(error)), reply_to=message), context
 
 
-class LocalGrid(Grid):
-    """Flower's Grid over a dictionary.
-
-    Messages are answered while they are pushed: by this process, and by its helpers as soon as they
-    are ready.
-    """
+class LocalGrid(WorkerGrid):
+    """Messages are answered while they are pushed: by this process, and by its helpers."""
 
     def __init__(self, app: ClientApp, nodes: int) -> None:
+        super().__init__(nodes)
         self.app = app
-        self.contexts = {
-            node_id(partition): Context(
-                1,
-                node_id(partition),
-                {"partition-id": partition, "num-partitions": nodes},
-                RecordDict(),
-                {},
-            )
-            for partition in range(nodes)
-        }
-        self.replies: dict[str, Message] = {}
-        self.helpers: list[Helper] = []
-        self.change = threading.Condition()  # guards what follows, and the replies
-        self.waiting: deque[Message] = deque()
-        self.busy = 0  # helpers that have a message
-        self.closed = False
-
-    def add(self, helper: Helper) -> None:
-        """Let a helper take its share of the messages as soon as it is ready."""
-        self.helpers.append(helper)
-        threading.Thread(target=self._feed, args=(helper,), daemon=True).start()
-
-    def close(self) -> None:
-        """End the helpers."""
-        with self.change:
-            self.closed = True
-            self.change.notify_all()
-        for helper in self.helpers:
-            helper.stop()
-
-    @property
-    def run(self) -> Any:
-        """Flower's record of the run, which is not used here."""
-        return None
-
-    def set_run(self, run: Any) -> None:
-        """Part of Flower's interface."""
-
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        """Part of Flower's interface."""
-        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
-
-    def get_node_ids(self) -> Iterable[int]:
-        """All nodes are connected from the beginning."""
-        return list(self.contexts)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Have all of them answered, except those whose time is up before they begin."""
-        pushed = list(messages)
-        for message in pushed:
-            message.metadata.__dict__["_message_id"] = str(uuid4())
-        with self.change:
-            self.waiting.extend(pushed)
-            self.change.notify_all()
+        numbers = super().push_messages(messages)
         threads = torch.get_num_threads()
         try:
-            while (first := self._next()) is not None:
-                self._keep(first, *answer(self.app, first, self._context(first)))
+            while True:
+                while (job := self._next()) is not None:
+                    message = job.message
+                    self._keep(message, *answer(self.app, message, self._context(message)))
+                with self.change:
+                    self.change.wait_for(lambda: self.waiting or not self.busy)
+                    if not self.waiting:
+                        return numbers
         finally:
-            self.waiting.clear()
-            torch.set_num_threads(threads)  # the server's, which may be more than a client's
-        with self.change:
-            self.change.wait_for(lambda: not self.busy)
-        return [message.metadata.message_id for message in pushed]
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies that have arrived."""
-        return [self.replies.pop(number) for number in list(message_ids) if number in self.replies]
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        """Part of Flower's interface."""
-        return self.pull_messages(self.push_messages(messages))
-
-    def receive(self, node: int, reply: Message) -> Message | None:
-        """Return a reply as it arrives; None if it was lost on its way."""
-        return reply
-
-    def expired(self, message: Message) -> bool:
-        """Whether a message has waited so long that it is not begun any more."""
-        return time.time() > message.metadata.created_at + message.metadata.ttl
-
-    def _next(self) -> Message | None:
-        """Take the next message that must be answered."""
-        with self.change:
-            while self.waiting:
-                message = self.waiting.popleft()
-                if not self.expired(message):
-                    return message
-        return None
-
-    def _context(self, message: Message) -> Context:
-        return self.contexts[message.metadata.dst_node_id]
-
-    def _keep(self, message: Message, reply: Message, context: Context) -> None:
-        node = message.metadata.dst_node_id
-        reply.metadata.__dict__["_src_node_id"] = node
-        with self.change:
-            self.contexts[node] = context
-            kept = self.receive(node, reply)
-            if kept is not None:
-                self.replies[message.metadata.message_id] = kept
-
-    def _feed(self, helper: Helper) -> None:
-        """Give a helper its share of the messages, in a thread that mostly waits for it."""
-        usable = helper.ready()
-        while usable and not self.closed:
             with self.change:
-                self.change.wait_for(lambda: self.waiting or self.closed)
-                message = None if self.closed else self._next()
-                self.busy += message is not None
-            if message is not None:
-                try:
-                    self._keep(message, *helper.answer(message, self._context(message)))
-                finally:
-                    with self.change:
-                        self.busy -= 1
-                        self.change.notify_all()
-            usable = helper.process.is_alive()
-
-
-def node_id(partition: int) -> int:
-    """Make ids that do not sort like partitions, just as Flower's random ones do not."""
-    return 10_000 - 7 * partition
+                self.waiting.clear()
+            torch.set_num_threads(threads)  # the server's, which may be more than a client's

@@ -48,6 +48,7 @@ class Processes:
             **{"stdin": subprocess.DEVNULL, **options},
         )
         self.started.append(process)
+        pass_on_priority(process.pid)
         return process
 
     def stop(self) -> None:
@@ -64,6 +65,17 @@ class Processes:
                     self.guardian.stdin.write(b"all is well")
                     self.guardian.stdin.close()
                 self.guardian.wait()
+
+
+def pass_on_priority(session: int) -> None:
+    """Let a new session have as low a priority as this process has.
+
+    Linux shares the processor among sessions (see "autogroup" in sched(7)), and a process's own
+    niceness counts only within its session. Other systems have no such file, and need it not.
+    """
+    if niceness := os.nice(0):
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{session}/autogroup").write_text(str(niceness))
 
 
 @contextlib.contextmanager

@@ -11,18 +11,19 @@ Its Rényi divergence is bounded by Wang, Balle and Kasiviswanathan (AISTATS 201
 part of n, their bound exceeds that of a release without a draw, so the smaller of the two counts.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from common.dp.accounting import compose_gaussians
 from common.wire.figures import CLIPPED
 
-if TYPE_CHECKING:  # a command that only shows a budget need not wait for Flower
+if TYPE_CHECKING:  # a command that only shows a budget need not wait for Flower or numpy
+    import numpy as np
+    import numpy.typing as npt
     from flwr.common import Scalar
 
 EPSILON, DELTA = "dp.epsilon", "dp.delta"
@@ -41,6 +42,8 @@ def epsilon(multiplier: float, releases: Mapping[Draw, int], delta: float) -> fl
     from dp_accounting import rdp  # it takes time to load
 
     orders, _ = divergences(multiplier, (1, 1))
+    import numpy as np
+
     total = np.sum(
         [count * divergences(multiplier, draw)[1] for draw, count in releases.items()], axis=0
     )
@@ -68,10 +71,12 @@ def divergences(
             neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE
         )
         accountants.append(accountant.compose(event))
+    import numpy as np
+
     return accountants[0].orders, np.minimum.reduce([accountant.rdp for accountant in accountants])
 
 
-def figures(metrics: "Mapping[str, Scalar]") -> "dict[str, Scalar]":
+def figures(metrics: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """Return what a round's line says under "dp"; an infinite epsilon is written as null."""
     return {
         name.removeprefix("dp."): metrics[name]

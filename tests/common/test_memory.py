@@ -103,9 +103,15 @@ def test_a_memory_is_lost_if_a_counted_round_left_nothing(tmp_path: Path) -> Non
     """A client that never took part has nothing to lose; `since` is its last round that counted."""
     assert not Memory(tmp_path / "new", 5, since=0).lost
     assert Memory(tmp_path / "gone", 5, since=3).lost
-    kept = Memory(tmp_path / "kept", 3)
-    kept.close()
+    remember(tmp_path / "kept", 3, 1.0)
     assert not Memory(tmp_path / "kept", 5, since=3).lost
+
+
+def test_a_round_without_anything_to_remember_leaves_the_last_file_alone(tmp_path: Path) -> None:
+    remember(tmp_path, 1, 1.0)
+    Memory(tmp_path, 2).close()
+    assert [path.name for path in versions(tmp_path)] == ["round-00001.safetensors"]
+    assert recall(tmp_path, 3) == 1.0
 
 
 def test_a_damaged_memory_gives_way_to_the_version_before_it(

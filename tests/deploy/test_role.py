@@ -95,10 +95,26 @@ def test_the_control_interface_listens_on_loopback_only(container: Container) ->
 
 def test_a_node_runs_its_own_code_unless_told_otherwise(container: Container) -> None:
     container.play("supernode", "0")
-    assert container.called.startswith("fedmirage supernode ")
-    container.play("supernode", "0", CODE="any")
-    assert container.called.startswith("flower-supernode ")
-    assert "neither own nor any" in container.play("supernode", "0", CODE="theirs").stderr
+    usual = "fedmirage supernode --code own --tasks forked --waiting adaptive "
+    assert container.called.startswith(usual)
+    container.play("supernode", "0", CODE="any", TASKS="fresh", WAITING="flower")
+    other = "fedmirage supernode --code any --tasks fresh --waiting flower "
+    assert container.called.startswith(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("CODE", "neither own nor any"),
+        ("TASKS", "neither forked nor fresh"),
+        ("WAITING", "neither adaptive nor flower"),
+    ],
+)
+def test_an_unknown_way_starts_nothing(container: Container, name: str, sentence: str) -> None:
+    assert f"{name} is 'theirs', which is {sentence}" in (
+        container.play("supernode", "0", **{name: "theirs"}).stderr
+    )
+    assert container.called == ""
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,11 @@ import sys
 SCRIPT = """
 import os
 from pathlib import Path
-from experiments.runtimes.simulation import plan_actors, prepare_ray
 from common.settings.config import configure
+from experiments.runtimes.ray_start import start_ray
 
-prepare_ray()
+start_ray(configure({}))
 import ray
-ray.init(**plan_actors(configure({})).backend(False)["init_args"])
 ray.get(ray.remote(num_cpus=1)(lambda: 0).remote())
 
 def family(root):

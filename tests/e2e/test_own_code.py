@@ -24,15 +24,6 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class OwnCodeFederation(Federation):
-    """`fedmirage supernode` in place of Flower's own program."""
-
-    def spawn(self, name: str, program: str, *arguments: str) -> None:
-        if program == "flower-supernode":
-            program, arguments = "python", ("-m", "experiments.entry", "supernode", *arguments)
-        super().spawn(name, program, *arguments)
-
-
 def test_a_run_with_changed_code_is_refused_by_the_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,7 +32,7 @@ def test_a_run_with_changed_code_is_refused_by_the_nodes(
     evil = assemble(tmp_path / "evil")
     with (evil / "client" / "app.py").open("a") as module:
         module.write(f"\nopen({str(proof)!r}, 'w').close()\n")
-    with OwnCodeFederation(tmp_path, logs, False) as federation:
+    with Federation(tmp_path, logs, False) as federation:
         federation.start(configure(SETTINGS), tmp_path / "memory")
         with monkeypatch.context() as patch:
             patch.setattr("experiments.runtimes.grpc.app_folder", lambda spare: evil)

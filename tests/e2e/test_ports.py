@@ -8,7 +8,7 @@ import pytest
 from common.errors import FedmirageError
 from common.settings.config import configure
 from experiments.runtimes import grpc as deployment
-from experiments.runtimes.grpc import Federation, free_addresses
+from experiments.runtimes.grpc import PROGRAMS, Federation, free_addresses
 from tests.support.commands import processes
 
 
@@ -39,7 +39,7 @@ def test_a_port_in_use_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_process_that_ends_early_is_said_with_its_last_words(tmp_path: Path) -> None:
     federation = Federation(tmp_path, tmp_path, verbose=False)
-    federation.spawn("superlink", "flower-superlink", "--odd")
+    federation.spawn("superlink", str(PROGRAMS / "flower-superlink"), "--odd")
     with (
         federation,
         pytest.raises(

@@ -11,8 +11,19 @@ from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits, without_times
 
 
-@pytest.mark.parametrize("runtime", ["inprocess", "simulation", "grpc"])
-def test_the_same_bits_everywhere(tmp_path: Path, runtime: str) -> None:
+@pytest.mark.parametrize(
+    ("runtime", "tasks"),
+    [
+        ("inprocess", "forked"),
+        ("simulation", "forked"),
+        ("grpc", "forked"),
+        pytest.param("grpc", "fresh", marks=pytest.mark.slow),
+    ],
+)
+def test_the_same_bits_everywhere(
+    tmp_path: Path, runtime: str, tasks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDMIRAGE_TASKS", tasks)  # of SuperNodes
     run_in_process(tmp_path / "plain", **SETTINGS, clients=4)
     done = fedmirage(
         "run", *TINY, "--clients", "4", "--runtime", runtime, "--out", str(tmp_path / runtime)

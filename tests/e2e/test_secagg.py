@@ -100,10 +100,13 @@ def test_a_node_killed_while_training_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_node_killed_earlier_means_another_try_with_the_rest(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
+def test_a_node_killed_earlier_means_another_try_with_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And, once another is killed, too few are left: the run ends with a sentence, and keeps what
     it has."""
+    monkeypatch.setenv("FEDMIRAGE_WAITING", "flower")  # so that a stage lasts for seconds
+    folder = tmp_path / "run"
     arguments = [*SECURE, "--clients", "4", "--rounds", "9", "--round-timeout", "300"]
     process = start("run", *arguments, "--runtime", "grpc", "--out", str(folder))
     wait_until(lambda: received(folder, 1) >= 4 + 1, 400, "the first message of round 2")

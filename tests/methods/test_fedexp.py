@@ -61,7 +61,8 @@ def test_running_statistics_are_only_averaged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("methods", "prefix"), [("fedexp", ""), ("fedper, fedexp", "features.")])
 def test_the_step_against_brute_force(tmp_path: Path, methods: str, prefix: str) -> None:
     """Norms over shared, trainable weights only: no running statistics, no personal classifier."""
-    config = run_in_process(tmp_path, **{**SMALL, "rounds": 1}, model="lenet-bn", methods=methods)
+    settings = {**SMALL, "rounds": 1, "keep_models": "all"}
+    config = run_in_process(tmp_path, **settings, model="lenet-bn", methods=methods)
     start, (models, shares) = initial(config), last_local_models(tmp_path)
     kept = [
         n

@@ -71,6 +71,7 @@ def test_unequal_steps_against_brute_force(tmp_path: Path, momentum: float) -> N
         "partition": "dirichlet(alpha=0.3)",
         "model": "lenet-bn",
         "momentum": momentum,
+        "keep_models": "all",
     }
     del settings["local_steps"]
     config = run_in_process(tmp_path, **settings, local_epochs=2, methods="fednova")

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from client.methods.moon import MoonClient
+from common.errors import ConfigurationError
 from common.memory import LOCAL_MODEL, Memory
 from common.models.base import Model
 from common.wire.weights import from_arrays, to_arrays
@@ -90,12 +91,15 @@ def test_the_references_do_not_move_with_training(tmp_path: Path) -> None:
     assert not any(weight.requires_grad for weight in half.received.parameters())
 
 
-def test_a_warm_start_has_the_previous_models_of_any_run(tmp_path: Path) -> None:
+def test_a_warm_start_has_the_previous_models_of_a_run_that_kept_them(tmp_path: Path) -> None:
     """FedCOG's paper turns methods on after a warm-up with FedAvg: the local models of that run are
-    the previous ones."""
-    run_in_process(tmp_path / "fedavg", **{**SMALL, "rounds": 2})
-    run_in_process(
-        tmp_path / "moon", **SMALL, methods="moon(mu=1)", warm_start=str(tmp_path / "fedavg")
-    )
+    the previous ones. A run of FedAvg keeps them on request, because nothing in it reads them."""
+    two = {**SMALL, "rounds": 2}
+    moon = {**SMALL, "methods": "moon(mu=1)"}
+    run_in_process(tmp_path / "lost", **two)
+    with pytest.raises(ConfigurationError, match=r"did not keep; run it again with keep-models"):
+        run_in_process(tmp_path / "refused", **moon, warm_start=str(tmp_path / "lost"))
+    run_in_process(tmp_path / "fedavg", **two, keep_models="all")
+    run_in_process(tmp_path / "moon", **moon, warm_start=str(tmp_path / "fedavg"))
     (line,) = lines(tmp_path / "moon")
     assert line["train"]["contrast"] != pytest.approx(math.log(2), abs=1e-6)

@@ -51,7 +51,8 @@ def outcome(names: tuple[str, ...], model: str = BASE["model"]) -> list[np.ndarr
     """What two rounds lead to: shared weights, the model that is saved, and each client's own."""
     folder = Path(tempfile.mkdtemp())
     try:
-        run_in_process(folder, **{**BASE, "model": model}, methods=", ".join(map(line, names)))
+        settings = {**BASE, "model": model, "keep_models": "all"}
+        run_in_process(folder, **settings, methods=", ".join(map(line, names)))
         return arrays(folder)
     finally:
         shutil.rmtree(folder)

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from client.build import deal_data, model_of
+from client.build import deal_data
 from client.diagnostics import OwnLabels
 from common.data import load
 from common.data.batches import normalise
 from common.data.view import view
 from common.errors import ConfigurationError
+from common.run import make_run
 from common.settings.config import RunConfig, configure
 from common.wire.manifest import Manifest
 from common.wire.weights import from_arrays
@@ -27,7 +28,7 @@ from tests.support.runs import (
     without_times,
 )
 
-ONE = {**SMALL, "rounds": 1, "diagnostics": True}
+ONE = {**SMALL, "rounds": 1, "diagnostics": True, "keep_models": "all"}
 
 
 def flat(model: list[np.ndarray], keep: list[bool]) -> np.ndarray:
@@ -42,7 +43,7 @@ def trainable(module: torch.nn.Module) -> list[bool]:
 
 def model(config: RunConfig) -> torch.nn.Module:
     dataset = load(config.dataset)
-    return model_of(config, dataset.shape, len(dataset.classes))[0]
+    return make_run(config, dataset, torch.device("cpu"))[1]
 
 
 @pytest.mark.parametrize("weighting", ["examples", "uniform"])

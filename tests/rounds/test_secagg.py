@@ -160,7 +160,7 @@ def test_nothing_of_a_single_client_can_be_read(tmp_path: Path) -> None:
         run_in_process(
             tmp_path / name,
             listen,
-            **{**SMALL, "rounds": 1, "model": "mlp(hidden=64)"},
+            **{**SMALL, "rounds": 1, "model": "mlp(hidden=64)", "keep_models": "all"},
             secagg=secagg,
         )
     plain = compat.recorddict_to_fitres(heard["plain"][1].content, True)

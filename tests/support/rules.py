@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from flwr.common import (
     Code,
     FitRes,
@@ -13,10 +14,10 @@ from flwr.common import (
     parameters_to_ndarrays,
 )
 
-from client.build import model_of
 from common.data import load
 from common.memory import local_models
 from common.methods import half
+from common.run import make_run
 from common.settings.config import RunConfig, configure
 from server.record.checkpoint import read as read_checkpoint
 from server.strategy.average import Average, shares_of, weighted_mean
@@ -75,20 +76,20 @@ def one_round(
 def initial(config: RunConfig) -> list[np.ndarray]:
     """The weights that a run begins with."""
     dataset = load(config.dataset, config.data_dir or None)
-    return model_of(config, dataset.shape, len(dataset.classes))[2]
+    return make_run(config, dataset, torch.device("cpu"))[0].initial
 
 
 def buffers(config: RunConfig) -> list[int]:
     """Positions of BatchNorm's running statistics among the weights."""
     dataset = load(config.dataset, config.data_dir or None)
-    _, manifest, _ = model_of(config, dataset.shape, len(dataset.classes))
+    manifest = make_run(config, dataset, torch.device("cpu"))[0].manifest
     return [position for position, entry in enumerate(manifest) if not entry.trainable]
 
 
 def named(config: RunConfig) -> list[str]:
     """Names of all weights."""
     dataset = load(config.dataset, config.data_dir or None)
-    return list(model_of(config, dataset.shape, len(dataset.classes))[1].names)
+    return list(make_run(config, dataset, torch.device("cpu"))[0].manifest.names)
 
 
 def last_local_models(folder: Path) -> tuple[list[list[np.ndarray]], list[float]]:
@@ -103,7 +104,12 @@ def last_local_models(folder: Path) -> tuple[list[list[np.ndarray]], list[float]
 def assert_buffers_are_averaged(folder: Path, methods: str) -> None:
     """Run two rounds with BatchNorm: only its statistics are the clients' average, bit for bit."""
     config = run_in_process(
-        folder, **{**SMALL, "rounds": 2}, model="lenet-bn", methods=methods, momentum=0.5
+        folder,
+        **{**SMALL, "rounds": 2},
+        model="lenet-bn",
+        methods=methods,
+        momentum=0.5,
+        keep_models="all",
     )
     models, shares = last_local_models(folder)
     average = weighted_mean(models, shares, [array.dtype for array in models[0]])

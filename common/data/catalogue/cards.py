@@ -1,8 +1,12 @@
 """What is known about the published data sets before any of their files is opened."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-from common.data.set import Task
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from common.data.set import Task
 
 DIGITS = tuple("0123456789")
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")

@@ -123,7 +123,8 @@ def numbers(group: Group, name: str, lines: list[dict[str, Any]], scale: int) ->
         rows.append([list(group.labels.values())[line["series"]], *cells])
     unit = " in per cent" if scale == 100 else ""
     head = ("Methods", *(f"Round {number}" for number in shown))
-    return table(f"{name}{unit}: mean ± standard deviation over seeds", head, rows)
+    said = ": mean ± standard deviation over seeds" if len(group.outcome.seeds) > 1 else ""
+    return table(f"{name}{unit}{said}", head, rows)
 
 
 def _figure(part: str, name: str) -> Value:

@@ -13,8 +13,8 @@ from flwr.supernode.runtime import run_clientapp as flower
 from client.app import app
 from common.errors import FedmirageError
 from experiments.bundle import assemble, bundled_code, digest, own_code
-from experiments.node.supernode import task_address
-from experiments.node.task import Gate, explain
+from experiments.node.gate import Gate, explain
+from experiments.node.supernode import read_arguments
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +57,14 @@ def test_flowers_bundle_holds_exactly_the_code_that_is_compared(bundle: bytes) -
 
 
 def test_a_run_with_the_same_code_gets_the_nodes_own_app(bundle: bytes) -> None:
-    gate = Gate()
+    gate = Gate(own_code())
     gate.examine(bundle, skip_prompt=True)
     assert gate.load("any/name", "9.9", "f" * 64) is app
 
 
 def test_another_setting_in_pyproject_is_no_other_code(bundle: bytes) -> None:
     """The run's configuration may say anything there; the node checks it as always."""
-    gate = Gate()
+    gate = Gate(own_code())
     gate.examine(changed(bundle, {"pyproject.toml": "[tool.flwr.app.config]\nrounds = 99\n"}))
     assert gate.refusal == ""
 
@@ -74,7 +74,7 @@ def test_a_run_with_changed_code_is_refused_and_not_executed(
     bundle: bytes, name: str, tmp_path: Path
 ) -> None:
     proof = tmp_path / "executed"
-    gate = Gate()
+    gate = Gate(own_code())
     gate.examine(changed(bundle, {name: f"open({str(proof)!r}, 'w')"}))
     error = answer(gate).error
     assert f"it differs in {name}; submit" in error.reason
@@ -89,27 +89,27 @@ def test_many_differences_are_one_short_sentence() -> None:
 
 
 def test_a_run_without_a_bundle_is_refused() -> None:
-    assert "brought no code" in answer(Gate()).error.reason
+    assert "brought no code" in answer(Gate(own_code())).error.reason
 
 
 def test_a_flower_that_loads_code_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a newer Flower could run the bundle after all, and nobody would notice."""
     monkeypatch.delattr(flower, "install_from_fab")
     with pytest.raises(FedmirageError, match="has no install_from_fab"):
-        Gate().guard()
+        Gate(own_code()).guard()
 
 
 def test_tasks_stay_on_loopback_and_the_isolation_is_fixed() -> None:
-    assert task_address(["--insecure", "--superlink", "h:9092"]) == "127.0.0.1:9094"
-    assert task_address(["--clientappio-api-address=127.0.0.1:9095"]) == "127.0.0.1:9095"
+    assert read_arguments(["--insecure", "--superlink", "h:9092"]).address == "127.0.0.1:9094"
+    assert read_arguments(["--clientappio-api-address=127.0.0.1:9095"]).address == "127.0.0.1:9095"
     with pytest.raises(FedmirageError, match="--isolation cannot be set"):
-        task_address(["--isolation", "subprocess"])
+        read_arguments(["--isolation", "subprocess"])
     with pytest.raises(FedmirageError, match="--clientappio-api-address: expected one argument"):
-        task_address(["--clientappio-api-address"])
+        read_arguments(["--clientappio-api-address"])
 
 
 @pytest.mark.parametrize("bundle", [b"", b"PK\x03\x04 and then nothing"])
 def test_a_damaged_bundle_is_refused(bundle: bytes) -> None:
-    gate = Gate()
+    gate = Gate(own_code())
     gate.examine(bundle)
     assert gate.refusal == "the run's bundle is damaged"

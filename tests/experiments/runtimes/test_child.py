@@ -1,24 +1,45 @@
 """Where a run takes place, and how much disk space it will need."""
 
 import pytest
+import ray
+import torch
 
+from common import device
 from common.settings.config import configure
-from experiments.runtimes.child import SMALL, choose, estimate_space
+from experiments.runtimes import ray_start
+from experiments.runtimes.child import choose, estimate_space
+
+
+@pytest.mark.parametrize("settings", [{"clients": 5}, {"clients": 1000, "rounds": 1000}])
+def test_on_the_cpu_no_run_needs_ray(settings: dict[str, int]) -> None:
+    chosen, why = choose(configure({**settings, "device": "cpu"}))
+    assert chosen == "inprocess"
+    assert "--runtime simulation" in why
+
+
+def test_ray_shares_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "pick", lambda name: torch.device("cuda"))
+    chosen, why = choose(configure({"clients": 5}))
+    assert chosen == "simulation"
+    assert "computes on cuda" in why
 
 
 @pytest.mark.parametrize(
-    ("settings", "runtime", "words"),
+    ("settings", "options"),
     [
-        ({"clients": 5, "rounds": 10}, "inprocess", "50 client trainings"),
-        ({"clients": 10, "rounds": SMALL // 10}, "inprocess", "small"),
-        ({"clients": 10, "rounds": SMALL // 10 + 1}, "simulation", "--runtime inprocess"),
-        ({"clients": 1000, "participation": 0.01, "rounds": 10}, "inprocess", "100 client"),
+        ({"clients": 3, "device": "cpu"}, {"num_cpus": 2, "num_gpus": 0}),
+        ({"clients": 3, "participation": 0.3}, {"num_cpus": 1}),
     ],
 )
-def test_a_small_run_needs_no_ray(settings: dict[str, int], runtime: str, words: str) -> None:
-    chosen, why = choose(configure({**settings, "device": "cpu"}))
-    assert chosen == runtime
-    assert words in why
+def test_ray_is_started_for_as_many_actors_as_train(
+    settings: dict[str, int], options: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GPUs are counted by Ray itself, unless the run leaves them alone."""
+    asked: dict[str, int] = {}
+    monkeypatch.setattr(ray, "init", lambda **given: asked.update(given))
+    monkeypatch.setattr(ray_start, "cores", lambda: 2)
+    ray_start.start_ray(configure(settings), verbose=True)
+    assert asked == {"include_dashboard": False, **options}
 
 
 def test_kept_models_are_counted_before_they_are_there() -> None:

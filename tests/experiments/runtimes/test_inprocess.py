@@ -9,6 +9,7 @@ from flwr.app import Message, RecordDict
 
 from client.app import make_app
 from common.settings.config import configure
+from experiments.runtimes.grid import Job
 from experiments.runtimes.inprocess import Helper, LocalGrid, node_id, run_in_process
 from tests.support.inprocess import run_in_process as run_alone
 from tests.support.runs import SMALL, assert_same_bits, lines, without_times
@@ -19,9 +20,9 @@ def test_helpers_give_the_same_bits(
     tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """State between the messages of a secure round travels to whichever process answers."""
-    helped: list[Message] = []
-    answer = Helper.answer
-    monkeypatch.setattr(Helper, "answer", lambda *_: helped.append(_[1]) or answer(*_))
+    helped: list[Job] = []
+    send = Helper.send
+    monkeypatch.setattr(Helper, "send", lambda *_: helped.append(_[1]) or send(*_))
     settings = {**SMALL, **settings, "rounds": 40}
     run_in_process(configure({**settings, "out": str(tmp_path / "helped")}), 2)
     run_alone(tmp_path / "alone", **settings)
@@ -34,16 +35,16 @@ def test_a_helper_that_dies_is_a_failed_client_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died: list[Message] = []
-    answer = Helper.answer
+    send = Helper.send
 
-    def die(helper: Helper, message: Message, context: Any) -> Any:
-        if message.metadata.message_type == "train":
+    def die(helper: Helper, job: Job, context: Any) -> None:
+        if job.message.metadata.message_type == "train" and not died:
             helper.process.kill()
             helper.process.join()
-            died.append(message)
-        return answer(helper, message, context)
+            died.append(job.message)
+        send(helper, job, context)
 
-    monkeypatch.setattr(Helper, "answer", die)
+    monkeypatch.setattr(Helper, "send", die)
     run_in_process(configure({**SMALL, "rounds": 40, "out": str(tmp_path)}), 2)
     assert len(died) == 1
     refused = [entry for line in lines(tmp_path) for entry in line["refused"]]

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from experiments.runtimes.guardian import processes_with
 from experiments.runtimes.processes import Processes, environment
 from tests.support.commands import wait_until
@@ -38,3 +40,20 @@ with Processes({mark!r}, Path({str(rubbish)!r})) as processes:
     starter.wait()
     wait_until(lambda: not processes_with(mark), 30, "it is ended")
     wait_until(lambda: not rubbish.exists(), 30, "its folder is removed")
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="sessions have no priority")
+def test_a_session_has_the_priority_of_the_process_that_started_it() -> None:
+    program = """
+import os
+from pathlib import Path
+from experiments.runtimes.processes import Processes, environment
+os.nice(7)
+with Processes("FEDMIRAGE_TEST=priority") as processes:
+    started = processes.spawn(["sleep", "60"], environment())
+    print(Path(f"/proc/{started.pid}/autogroup").read_text())
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], env=environment(), capture_output=True, text=True
+    )
+    assert done.stdout.strip().endswith("nice 7"), done.stderr

@@ -326,7 +326,8 @@ def test_who_lost_the_set_gets_it_again(tmp_path: Path) -> None:
             (tmp_path / "lost").touch()
         return reply
 
-    run_in_process(tmp_path, lose, **{**BASE, "rounds": 4}, methods=TINY)
+    settings = {**BASE, "rounds": 4, "keep_models": "all"}  # so that every round leaves a file
+    run_in_process(tmp_path, lose, **settings, methods=TINY)
     found = lines(tmp_path)
     assert [len(line["clients"]) for line in found] == [2, 2, 1, 2]
     assert "does not hold the virtual set" in found[2]["refused"][0]["reason"]

@@ -1,0 +1,93 @@
+"""Deals the training samples by the partition that a line names."""
+
+import numpy as np
+import numpy.typing as npt
+
+from common.data.partitions import dirichlet, groups, labels
+from common.data.partitions.checks import check, check_columns
+from common.data.partitions.deal import Indices
+from common.data.partitions.params import (
+    PARTITIONS,
+    Classes,
+    Dirichlet,
+    DirichletClient,
+    DirichletEqual,
+    Domains,
+    Dominant,
+    Iid,
+    Natural,
+    PartitionParams,
+)
+from common.data.set import Split
+from common.errors import ConfigurationError
+from common.settings.language import resolve_one, write
+
+
+def split(
+    partition: str | PartitionParams, train: Split, classes: int, clients: int, seed: int
+) -> list[Indices]:
+    """Deal the training samples: one array of positions per client.
+
+    `partition` is a line such as "dirichlet(alpha=0.1)", or its params.
+    """
+    # imported here, because it loads torch, which listing the partitions does not need
+    from common.seeds import numpy_generator
+
+    params = (
+        resolve_one(partition, PARTITIONS, "partition") if isinstance(partition, str) else partition
+    )
+    problems = check(
+        params,
+        clients,
+        classes,
+        len(train),
+        "multi-label" if train.labels.ndim == 2 else "single-label",
+    )
+    problems += check_columns(params, train.columns, clients)
+    if problems:
+        raise ConfigurationError(problems)
+    parts = _deal(params, train, classes, clients, numpy_generator(seed, "partition", params.name))
+    empty = [client for client, part in enumerate(parts) if len(part) == 0]
+    if empty:
+        raise ConfigurationError(
+            [
+                f"partition: {write(params)}: client {empty[0]} gets none of the {len(train)}"
+                f" samples ({len(empty)} of clients={clients} are empty); take fewer clients or"
+                " less skew"
+            ]
+        )
+    return parts
+
+
+def _deal(
+    params: PartitionParams,
+    train: Split,
+    classes: int,
+    clients: int,
+    generator: np.random.Generator,
+) -> list[Indices]:
+    # class numbers; the partitions that read them are refused for multi-label sets
+    numbers: npt.NDArray[np.int64] = np.asarray(train.labels, dtype=np.int64)
+    match params:
+        case Iid():
+            return groups.iid(len(train), clients, generator)
+        case Dirichlet():
+            return dirichlet.dirichlet(params, numbers, classes, clients, generator)
+        case DirichletEqual():
+            return dirichlet.dirichlet_equal(params, numbers, classes, clients, generator)
+        case DirichletClient():
+            return dirichlet.dirichlet_client(params, numbers, classes, clients, generator)
+        case Classes():
+            return labels.by_classes(params, numbers, classes, clients)
+        case Dominant():
+            return labels.dominant(params, numbers, classes, clients, generator)
+        case Natural():
+            return groups.natural(params, train, clients, generator)
+        case Domains():
+            return groups.domains(params, train, clients, generator)
+    raise ConfigurationError(
+        [
+            f"partition: {params.name!r} has params but no function that deals by them; add one in"
+            " common/data/partitions"
+        ]
+    )

@@ -1,0 +1,238 @@
+"""Flower's Grid over a few workers of this host, without a SuperLink and without looking for work.
+
+Flower's simulation keeps messages in a store in which it searches for those of every node, ten
+times per second. With a thousand nodes that search takes longer than the training. Here the
+messages of a round stand in one queue, workers take the next one as soon as they are free, and
+whoever waits for the replies is woken up.
+"""
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from flwr.app import Context, Error, Message, RecordDict
+
+from experiments.runtimes.parcels import Load
+from server.messages.exchange import WaitingGrid
+
+FAILED = 2  # Flower's code for a client that raised an exception
+AHEAD = 2  # messages that a worker has at most: one in work, and one so that it need not wait
+
+
+@dataclass(frozen=True)
+class Job:
+    """A message that waits for a worker, and the load of its round."""
+
+    message: Message
+    load: Load
+
+
+class LostWorkerError(Exception):
+    """A worker's process has ended; the text says how."""
+
+
+class Worker(ABC):
+    """Answers messages in another process, in the order in which they come."""
+
+    @abstractmethod
+    def await_start(self) -> bool:
+        """Wait until it can take messages; False if it never can."""
+
+    @abstractmethod
+    def send(self, job: Job, context: Context) -> None:
+        """Hand over a message without waiting for the reply."""
+
+    @abstractmethod
+    def receive(self) -> tuple[Message, Context]:
+        """Wait for the reply to the oldest message; raises a LostWorkerError."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End it, whatever it is doing."""
+
+    def replace(self) -> "Worker | None":
+        """Return a new worker for one that was lost; None if the others do its work."""
+        return None
+
+
+class WorkerGrid(WaitingGrid):
+    """Messages in a queue, workers that take them, and the nodes' contexts."""
+
+    def __init__(self, nodes: int) -> None:
+        self.contexts = {
+            node_id(partition): Context(
+                1,
+                node_id(partition),
+                {"partition-id": partition, "num-partitions": nodes},
+                RecordDict(),
+                {},
+            )
+            for partition in range(nodes)
+        }
+        self.workers: list[Worker] = []
+        self.change = threading.Condition()  # guards what follows
+        self.asked: set[str] = set()  # the messages of this round; a reply to another is dropped
+        self.replies: dict[str, Message] = {}
+        self.waiting: deque[Job] = deque()
+        self.busy = 0  # jobs that workers have
+        self.closed = False
+
+    def add(self, worker: Worker) -> None:
+        """Let a worker take its share of the messages as soon as it is ready."""
+        self.workers.append(worker)
+        threading.Thread(target=self._feed, args=(worker,), daemon=True).start()
+
+    def close(self) -> None:
+        """End the workers."""
+        with self.change:
+            self.closed = True
+            self.change.notify_all()
+        for worker in self.workers:
+            worker.stop()
+
+    @property
+    def run(self) -> Any:
+        """Flower's record of the run, which is not used here."""
+        return None
+
+    def set_run(self, run: Any) -> None:
+        """Part of Flower's interface."""
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Part of Flower's interface."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All nodes are connected from the beginning."""
+        return list(self.contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Queue them for the workers; what is left of an earlier round is forgotten."""
+        pushed = list(messages)
+        for message in pushed:
+            message.metadata.__dict__["_message_id"] = str(uuid4())
+        load, numbers = Load(pushed), [message.metadata.message_id for message in pushed]
+        with self.change:
+            self.asked = set(numbers)
+            self.replies.clear()
+            self.waiting.clear()
+            self.waiting.extend(Job(message, load) for message in pushed)
+            self.change.notify_all()
+        return numbers
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies that have arrived."""
+        with self.change:
+            numbers = [number for number in message_ids if number in self.replies]
+            return [self.replies.pop(number) for number in numbers]
+
+    def await_messages(self, message_ids: Iterable[str], seconds: float) -> None:
+        """Wait until all of these replies are there, but not longer than this."""
+        numbers = set(message_ids)
+        with self.change:
+            self.change.wait_for(lambda: numbers <= self.replies.keys(), seconds)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Part of Flower's interface."""
+        numbers = list(self.push_messages(messages))
+        self.await_messages(numbers, timeout or threading.TIMEOUT_MAX)
+        return self.pull_messages(numbers)
+
+    def receive(self, node: int, reply: Message) -> Message | None:
+        """Return a reply as it arrives; None if it was lost on its way."""
+        return reply
+
+    def expired(self, message: Message) -> bool:
+        """Whether a message has waited so long that it is not begun any more."""
+        return time.time() > message.metadata.created_at + message.metadata.ttl
+
+    def _next(self) -> Job | None:
+        """Take the next message that must be answered."""
+        with self.change:
+            while self.waiting:
+                job = self.waiting.popleft()
+                if not self.expired(job.message):
+                    return job
+        return None
+
+    def _context(self, message: Message) -> Context:
+        return self.contexts[message.metadata.dst_node_id]
+
+    def _keep(self, message: Message, reply: Message, context: Context) -> None:
+        node = message.metadata.dst_node_id
+        reply.metadata.__dict__["_src_node_id"] = node
+        with self.change:
+            self.contexts[node] = context
+            kept = self.receive(node, reply)
+            if kept is not None and message.metadata.message_id in self.asked:
+                self.replies[message.metadata.message_id] = kept
+            self.change.notify_all()
+
+    def _feed(self, worker: Worker | None) -> None:
+        """Give a worker its share of the messages, in a thread that mostly waits for it."""
+        while worker is not None and worker.await_start() and not self.closed:
+            try:
+                self._use(worker)
+                return
+            except LostWorkerError:
+                worker = None if self.closed else worker.replace()
+                if worker is not None:
+                    self.workers.append(worker)
+
+    def _use(self, worker: Worker) -> None:
+        """Hand over messages and collect replies until the grid is closed."""
+        given: deque[Job] = deque()
+        while True:
+            with self.change:
+                self.change.wait_for(lambda: self.waiting or given or self.closed)
+                if self.closed:
+                    return
+                # A second message is for the worker alone if enough are left for all the others.
+                more = len(self.waiting) > len(self.workers) if given else True
+                job = self._next() if len(given) < AHEAD and more else None
+                self.busy += job is not None
+            if job is not None:
+                given.append(job)
+                worker.send(job, self._context(job.message))
+                continue
+            if given:
+                self._collect(worker, given)
+
+    def _collect(self, worker: Worker, given: deque[Job]) -> None:
+        """Take the reply to the oldest message; if the worker was lost, its client has failed."""
+        message, lost = given[0].message, None
+        try:
+            reply, context = worker.receive()
+        except LostWorkerError as error:
+            lost = error
+            reply = Message(Error(code=FAILED, reason=str(error)), reply_to=message)
+            context = self._context(message)
+        self._keep(message, reply, context)
+        with self.change:
+            given.popleft()
+            self.busy -= 1
+            if lost is not None:
+                self.busy -= len(given)
+                self.waiting.extendleft(reversed(given))  # never begun, so others answer them
+            self.change.notify_all()
+        if lost is not None:
+            raise lost
+
+
+def node_id(partition: int) -> int:
+    """Make ids that do not sort like partitions, just as Flower's random ones do not."""
+    return 10_000_000 - 7 * partition

@@ -1,0 +1,126 @@
+"""The queue of a round: who answers what, what is sent once, and what a lost worker leaves."""
+
+import threading
+from collections import deque
+from typing import Any
+
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+
+from experiments.runtimes.grid import Job, LostWorkerError, Worker, WorkerGrid, node_id
+from experiments.runtimes.parcels import Load, unpack
+from server.messages.exchange import exchange
+
+WEIGHTS = bytes(5000)
+
+
+def make_message(partition: int, *tensors: bytes) -> Message:
+    arrays = {str(place): Array("", (), "", data) for place, data in enumerate(tensors)}
+    records = {"weights": ArrayRecord(arrays), "config": ConfigRecord({"partition": partition})}
+    return Message(RecordDict(records), node_id(partition), "train", ttl=60)
+
+
+def tensors_of(message: Message) -> list[bytes]:
+    return [array.data for array in message.content.array_records["weights"].values()]
+
+
+class Echo(Worker):
+    """Answers with what it was sent; dies at messages for the partitions in `deadly`."""
+
+    def __init__(self, deadly: tuple[int, ...] = (), spare: Worker | None = None) -> None:
+        self.deadly, self.spare = deadly, spare
+        self.jobs: deque[Job] = deque()
+        self.answered: list[int] = []
+        self.loads: list[Load] = []
+
+    def await_start(self) -> bool:
+        return True
+
+    def send(self, job: Job, context: Context) -> None:
+        self.jobs.append(job)
+        if job.load not in self.loads:
+            self.loads.append(job.load)
+
+    def receive(self) -> tuple[Message, Context]:
+        message = self.jobs.popleft().message
+        partition = int(message.content.config_records["config"]["partition"])  # type: ignore[arg-type]
+        if partition in self.deadly:
+            raise LostWorkerError("its process ended with code 1")
+        self.answered.append(partition)
+        reply = Message(RecordDict(), reply_to=message)
+        return reply, Context(1, node_id(partition), {"seen": 1}, RecordDict(), {})
+
+    def stop(self) -> None:
+        pass
+
+    def replace(self) -> Worker | None:
+        return self.spare
+
+
+def run_round(grid: WorkerGrid, count: int, timeout: float = 60) -> dict[int, Message]:
+    messages = [make_message(partition, WEIGHTS) for partition in range(count)]
+    return dict(exchange(grid, messages, timeout))
+
+
+def test_what_all_messages_hold_is_packed_once() -> None:
+    own = bytes(range(256)) * 20
+    messages = [make_message(0, WEIGHTS, own), make_message(1, WEIGHTS)]
+    load = Load(messages)
+    assert load.content == [WEIGHTS]
+    parcels = [load.pack(message) for message in messages]
+    assert len(parcels[1]) < len(WEIGHTS) < len(parcels[0])
+    again = [unpack(parcel, [WEIGHTS]) for parcel in parcels]
+    assert [tensors_of(message) for message in again] == [[WEIGHTS, own], [WEIGHTS]]
+    assert [message.metadata.dst_node_id for message in again] == [node_id(0), node_id(1)]
+
+
+def test_equal_arrays_that_are_not_shared_stay_with_their_messages() -> None:
+    messages = [make_message(partition, bytes(5000)) for partition in range(2)]
+    assert Load(messages).content == []
+
+
+def test_every_message_is_answered_once_and_states_are_kept() -> None:
+    grid, workers = WorkerGrid(9), [Echo(), Echo()]
+    for worker in workers:
+        grid.add(worker)
+    assert run_round(grid, 9).keys() == {node_id(partition) for partition in range(9)}
+    assert sorted(workers[0].answered + workers[1].answered) == list(range(9))
+    assert len({id(load) for worker in workers for load in worker.loads}) == 1
+    assert all(context.node_config == {"seen": 1} for context in grid.contexts.values())
+    grid.close()
+
+
+@pytest.mark.parametrize("spare", [True, False])
+def test_only_the_client_in_work_is_lost_with_a_worker(spare: bool) -> None:
+    """What it had beside it goes to its replacement, or to the other workers."""
+    other = Echo()
+    lost = Echo(deadly=(2,), spare=other if spare else None)
+    grid = WorkerGrid(8)
+    grid.add(lost)
+    if not spare:
+        threading.Timer(0.05, grid.add, [other]).start()
+    replies = run_round(grid, 8)
+    failed = [node for node, reply in replies.items() if reply.has_error()]
+    assert failed == [node_id(2)]
+    assert replies[node_id(2)].error.reason == "its process ended with code 1"
+    assert len(replies) == 8
+    assert sorted(lost.answered + other.answered) == [0, 1, 3, 4, 5, 6, 7]
+    grid.close()
+
+
+def test_silent_workers_are_waited_for_until_the_deadline_only() -> None:
+    released = threading.Event()
+
+    class Slow(Echo):
+        def receive(self) -> Any:
+            released.wait(60)
+            return super().receive()
+
+    grid, slow = WorkerGrid(3), Slow()
+    grid.add(slow)
+    assert run_round(grid, 3, timeout=0.2) == {}
+    released.set()
+    later = run_round(grid, 1)
+    assert list(later) == [node_id(0)]
+    assert grid.replies == {}
+    grid.close()
