@@ -13,7 +13,7 @@ from common import device
 from common.settings.config import RunConfig, configure
 from experiments.bench.app import app, out
 from experiments.bench.bare import time_bare
-from experiments.bench.measure import time_simulation
+from experiments.bench.measure import measure_processor, time_simulation
 
 
 @app.command()
@@ -30,6 +30,13 @@ def fedcog(
     rounds: Annotated[
         int, typer.Option(help="Whole rounds whose median counts; 0 leaves them out.")
     ] = 2,
+    processor: Annotated[
+        bool,
+        typer.Option(
+            help="Count the processor seconds of whole rounds in one process instead, without"
+            " bare torch."
+        ),
+    ] = False,
 ) -> None:
     """Compare FedCOG's generation of 16 to 1,024 images with local training (its table 8).
 
@@ -74,7 +81,9 @@ def fedcog(
         "local training", f"{training:.2f}", f"{1000 * training / steps:.1f}", "1.00", "1"
     )
     out.print(table)
-    if rounds:
+    if rounds and processor:
+        processor_rounds(settings, generation_steps, rounds)
+    elif rounds:
         whole_rounds(settings, generation_steps, rounds)
 
 
@@ -89,6 +98,7 @@ PUBLISHED_GENERATION = {
     1024: 1.27,
 }
 PUBLISHED_TRAINING = 14.81
+TOKEN = "0" * 16  # the name of a run that no server has started
 
 
 def generation_times(
@@ -113,13 +123,13 @@ def generation_times(
         client = FederatedClient(run, own, device.place(model, chosen, config), Path(folder))
 
         def time_training() -> float:
-            local = client.open({SHARED: list(run.initial)}, {"round": 1, "token": "bench"})
+            local = client.open({SHARED: list(run.initial)}, {"round": 1, "token": TOKEN})
             started = time.process_time()
             train(local, [])
             return time.process_time() - started
 
         def time_generation(size: int) -> float:
-            local = client.open({SHARED: list(run.initial)}, {"round": 1, "token": "bench"})
+            local = client.open({SHARED: list(run.initial)}, {"round": 1, "token": TOKEN})
             params = FedCog(samples=size, steps=steps)
             started = time.process_time()
             synthesise(params, local, frozen(model), frozen(model))
@@ -130,17 +140,34 @@ def generation_times(
         return statistics.median((first, time_training())), generation
 
 
+def compared(generation_steps: int) -> dict[str, str]:
+    """The two lines of methods whose rounds are compared."""
+    return {
+        "FedAvg": "fedavg",
+        "FedCOG with 256 images": f"fedcog(start=1, steps={generation_steps})",
+    }
+
+
+def processor_rounds(settings: dict[str, Any], generation_steps: int, rounds: int) -> None:
+    """Compare the processor seconds of rounds after the first, with and without FedCOG."""
+    common = {**settings, "threads": 1, "server_threads": 1, "eval_every": rounds + 1}
+    counted = {
+        name: measure_processor({**common, "methods": line}, rounds)["seconds"]
+        for name, line in compared(generation_steps).items()
+    }
+    table = Table("ten clients in one process", "processor s per round", "ratio to FedAvg")
+    for name, seconds in counted.items():
+        table.add_row(name, f"{seconds:.2f}", f"{seconds / counted['FedAvg']:.2f}")
+    out.print(table)
+
+
 def whole_rounds(settings: dict[str, Any], generation_steps: int, rounds: int) -> None:
     """Compare simulated rounds, with and without FedCOG, with training in bare torch processes."""
     common = {**settings, "rounds": rounds + 1, "eval_every": rounds + 1}
     before = time_bare(configure(common), rounds)
-    lines = {
-        "FedAvg": "fedavg",
-        "FedCOG with 256 images": f"fedcog(start=1, steps={generation_steps})",
-    }
     timed = {
         name: time_simulation(configure({**common, "methods": line}), rounds)
-        for name, line in lines.items()
+        for name, line in compared(generation_steps).items()
     }
     reference = statistics.median(before + time_bare(configure(common), rounds))
     table = Table(

@@ -12,7 +12,7 @@ from client.methods.fedcog.generation import Virtual, synthesise
 from client.methods.fedcog.labels import balancing_weights
 from client.objective import Objective
 from client.round import LocalRound, Step
-from common.data.batches import ENDLESS, Resident, batches
+from common.data.batches import ENDLESS, Resident
 from common.learning.losses import bernoulli, distillation
 from common.learning.task import MultiLabel
 from common.memory import LOCAL_MODEL
@@ -91,11 +91,8 @@ class FedCogClient(Objective[FedCog]):
         """Distil these samples from now on; a set smaller than a batch is one batch."""
         self.virtual = virtual
         if virtual is not None:
-            self.order = batches(
-                len(virtual.labels),
-                local.generator(purpose),
-                local.config.batch_size,
-                steps=ENDLESS,
+            self.order = Resident(virtual.images, virtual.labels).batches(
+                local.generator(purpose), local.config.batch_size, steps=ENDLESS
             )
             self.index = next(self.order)
 

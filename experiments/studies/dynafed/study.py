@@ -40,7 +40,8 @@ from common.settings.config import RunConfig, configure, defaults
 from common.wire.files import read_arrays
 from common.wire.manifest import Manifest
 from common.wire.weights import from_arrays
-from server.methods.dynafed.synthesis import Learned, Student, inner_step, plans
+from server.methods.dynafed.student import Student, make_student
+from server.methods.dynafed.synthesis import Learned, inner_step, plans
 from server.record.results import FILE, read
 from server.strategy.average import shares_of, weighted_mean
 
@@ -95,7 +96,7 @@ class Made:
     @property
     def student(self) -> Student:
         """The network as a function of a flat vector."""
-        return Student(self.model(), self.classes)
+        return make_student(self.model(), self.classes)
 
     @property
     def path(self) -> list[Tensor]:

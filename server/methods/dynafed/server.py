@@ -25,7 +25,8 @@ from common.wire.payload import Array, Arrays
 from common.wire.weights import arrays_of
 from server.methods.dynafed.log import SynthesisLog
 from server.methods.dynafed.repair import refine
-from server.methods.dynafed.synthesis import Learned, Student, Synthesis, synthesise
+from server.methods.dynafed.student import make_student
+from server.methods.dynafed.synthesis import Learned, Synthesis, synthesise
 from server.methods.dynafed.trajectory import MatchedWeights, Segments, inherit_path, unchanged
 from server.strategy.average import Failures, Results, participants
 from server.strategy.context import ServerContext, StandAlone
@@ -73,7 +74,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         self.model = deepcopy(surroundings.model)
         self.device, self.seed = surroundings.device, surroundings.config.seed
         self.shape, self.classes = surroundings.shape, surroundings.classes
-        self.student = Student(surroundings.build_narrow_model(), self.classes)
+        self.student = make_student(surroundings.build_narrow_model(), self.classes)
 
     matched: MatchedWeights | None  # known once the first model has arrived
 

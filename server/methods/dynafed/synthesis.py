@@ -1,24 +1,25 @@
 """Learning a data set that moves a network along a given path: DynaFed's algorithm 1.
 
-`Student` is the network as a function of one flat vector, `inner_step` one SGD step on the set,
-`matching_gradients` the distance of one outer iteration and its derivatives, `synthesise` the loop.
+`inner_step` is one SGD step on the set, `matching_gradients` the distance of one outer iteration
+and its derivatives, `synthesise` the loop.
 Only the set and the inner learning rate are learned.
 """
 
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from common.data.batches import batches
 from common.learning.diffaugment import Draw, apply, draw
-from common.learning.losses import cosine_ratio, soft_cross_entropy, squared_ratio
+from common.learning.losses import cosine_ratio, squared_ratio
 from common.methods.dynafed import DynaFed
+from server.methods.dynafed.student import Student
 from server.methods.dynafed.trajectory import Segments
 
 DISTANCES = {"squared": squared_ratio, "cosine": cosine_ratio}
@@ -71,29 +72,6 @@ class Synthesis:
         return statistics.fmean(self.losses[-WINDOW:]) if self.losses else math.inf
 
 
-class Student:
-    """A network as a function of its trainable weights, given as one flat vector.
-
-    Its buffers are cloned for every pass.
-    """
-
-    def __init__(self, model: nn.Module, classes: int) -> None:
-        self.model, self.classes = deepcopy(model).train(), classes
-        # name -> shape, in the order of the flat vector
-        self.shapes = {name: weight.shape for name, weight in self.model.named_parameters()}
-
-    def __call__(self, weights: Tensor, images: Tensor) -> Tensor:
-        """(batch, classes) logits."""
-        parts = torch.split(weights, [shape.numel() for shape in self.shapes.values()])
-        entries = {
-            name: part.view(shape)
-            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
-        }
-        entries |= {name: buffer.clone() for name, buffer in self.model.named_buffers()}
-        logits: Tensor = functional_call(self.model, entries, images)
-        return logits[:, : self.classes]
-
-
 @dataclass(frozen=True)
 class InnerStep:
     """The random choices of an inner step, drawn in advance so that it can be computed twice."""
@@ -124,9 +102,25 @@ def inner_step(
         )
     if plan.view is not None:
         images = apply(images, plan.view)
-    loss = soft_cross_entropy(student(weights, images), labels)
-    (gradient,) = torch.autograd.grad(loss, weights, create_graph=create_graph)
-    return weights - learned.rate * gradient
+    gradient = student.gradient(weights, images, labels, create_graph)
+    return Descent.apply(weights, learned.rate, gradient)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class Descent(torch.autograd.Function):
+    """w - eta g, with fewer passes over all weights than autograd makes, forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, rate: Tensor, gradient: Tensor) -> Tensor:
+        """Move the weights in one pass."""
+        ctx.save_for_backward(rate, gradient)
+        return torch.addcmul(weights, rate, gradient, value=-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, change: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the derivatives by w, eta and g."""
+        rate, gradient = ctx.saved_tensors
+        return change, -torch.dot(change, gradient), change * -rate
 
 
 Measure = Callable[[Tensor, Tensor, Tensor], Tensor]  # (end, target, start) -> distance

@@ -14,11 +14,11 @@ from common.methods.dynafed import DynaFed
 from common.models import build
 from server.methods.dynafed import synthesis as module
 from server.methods.dynafed.repair import refine
+from server.methods.dynafed.student import Student, make_student
 from server.methods.dynafed.synthesis import (
     DISTANCES,
     InnerStep,
     Learned,
-    Student,
     inner_step,
     matching_gradients,
     plans,
@@ -121,7 +121,7 @@ def problem(
     learned = Learned(*(tensor.double().requires_grad_() for tensor in blank.tensors()))
     return (
         settings,
-        Student(network, 3),
+        make_student(network, 3),
         (start, target),
         learned,
         list(plans(settings, 6, generator(4))),
