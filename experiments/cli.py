@@ -396,7 +396,8 @@ def report(
     files = {"csv": csv, "latex": latex, "json": json}
     written, found = write_report(folders, out_file, files, tsne)
     for sentence in found.damaged:
-        err.print(f"note: {sentence}", style="yellow", highlight=False, markup=False)
+        text = f"note: {sentence}"
+        err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
     for kind, path in written.items():
         show_path(kind, path)
 
