@@ -313,10 +313,10 @@ def compare(runs: list[Path], **given: Any) -> None:
     from experiments.comparison.command import plan_comparison, present, run_comparison
 
     wanted = want(given)
-    layers = read_layers(given["preset"], given["config"])
     flags = {name: value for name, value in settings.items() if name != "methods"}
     names = ("methods", "seeds", "controls", "tune", "tune_schedules", "share_warm_up")
     with report_together(wanted.find_problems()):
+        layers = read_layers(given["preset"], given["config"])
         plan = plan_comparison(layers, flags, *(given[name] for name in names))
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
     try:
@@ -396,7 +396,8 @@ def report(
     files = {"csv": csv, "latex": latex, "json": json}
     written, found = write_report(folders, out_file, files, tsne)
     for sentence in found.damaged:
-        err.print(f"note: {sentence}", style="yellow", highlight=False, markup=False)
+        text = f"note: {sentence}"
+        err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
     for kind, path in written.items():
         show_path(kind, path)
 

@@ -101,9 +101,11 @@ class Comparison:
         from experiments.report.groups import find_groups
 
         (group,) = find_groups([self.folder]).groups
-        rows = [row for row in list_rounds(group) if row["round"] is not None]
-        frame = DataFrame(rows).drop(columns=["group", "reason"], errors="ignore")
-        return _with_numbers(frame, "methods placebo schedule seed state round")
+        every = DataFrame(list(list_rounds(group))).drop(columns=["group", "reason"])
+        frame = every.dropna(subset=["round"]).astype({"round": "int64"})  # not runs without any
+        return _with_numbers(frame, "methods placebo schedule seed state round").reset_index(
+            drop=True
+        )
 
     @property
     def sentences(self) -> list[str]:

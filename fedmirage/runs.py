@@ -71,7 +71,13 @@ class Run:
         """Draw columns of `rounds` by round; without any, the accuracy."""
         from fedmirage.pictures import draw_rounds
 
-        return draw_rounds(self.rounds, columns or ("accuracy",), self.settings["methods"])
+        chosen = columns or ("accuracy",)
+        if lacking := [name for name in chosen if name not in self.rounds]:
+            raise DataError(
+                f"rounds has no column {', '.join(map(repr, lacking))}; it has"
+                f" {', '.join(self.rounds) or 'none, because no round is over yet'}"
+            )
+        return draw_rounds(self.rounds, chosen, self.settings["methods"])
 
     def model(self) -> tuple[Model, ModelFacts]:
         """Load the model of the last round, as `fedmirage.load_model` does."""

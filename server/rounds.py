@@ -23,7 +23,7 @@ from server.messages.preparation import Preparer
 from server.messages.sampling import Roster
 from server.record.checkpoint import FILE as CHECKPOINT
 from server.record.checkpoint import Checkpoint
-from server.record.line import figures_of, make_round_line
+from server.record.line import make_round_line
 from server.record.results import Results
 from server.record.scores import Evaluator
 from server.record.shown import describe_scores
@@ -142,12 +142,10 @@ class Rounds:
         scored = self.strategy.evaluate(number, parameters)
         line: dict[str, Any] = {}
         if scored is not None:
-            loss, found = scored
-            figures = figures_of(self.config, found)
-            metrics = {name: value for name, value in found.items() if name not in figures}
+            loss, metrics = scored
             self.last_evaluation = dict(metrics)
             accuracy, kept = metrics.pop("accuracy", None), select_for_round(metrics)
-            line = {"accuracy": accuracy, "loss": loss, "evaluation": kept, "methods": figures}
+            line = {"accuracy": accuracy, "loss": loss, "evaluation": kept}
         if self.config.validation:
             line["validation"] = self.validate(number, parameters)
         if self.config.averages_local_models:

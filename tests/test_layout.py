@@ -28,8 +28,9 @@ SOURCES = [
     for path in sorted((ROOT / package).rglob("*.py"))
 ]
 # Archives that exist only as pickles (CIFAR) are read by an unpickler that knows numpy arrays and
-# nothing else.
-MAY_UNPICKLE = {"common/data/files/archives.py"}
+# nothing else. Between the processes of one run on one host, messages are pickled, as Python's own
+# multiprocessing does it.
+MAY_UNPICKLE = {"common/data/files/archives.py", "experiments/runtimes/parcels.py"}
 PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 MACHINE_PATH = re.compile(r"(?<![\w./~-])/(?:work|root)/")
 

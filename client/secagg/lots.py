@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from client.secagg.notes import write_note
 from common.errors import WireError
 from common.secagg.circle import Circle
 
@@ -31,13 +32,15 @@ class Lots:
         return bytes.fromhex(known["lot"]) if known else secrets.token_bytes(LENGTH)
 
     def keep(self, seated: Circle, lot: bytes) -> None:
-        """Note the seats before key shares are sent; refuse others than those of an earlier try."""
+        """Note the seats before key shares are sent; refuse others than those of an earlier try.
+
+        A note that cannot be read was never finished, so that no shares were sent after it.
+        """
         seats = list(seated.partitions.values())
         known = self._read(seated)
         if known is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            content = {"lot": lot.hex(), "seats": seats}
-            self._path(seated).write_text(json.dumps(content))
+            self._path(seated).unlink(missing_ok=True)
+            write_note(self._path(seated), {"lot": lot.hex(), "seats": seats})
         elif known["seats"] != seats:
             raise WireError(
                 f"the clients of round {seated.round} have drawn other seats than in an earlier try"
@@ -53,5 +56,5 @@ class Lots:
         try:
             known: dict[str, Any] = json.loads(self._path(circle).read_text())
             return known if {"lot", "seats"} == set(known) else None
-        except (FileNotFoundError, ValueError, TypeError):  # unreadable: it is bound to nothing
+        except (FileNotFoundError, ValueError, TypeError):  # bound to nothing; `keep` says why
             return None

@@ -7,10 +7,10 @@ server has seen before.
 """
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from client.secagg.notes import write_note
 from common.errors import FedmirageError
 from common.secagg.circle import Circle
 
@@ -46,23 +46,14 @@ class Opened:
     def record(self, circle: Circle, survivors: set[int]) -> None:
         """Note what is about to be opened; it is on the disk when this returns."""
         self.check(circle, survivors)
-        self.folder.mkdir(parents=True, exist_ok=True)
         content = {
             "clients": list(circle.partitions.values()),
             "survivors": circle.partitions_of(survivors),
         }
         try:
-            with self._path(circle.round).open("x") as file:  # only one of two at a time succeeds
-                file.write(json.dumps(content))
-                file.flush()
-                os.fsync(file.fileno())
+            write_note(self._path(circle.round), content)
         except FileExistsError:
             self.check(circle, survivors)
-        directory = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
 
     def _path(self, number: int) -> Path:
         return self.folder / f"round-{number:05d}.json"

@@ -1,8 +1,8 @@
 """Keys of secure aggregation: pairs, what two clients have in common, sealed messages and tags.
 
 Flower agrees on keys with the curve P-384 and carries them as PEM text; X25519 with 32 raw bytes is
-more than ten times as fast, and no text has to be parsed. The functions
-in the first part have the names and arguments of Flower's, which replacements.py replaces.
+more than ten times as fast, and no text has to be parsed. The functions in the first part have the
+names and arguments of Flower's, which replacements.py replaces.
 
 Every pair of neighbours has a key in common, with which the key shares that travel between them are
 sealed. A tag under that key cannot be made by the server, which only passes messages on.

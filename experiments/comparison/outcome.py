@@ -203,6 +203,9 @@ def read_outcome(folder: Path) -> Outcome:
         failed, seeds = dict(content["failed"]), tuple(content["seeds"])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(f"{path} is damaged and cannot be read: {error}") from None
+    except ConfigurationError as error:
+        refused = "; ".join(error.problems)
+        raise DataError(f"{path} has settings that this version refuses: {refused}") from None
     standings = tuple(_stand(folder, entry, failed) for entry in entries)
     return Outcome(folder, settings, seeds, standings)
 

@@ -13,6 +13,7 @@ from common.errors import DataError
 from experiments.comparison.plan import Job
 from experiments.comparison.records import is_finished, read_rounds
 from experiments.show.bar import is_interactive, make_bar
+from experiments.show.times import say_time
 from server.record.results import FILE
 
 POLL = 0.5
@@ -128,6 +129,4 @@ class Board:
 
 def say_left(seconds: float | None) -> str:
     """Say how long it will take."""
-    if seconds is None:
-        return "time left unknown"
-    return f"{seconds:.0f} s left" if seconds < 90 else f"{seconds / 60:.0f} min left"
+    return "time left unknown" if seconds is None else f"{say_time(seconds)} left"

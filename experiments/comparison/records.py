@@ -7,21 +7,50 @@ from common.errors import DataError
 from server.record.results import FILE, read
 
 Lines = list[dict[str, Any]]
+NUMBER = (int, float)
+KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "config": {"methods": str, "seed": int, "rounds": int, "warm-start": str},
+    "round": {"round": int, "bytes_up": NUMBER, "bytes_down": NUMBER, "seconds.round": NUMBER},
+    "note": {"round": int, "text": str},
+    "summary": {"status": str, "rounds": int},
+}  # what every reader of a line relies on, by its kind; a dot leads into an object
+PARTS = {
+    **dict.fromkeys(("evaluation", "train", "methods", "diagnostics", "dp", "validation"), dict),
+    **dict.fromkeys(("clients", "refused"), list),
+}  # what the line of a round may lack, but not have as anything else
 
 
 def read_record(folder: Path) -> Lines:
     """Read all lines of a run; a last line that a kill left incomplete is left out."""
     path = folder / FILE
+    # Counted before the lines are read, so that lines that are added meanwhile are not missed.
+    written = len(path.read_bytes().splitlines()) if path.exists() else 0
     lines = read(path)
-    written = len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
     if len(lines) < written - 1:
         raise DataError(f"{path} is damaged: line {len(lines) + 1} is not JSON")
     for number, line in enumerate(lines, start=1):
-        if not isinstance(line, dict) or "kind" not in line:
-            raise DataError(f"{path} is damaged: line {number} is not of a run")
+        if problem := find_problem(line):
+            raise DataError(f"{path} is damaged: line {number} {problem}")
     if lines and lines[0]["kind"] != "config":
         raise DataError(f"{path} is damaged: line 1 is not the configuration of a run")
     return lines
+
+
+def find_problem(line: Any) -> str:
+    """Say what is wrong with a line; "" if it has everything that its readers rely on."""
+    if not isinstance(line, dict) or "kind" not in line:
+        return "is not of a run"
+    for key, kind in KEYS.get(line["kind"], {}).items():
+        value: Any = line
+        for name in key.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if not isinstance(value, kind):
+            return f"is a {line['kind']} without a usable {key!r}, which is {value!r}"
+    if line["kind"] == "round":
+        for key, kind in PARTS.items():
+            if key in line and not isinstance(line[key], kind):
+                return f"has {key}={line[key]!r}, which is not of a round"
+    return ""
 
 
 def recorded_settings(folder: Path) -> dict[str, Any]:
@@ -37,8 +66,14 @@ def read_rounds(folder: Path) -> Lines:
     lines = read_record(folder)
     rounds = [line for line in lines if line["kind"] == "round"]
     source, _, taken = (lines[0]["warm-start"] if lines else "").rpartition("@")
-    neighbour = folder.parent / Path(source).name  # the whole folder may have been moved
-    if not source or not (neighbour / FILE).exists():
+    if not source:
+        return rounds
+    # A run elsewhere is no neighbour, even if one here has the same name as its folder.
+    place = lines[0].get("out")
+    if place and Path(source).parent != Path(place).parent:
+        return rounds
+    neighbour = folder.parent / Path(source).name  # both folders may have been moved together
+    if neighbour == folder or not taken.isdecimal() or not (neighbour / FILE).exists():
         return rounds
     return [line for line in read_rounds(neighbour) if line["round"] <= int(taken)] + rounds
 

@@ -47,15 +47,17 @@ def await_task(requests: IO[bytes]) -> list[str] | None:
     """Fork a process per request; return the request in that process, and None in the template.
 
     The template ignores Ctrl-C, which reaches every process of a terminal: it ends with its input.
-    Nobody waits for the tasks' exit codes, so that the system itself clears them away.
+    Nobody waits for the tasks' exit codes, so that the system itself clears them away. A task must
+    heed SIGINT from its first moment, even where a shell started the node in the background: by it
+    Flower ends tasks whose node is gone, and sends it only once.
     """
-    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     children = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     gc.collect()
     gc.freeze()  # so that a task's collections do not copy what it shares with the template
     for line in requests:
         if os.fork() == 0:
-            signal.signal(signal.SIGINT, interrupt)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGCHLD, children)
             become_independent()
             return list(json.loads(line))

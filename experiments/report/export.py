@@ -55,7 +55,13 @@ def list_rounds(group: Group) -> Iterator[dict[str, Any]]:
                 "methods": name,
                 "placebo": entry.placebo,
             }
-            known |= {"lr": entry.lr, "seed": seed, "state": run.status, "reason": run.reason}
+            known |= {
+                "lr": entry.lr,
+                "schedule": entry.schedule,
+                "seed": seed,
+                "state": run.status,
+                "reason": run.reason,
+            }
             for place, line in enumerate(run.rounds or [{}]):
                 sums = {axis: run.axes[axis][place] if run.rounds else None for axis in AXES}
                 yield {

@@ -1,6 +1,7 @@
 """Sorts folders into groups of runs that may be compared with each other."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,24 +74,28 @@ def find_groups(folders: Sequence[Path]) -> Found:
     groups: list[Group] = []
     loose: list[ReportedRun] = []
     damaged: list[str] = []
-    empty = []
-    for folder in dict.fromkeys(folders):
-        places = list_places(folder.absolute())  # whose names are those of folders, never "."
-        if not places:
-            empty.append(folder)
-        for place in places:
-            try:
-                if (place / COMPARISON).exists():
-                    groups.append(_read_comparison(place))
-                    continue
-            except DataError as error:
-                damaged.append(f"{error}; its runs are shown one by one")
-                loose += [read_run(run) for run in list_runs(place)]
+    empty: list[Path] = []
+    places: dict[Path, None] = {}  # each once, also if it lies in another one that was given
+    for folder in folders:
+        found = list_places(folder.absolute())  # whose names are those of folders, never "."
+        empty += [] if found else [folder]
+        places |= dict.fromkeys(found)
+    for place in places:
+        try:
+            if (place / COMPARISON).exists():
+                groups.append(_read_comparison(place))
                 continue
-            loose.append(read_run(place))
+        except DataError as error:
+            damaged.append(f"{error}; its runs are shown one by one")
+            loose += [read_run(run) for run in list_runs(place)]
+            continue
+        loose.append(read_run(place))
     damaged += [run.reason for run in loose if run.status == DAMAGED]
     readable, odd = _settle([run for run in loose if run.config])
-    return Found(groups + _group(readable), damaged + odd, empty)
+    said = list(
+        dict.fromkeys(damaged + odd)
+    )  # runs that took rounds over repeat the damage of these
+    return Found(groups + _group(readable), said, empty)
 
 
 def list_places(folder: Path) -> list[Path]:
@@ -151,13 +156,14 @@ def _group(runs: Sequence[tuple[ReportedRun, RunConfig]]) -> list[Group]:
 def _make_group(members: Sequence[tuple[ReportedRun, RunConfig]]) -> Group:
     """Make rows of runs with the same methods, learning rate and schedule, FedAvg first."""
     usual = Counter(choice_of(config) for _, config in members).most_common(1)[0][0]
+    shared = os.path.commonpath([run.folder.parent for run, _ in members])
     rows: dict[str, dict[int, ReportedRun]] = {}
     configs: dict[str, RunConfig] = {}
     for run, config in sorted(members, key=lambda member: member[1].methods != FEDAVG):
         different = ", ".join(choice_of(config).apart_from(usual))
         name = f"{config.methods} with {different}" if different else config.methods
         if config.seed in rows.get(name, {}):  # the same settings twice
-            name = f"{name} in {run.folder.name}"
+            name = f"{name} in {run.folder.relative_to(shared)}"
         rows.setdefault(name, {})[config.seed] = run
         configs.setdefault(name, config)
     rows = {name: rows[name] for name in _order(rows, configs)}

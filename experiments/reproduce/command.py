@@ -24,7 +24,7 @@ from experiments.reproduce.cost import Clock, estimate_jobs
 from experiments.reproduce.jobs import Work, is_recorded, make_work
 from experiments.reproduce.records import recorded_runs
 from experiments.reproduce.tables import list_tables, read_table
-from experiments.reproduce.times import say_time
+from experiments.show.times import say_time
 
 USUAL_OUT = Path("runs", "reproduce")
 
@@ -120,7 +120,8 @@ def describe(cells: Sequence[Cell], work: Work, scale: str, console: Console) ->
         _say(console, f"small scale, not comparable with the paper: {describe_small(cells)}")
     for reason, count in count_reasons(cells, work).items():
         counted = "1 cell is" if count == 1 else f"{count} cells are"
-        console.print(f"{counted} left out: {reason}", style="yellow", highlight=False)
+        text = f"{counted} left out: {reason}"
+        console.print(text, style="yellow", highlight=False, markup=False)
     if scale == "paper":
         show_recorded(cells, console)
 

@@ -6,13 +6,14 @@ from typing import Any
 from rich.console import Console
 
 from common.errors import ConfigurationError
+from common.settings.config import key_of
 from experiments.reproduce.command import reproduce, show_tables
 from experiments.reproduce.pages import rewrite_pages
 from experiments.reproduce.queue import run_queue, show_queue
 from experiments.reproduce.records import record_run
 
 TASKS = ("table", "queue", "record", "tables")
-FOR_A_TABLE = ("row", "column", "estimate", "csv", "json")
+FOR_A_TABLE = ("row", "column", "estimate", "csv", "json", "out", "data_dir", "download")
 
 
 def dispatch(given: Mapping[str, Any], console: Console) -> bool:
@@ -46,7 +47,9 @@ def check_flags(given: Mapping[str, Any]) -> None:
         names = " and ".join(name if name == "table" else f"--{name}" for name in asked)
         problems.append(f"{names} are different things; ask for one at a time")
     extra = [name for name in FOR_A_TABLE if given[name] and "table" not in asked]
-    problems += [f"--{name} is for a table; write which, e.g. fedcog/table1" for name in extra]
+    problems += [
+        f"--{key_of(name)} is for a table; write which, e.g. fedcog/table1" for name in extra
+    ]
     if given["status"] and not given["queue"]:
         problems.append("--status shows a queue; write its file with --queue FILE")
     if problems:

@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, NonNegativeInt, ValidationError
 from rich.console import Console
 
 from common.errors import ConfigurationError
@@ -63,7 +63,7 @@ class QueueJob(Written):
     """A job: settings, or a cell, with its seeds."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[NonNegativeInt, ...] = (0,)
     preset: str = ""
     settings: dict[str, Any] = Field(default_factory=dict)
     cell: CellOf | None = None
@@ -74,7 +74,7 @@ class Queue(Written):
     """What a queue file holds."""
 
     out: str = ""
-    job: tuple[QueueJob, ...]
+    job: tuple[QueueJob, ...] = Field(min_length=1)
 
 
 def read_queue(path: Path) -> tuple[Path, list[Job]]:
@@ -150,6 +150,20 @@ def check_parents(jobs: Sequence[QueueJob], configs: Mapping[str, RunConfig]) ->
         limits = [configs[one].rounds for one in (name, job.name) if one in configs]
         if limits and int(taken) > min(limits):
             problems.append(f"{where}: one of the two ends after round {min(limits)}")
+    return problems + find_circles(jobs)
+
+
+def find_circles(jobs: Sequence[QueueJob]) -> list[str]:
+    """Name the jobs that begin with their own rounds, by way of others: they would wait forever."""
+    parents = {job.name: job.parent.partition("@")[0] for job in jobs}
+    problems = []
+    for job in jobs:
+        line = [job.name]
+        while (parent := parents.get(line[-1])) and parent not in line:
+            line.append(parent)
+        if parent == job.name and len(line) > 1:
+            way = " from ".join([*line, job.name])
+            problems.append(f"job {job.name}: parent={job.parent!r} goes in a circle: {way}")
     return problems
 
 

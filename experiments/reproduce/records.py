@@ -28,7 +28,8 @@ PRIVATE = ("resume", "data-dir")  # settings that name places of one machine
 def recorded_runs(results: Path = RESULTS) -> dict[Path, dict[str, Any]]:
     """Return the settings of all recorded runs, by their folders; none without docs/results."""
     paths = sorted((results / "runs").glob(f"*/{FILE}"))
-    return {path.parent: read_record(path.parent)[0] for path in paths}
+    lines = {path.parent: read_record(path.parent) for path in paths}
+    return {folder: found[0] for folder, found in lines.items() if found}
 
 
 def record_run(source: Path, name: str, results: Path = RESULTS) -> Path:
@@ -74,7 +75,7 @@ def shrink(line: Mapping[str, Any], name: str) -> dict[str, Any]:
         kept |= {key: "" for key in PRIVATE if key in kept}
         kept |= {"out": name, "warm-start": f"{Path(source).name}{sign}{taken}" if source else ""}
     elif line["kind"] == "round":
-        seconds = [client["seconds"] for client in kept.pop("clients") if "seconds" in client]
+        seconds = [client["seconds"] for client in kept.pop("clients", []) if "seconds" in client]
         kept |= {"client_seconds": statistics.fmean(seconds)} if seconds else {}
     return {key: shorten(value) for key, value in kept.items()}
 

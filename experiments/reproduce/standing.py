@@ -11,18 +11,19 @@ from rich.table import Table as Shown
 from common.errors import DataError
 from experiments.comparison.plan import Job
 from experiments.comparison.records import find_summary, is_finished, read_record
-from experiments.reproduce.times import say_time
+from experiments.comparison.runs import is_over
+from experiments.show.times import say_time
 
 
 def show_state(jobs: Sequence[Job], at_once: int, failed: Mapping[str, str]) -> Shown:
     """Lay out all runs: how far each is, what a round took, and what is left."""
-    seconds = {job.folder: measured(job.folder) for job in jobs}
+    seconds = {job.folder: mean_seconds(job.folder) for job in jobs}
     left = {job.folder: time_left(job, jobs, seconds) for job in jobs}
     known = [value for value in left.values() if value is not None]
     total = say_time(sum(known) / at_once) if known else "unknown, as no round is done"
     if len(known) < len(jobs):
         total += f" and {len(jobs) - len(known)} runs of unknown length" if known else ""
-    done = sum(progress(job) == job.config.rounds for job in jobs)
+    done = sum(is_over(job) for job in jobs)
     title = f"{done} of {len(jobs)} runs finished; left: {total}, {at_once} at a time"
     shown = Shown(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     shown.add_column("run", no_wrap=True)
@@ -33,7 +34,7 @@ def show_state(jobs: Sequence[Job], at_once: int, failed: Mapping[str, str]) -> 
         rate, rest = seconds[job.folder], left[job.folder]
         shown.add_row(
             str(job),
-            f"{progress(job)}/{job.config.rounds}",
+            f"{last_round(job)}/{job.config.rounds}",
             "-" if rate is None else f"{rate:.1f}",
             "-" if rest is None else say_time(rest),
             state(job, failed),
@@ -56,7 +57,7 @@ def state(job: Job, failed: Mapping[str, str]) -> str:
         return f"failed: {error}"
 
 
-def progress(job: Job) -> int:
+def last_round(job: Job) -> int:
     """Return the last round that a run has done or taken over."""
     begun = job.config.rounds - job.rounds
     return max([begun, *(int(line["round"]) for line in own_rounds(job.folder))])
@@ -70,7 +71,7 @@ def own_rounds(folder: Path) -> list[dict[str, Any]]:
         return []
 
 
-def measured(folder: Path) -> float | None:
+def mean_seconds(folder: Path) -> float | None:
     """Return the seconds of a round so far, on average; None before the first."""
     seconds = [line["seconds"]["round"] for line in own_rounds(folder)]
     return statistics.fmean(seconds) if seconds else None
@@ -78,7 +79,7 @@ def measured(folder: Path) -> float | None:
 
 def time_left(job: Job, jobs: Sequence[Job], seconds: Mapping[Path, float | None]) -> float | None:
     """Estimate the seconds that are left of a run: by itself, by its methods, or by all others."""
-    rounds = job.config.rounds - progress(job)
+    rounds = 0 if is_over(job) else job.config.rounds - last_round(job)
     same = [seconds[one.folder] for one in jobs if one.row == job.row]
     for rates in ([seconds[job.folder]], same, list(seconds.values())):
         found = [rate for rate in rates if rate is not None]

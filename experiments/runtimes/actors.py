@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from logging import ERROR
 from pathlib import Path
 from typing import Any
 
 import ray
 from flwr.app import Context, Message
-from flwr.common import log
 
 from common.settings.config import RunConfig
-from experiments.runtimes.grid import Job, LostWorkerError, Worker
 from experiments.runtimes.parcels import Load, unpack
+from experiments.runtimes.workers import Job, LostWorkerError, Worker
 
 
 class ClientAppActor:
@@ -71,13 +69,17 @@ class ActorWorker(Worker):
         self.actor: Any = kind.remote(config.flat(), str(memory))
         self.results: deque[ray.ObjectRef[tuple[Message, Context]]] = deque()
 
-    def await_start(self) -> bool:
-        """Wait until it can take messages; False if it never can."""
+    def await_start(self) -> None:
+        """Wait until it can take messages, as long as the server waits for its clients."""
         try:
-            return bool(ray.get(self.actor.start.remote()))
+            ray.get(self.actor.start.remote(), timeout=self.config.node_timeout)
+        except ray.exceptions.GetTimeoutError:
+            raise LostWorkerError(
+                f"Ray has not started an actor within {self.config.node_timeout:g} s"
+                " (node-timeout); raise node-timeout, or lower --actors"
+            ) from None
         except ray.exceptions.RayError as error:
-            log(ERROR, "a Ray actor cannot start: %s", error)
-            return False
+            raise LostWorkerError(find_cause(error)) from None
 
     def send(self, job: Job, context: Context) -> None:
         """Let it answer a message as soon as it has answered the one before."""
@@ -91,13 +93,19 @@ class ActorWorker(Worker):
             return answered
         except ray.exceptions.RayActorError:
             raise LostWorkerError("the Ray actor that trained it has ended") from None
+        except ray.exceptions.RayError as error:
+            raise LostWorkerError(f"Ray has lost its reply: {find_cause(error)}") from None
 
     def stop(self) -> None:
         """End it, whatever it is doing."""
         ray.kill(self.actor)
 
     def replace(self) -> ActorWorker:
-        """Start another actor, because nothing else would train the clients."""
+        """Start another actor, because nothing else would train the clients.
+
+        This one may be alive, and has to make room.
+        """
+        self.stop()
         return ActorWorker(self.config, self.memory, self.gpu_share, self.store)
 
 
@@ -105,3 +113,8 @@ def start_actors(config: RunConfig, count: int, gpu_share: float) -> list[ActorW
     """Start the actors of a run; they load torch while this process goes on."""
     memory, store = Path(config.resume or config.out) / "memory", Store()
     return [ActorWorker(config, memory, gpu_share, store) for _ in range(count)]
+
+
+def find_cause(error: ray.exceptions.RayError) -> str:
+    """Return the last line of an error of Ray's, which says what happened; a trace is before it."""
+    return str(error).strip().splitlines()[-1].strip()

@@ -8,60 +8,28 @@ whoever waits for the replies is woken up.
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from logging import ERROR
 from typing import Any
 from uuid import uuid4
 
 from flwr.app import Context, Error, Message, RecordDict
+from flwr.common import log
 
+from common.errors import FedmirageError
 from experiments.runtimes.parcels import Load
+from experiments.runtimes.workers import Job, LostWorkerError, Worker
 from server.messages.exchange import WaitingGrid
 
 FAILED = 2  # Flower's code for a client that raised an exception
 AHEAD = 2  # messages that a worker has at most: one in work, and one so that it need not wait
 
 
-@dataclass(frozen=True)
-class Job:
-    """A message that waits for a worker, and the load of its round."""
-
-    message: Message
-    load: Load
-
-
-class LostWorkerError(Exception):
-    """A worker's process has ended; the text says how."""
-
-
-class Worker(ABC):
-    """Answers messages in another process, in the order in which they come."""
-
-    @abstractmethod
-    def await_start(self) -> bool:
-        """Wait until it can take messages; False if it never can."""
-
-    @abstractmethod
-    def send(self, job: Job, context: Context) -> None:
-        """Hand over a message without waiting for the reply."""
-
-    @abstractmethod
-    def receive(self) -> tuple[Message, Context]:
-        """Wait for the reply to the oldest message; raises a LostWorkerError."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """End it, whatever it is doing."""
-
-    def replace(self) -> "Worker | None":
-        """Return a new worker for one that was lost; None if the others do its work."""
-        return None
-
-
 class WorkerGrid(WaitingGrid):
     """Messages in a queue, workers that take them, and the nodes' contexts."""
+
+    needs_workers = True  # whether nobody else answers messages
 
     def __init__(self, nodes: int) -> None:
         self.contexts = {
@@ -75,16 +43,19 @@ class WorkerGrid(WaitingGrid):
             for partition in range(nodes)
         }
         self.workers: list[Worker] = []
-        self.change = threading.Condition()  # guards what follows
+        self.change = threading.Condition()  # guards the workers and what follows
         self.asked: set[str] = set()  # the messages of this round; a reply to another is dropped
         self.replies: dict[str, Message] = {}
         self.waiting: deque[Job] = deque()
         self.busy = 0  # jobs that workers have
         self.closed = False
+        self.why_nobody = ""  # why no worker could start, if none could
 
     def add(self, worker: Worker) -> None:
         """Let a worker take its share of the messages as soon as it is ready."""
-        self.workers.append(worker)
+        with self.change:
+            self.workers.append(worker)
+            self.why_nobody = ""
         threading.Thread(target=self._feed, args=(worker,), daemon=True).start()
 
     def close(self) -> None:
@@ -92,7 +63,8 @@ class WorkerGrid(WaitingGrid):
         with self.change:
             self.closed = True
             self.change.notify_all()
-        for worker in self.workers:
+            workers = list(self.workers)
+        for worker in workers:
             worker.stop()
 
     @property
@@ -139,10 +111,15 @@ class WorkerGrid(WaitingGrid):
             return [self.replies.pop(number) for number in numbers]
 
     def await_messages(self, message_ids: Iterable[str], seconds: float) -> None:
-        """Wait until all of these replies are there, but not longer than this."""
+        """Wait until all of these replies are there, but not longer than this.
+
+        If no worker could start, nobody will ever reply, and the reason is raised.
+        """
         numbers = set(message_ids)
         with self.change:
-            self.change.wait_for(lambda: numbers <= self.replies.keys(), seconds)
+            self.change.wait_for(lambda: self.why_nobody or numbers <= self.replies.keys(), seconds)
+            if self.why_nobody:
+                raise FedmirageError(self.why_nobody)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -173,25 +150,55 @@ class WorkerGrid(WaitingGrid):
         return self.contexts[message.metadata.dst_node_id]
 
     def _keep(self, message: Message, reply: Message, context: Context) -> None:
+        """Keep a reply and the client's state after it.
+
+        If the reply is late, so is the state: the client may have got a newer message already.
+        """
         node = message.metadata.dst_node_id
         reply.metadata.__dict__["_src_node_id"] = node
         with self.change:
-            self.contexts[node] = context
             kept = self.receive(node, reply)
-            if kept is not None and message.metadata.message_id in self.asked:
-                self.replies[message.metadata.message_id] = kept
+            if message.metadata.message_id in self.asked:
+                self.contexts[node] = context
+                if kept is not None:
+                    self.replies[message.metadata.message_id] = kept
             self.change.notify_all()
 
-    def _feed(self, worker: Worker | None) -> None:
+    def _feed(self, worker: Worker) -> None:
         """Give a worker its share of the messages, in a thread that mostly waits for it."""
-        while worker is not None and worker.await_start() and not self.closed:
+        next_worker: Worker | None = worker
+        while next_worker is not None and not self.closed:
+            worker = next_worker
+            try:
+                worker.await_start()
+            except LostWorkerError as error:
+                self._do_without(worker, str(error))
+                return
             try:
                 self._use(worker)
                 return
             except LostWorkerError:
-                worker = None if self.closed else worker.replace()
-                if worker is not None:
-                    self.workers.append(worker)
+                next_worker = self._replace(worker)
+
+    def _do_without(self, worker: Worker, reason: str) -> None:
+        """Leave the messages to the other workers; if none is left, nobody answers them."""
+        with self.change:
+            if self.closed:
+                return
+            log(ERROR, "a process for clients cannot start: %s", reason)
+            self.workers.remove(worker)
+            if not self.workers and self.needs_workers:
+                self.why_nobody = f"no process for clients could start: {reason}"
+            self.change.notify_all()
+        worker.stop()
+
+    def _replace(self, worker: Worker) -> Worker | None:
+        """Start a worker in place of one that was lost, if it wants a replacement."""
+        with self.change:
+            new = None if self.closed else worker.replace()
+            if new is not None:
+                self.workers[self.workers.index(worker)] = new
+            return new
 
     def _use(self, worker: Worker) -> None:
         """Hand over messages and collect replies until the grid is closed."""
@@ -216,12 +223,11 @@ class WorkerGrid(WaitingGrid):
         """Take the reply to the oldest message; if the worker was lost, its client has failed."""
         message, lost = given[0].message, None
         try:
-            reply, context = worker.receive()
+            self._keep(message, *worker.receive())
         except LostWorkerError as error:
             lost = error
             reply = Message(Error(code=FAILED, reason=str(error)), reply_to=message)
-            context = self._context(message)
-        self._keep(message, reply, context)
+            self._keep(message, reply, self._context(message))
         with self.change:
             given.popleft()
             self.busy -= 1

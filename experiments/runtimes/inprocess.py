@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from copy import deepcopy
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import torch
@@ -20,8 +21,9 @@ from flwr.clientapp import ClientApp
 
 from client.app import make_app
 from common.settings.config import RunConfig
-from experiments.runtimes.grid import FAILED, Job, LostWorkerError, Worker, WorkerGrid, node_id
+from experiments.runtimes.grid import FAILED, WorkerGrid, node_id
 from experiments.runtimes.parcels import Load, unpack
+from experiments.runtimes.workers import Job, LostWorkerError, Worker
 from server.run import run
 
 __all__ = ["Helper", "LocalGrid", "answer", "node_id", "run_in_process"]
@@ -50,12 +52,9 @@ class Helper(Worker):
         theirs.close()
         self.load: Load | None = None  # what it was last sent
 
-    def await_start(self) -> bool:
-        """Wait until it can take messages; False if it never can."""
-        try:
-            return bool(self.connection.recv())
-        except (EOFError, OSError):
-            return False
+    def await_start(self) -> None:
+        """Wait until it can take messages."""
+        self._receive()
 
     def send(self, job: Job, context: Context) -> None:
         """Send a message, and before the first one of a round what all of them hold."""
@@ -68,9 +67,12 @@ class Helper(Worker):
 
     def receive(self) -> tuple[Message, Context]:
         """Wait for the next reply."""
+        answered: tuple[Message, Context] = self._receive()
+        return answered
+
+    def _receive(self) -> Any:
         try:
-            answered: tuple[Message, Context] = self.connection.recv()
-            return answered
+            return self.connection.recv()
         except (EOFError, OSError):
             self.process.join(5)
             code = self.process.exitcode
@@ -84,21 +86,35 @@ class Helper(Worker):
 
 
 def _help(connection: Connection, config: RunConfig, memory: Path) -> None:
-    """Answer messages until the connection is closed."""
+    """Answer messages until the connection is closed, which `_read` notices."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that it helps
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import client.build  # noqa: F401 - now, so that no client has to wait for it
 
     app = make_app(config, memory)
-    connection.send(True)
+    connection.send("ready")
+    requests: SimpleQueue[tuple[bytes, list[bytes] | None]] = SimpleQueue()
+    threading.Thread(target=_read, args=(connection, requests), daemon=True).start()
     content: list[bytes] = []
     while True:
-        try:
-            parcel, new = connection.recv()
-        except (EOFError, OSError):
-            return
+        parcel, new = requests.get()
         content = content if new is None else new
         connection.send(answer(app, *unpack(parcel, content)))
+
+
+def _read(
+    connection: Connection, requests: "SimpleQueue[tuple[bytes, list[bytes] | None]]"
+) -> None:
+    """Queue requests as they come, and end this process when no more can come.
+
+    If nobody read while a client trains, both sides could wait for each other for ever: one to send
+    the next request and the other to send a reply, each too large for what a pipe holds.
+    """
+    try:
+        while True:
+            requests.put(connection.recv())
+    except (EOFError, OSError):
+        os._exit(0)
 
 
 def _end_with_parent() -> None:
@@ -123,6 +139,8 @@ def answer(app: ClientApp, message: Message, context: Context) -> tuple[Message,
 
 class LocalGrid(WorkerGrid):
     """Messages are answered while they are pushed: by this process, and by its helpers."""
+
+    needs_workers = False
 
     def __init__(self, app: ClientApp, nodes: int) -> None:
         super().__init__(nodes)

@@ -108,7 +108,7 @@ def table(folders: list[Path]) -> Group:
 def ending(lines: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the summary of a run; for a run that has none yet, summarise it as far as it is."""
     summaries = [line for line in lines if line["kind"] == "summary"]
-    return summaries[-1] if summaries else {**summarise(lines), "status": "unfinished"}
+    return {**summarise(lines), "status": "unfinished", **(summaries[-1] if summaries else {})}
 
 
 def _domains(evaluation: dict[str, Any]) -> list[Text]:
@@ -161,7 +161,7 @@ def picture(folders: list[Path], path: Path) -> Path:
         points = [
             (line["round"], line["accuracy"])
             for line in lines
-            if line["kind"] == "round" and line["accuracy"] is not None
+            if line["kind"] == "round" and line.get("accuracy") is not None
         ]
         if points:
             axes.plot(

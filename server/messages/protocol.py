@@ -3,9 +3,9 @@
 There are four: public keys; key shares; masked vectors, for which the clients train; shares that
 open the masks of the sum. If not all clients are neighbours, they draw lots for their seats after
 the first. Before the last, the clients agree on who is left, unless all of them are neighbours and
-nobody was lost (docs/security.md says why that is enough). A client that is lost
-while training is left out, and the sum of the others is exact. A client that is lost earlier ends
-the try, because the masks of the others depend on it.
+nobody was lost (docs/security.md says why that is enough). A client that is lost while training is
+left out, and the sum of the others is exact. A client that is lost earlier ends the try, because
+the masks of the others depend on it.
 """
 
 from collections.abc import Callable

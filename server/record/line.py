@@ -80,8 +80,7 @@ def make_round_line(
     line |= {"clients": outcome.clients, "refused": outcome.refused}
     if outcome.secagg is not None:
         line["secagg"] = outcome.secagg
-    methods = {**method_figures(metrics, config), **line.pop("methods", {})}
-    if methods:
+    if methods := method_figures(metrics, config):
         line["methods"] = methods
     if config.dp_params.active:
         line["dp"] = budget_figures(metrics)
@@ -122,18 +121,12 @@ def method_figures(metrics: dict[str, Scalar], config: RunConfig) -> dict[str, S
 
     A figure that belongs to nothing would vanish from the record, so that it is refused.
     """
-    found = figures_of(config, metrics)
+    known = tuple(f"{method.name}." for method in config.method_list)
     for name in metrics:
-        if name not in found and not name.startswith(PREFIXES) and name not in COUNTED:
+        if not name.startswith((*known, *PREFIXES)) and name not in COUNTED:
             raise WireError(
                 f"the figure {name!r} belongs to no method of this run; write METHOD.{name}"
             )
-    return found
-
-
-def figures_of(config: RunConfig, metrics: dict[str, Scalar]) -> dict[str, Scalar]:
-    """Pick the figures that begin with the name of a method of this run."""
-    known = tuple(f"{method.name}." for method in config.method_list)
     return {name: value for name, value in metrics.items() if name.startswith(known)}
 
 

@@ -118,9 +118,10 @@ def shares_of(examples: list[int], weighting: Weighting) -> list[float] | None:
 def weighted_mean(
     models: Iterable[Arrays], weights: list[float], types: list[np.dtype[np.generic]]
 ) -> Arrays:
-    """Compute sum_i p_i w_i in double precision, with one client in memory at a time.
+    """Compute sum_i p_i w_i, with one client in memory at a time; the result has the model's types.
 
-    The result has the model's types.
+    The sum is in double precision. All products but the first are rounded to the clients' types
+    before they are added; recorded runs depend on these bits.
     """
     totals: list[npt.NDArray[np.float64]] = []
     for weight, model in zip(weights, models, strict=True):

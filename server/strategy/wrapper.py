@@ -97,7 +97,7 @@ class StrategyWrapper(Strategy, Generic[M]):
     ) -> tuple[float, dict[str, Scalar]] | None:
         """Score the global model on the server's test set.
 
-        Figures of a method beside its scores begin with the method's name.
+        Scores that a method adds begin with the method's name.
         """
         return self.inner.evaluate(server_round, parameters)
 

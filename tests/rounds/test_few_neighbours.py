@@ -4,6 +4,7 @@ The attacks of test_hostile_server.py are played here again where the circle mat
 that lots and seats invite.
 """
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -279,6 +280,17 @@ def test_the_same_round_in_other_seats(tmp_path: Path) -> None:
         path.unlink()
     with pytest.raises(RefusedError, match="drawn other seats than in an earlier try"):
         open_round(server, range(14), range(14))
+
+
+def test_a_note_of_seats_that_was_never_finished_binds_nobody(tmp_path: Path) -> None:
+    """The client died while it wrote, and had sent no key shares."""
+    server = HostileServer(tmp_path, 14, FEW)
+    server.begin(range(14))
+    for path in (notes := list(tmp_path.rglob("seats-*.json"))):
+        path.write_text('{"lot": "00')
+    open_round(server, range(14), range(14))
+    assert len(notes) == 14
+    assert all(json.loads(path.read_text())["seats"] for path in notes)
 
 
 def test_a_client_opens_a_round_in_the_same_seats_only(tmp_path: Path) -> None:

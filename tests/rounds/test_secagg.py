@@ -344,11 +344,11 @@ def kill_before_checkpoint(monkeypatch: pytest.MonkeyPatch, number: int) -> None
     """The server dies when it has opened the sum of a round, and before it has saved it."""
     save = Rounds.save
 
-    def die(self: Rounds, done: int, model: list[np.ndarray]) -> None:
+    def die(self: Rounds, done: int, *models: list[np.ndarray]) -> None:
         if done == number:
             monkeypatch.setattr(Rounds, "save", save)
             raise KilledError
-        save(self, done, model)
+        save(self, done, *models)
 
     monkeypatch.setattr(Rounds, "save", die)
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,29 @@ def test_a_damaged_comparison_is_named_and_its_runs_are_shown(folder: Path) -> N
     found = find_groups([folder])
     assert len(found.groups) == 1
     assert "comparison.json is damaged" in found.damaged[0]
+
+
+def test_a_comparison_whose_settings_are_refused_is_named(folder: Path) -> None:
+    path = folder / "comparison.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "settings": {"rounds": 0, "gone": 1}}))
+    found = find_groups([folder])
+    assert len(found.groups) == 1
+    assert f"{path} has settings that this version refuses: " in found.damaged[0]
+    assert "gone" in found.damaged[0]
+
+
+def test_every_run_is_shown_once_and_none_replaces_another(tmp_path: Path) -> None:
+    """Three copies of a comparison's runs have the same settings and the same names of folders."""
+    first, *others = copies = [tmp_path / name for name in ("first", "second", "third")]
+    write_records(plan_records(first, "0"))
+    (first / "comparison.json").unlink()
+    for copy in others:
+        shutil.copytree(first, copy)
+    (group,) = find_groups([*copies, first / "fedavg-seed0"]).groups
+    shown = sorted(run.folder for run in group.all_runs)
+    assert shown == sorted(path.parent for path in tmp_path.glob("*/*/results.jsonl"))
+    assert "fedavg in third/fedavg-seed0" in group.runs
 
 
 def test_tables_of_many_columns_have_some_of_them_and_say_so(folder: Path) -> None:

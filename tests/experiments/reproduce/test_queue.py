@@ -47,6 +47,7 @@ def write_queue(tmp_path: Path, rounds: int, text: str = QUEUE) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_queue_goes_on_after_kill_9_and_shows_failures(tmp_path: Path) -> None:
     path = write_queue(tmp_path, 60)
     first = tmp_path / "runs/fedavg-s0"
@@ -108,12 +109,26 @@ def test_everything_that_is_wrong_with_a_queue_is_refused_at_once(tmp_path: Path
         ("job = [{{ name = 'a b' }}]", "job.0.name"),
         ("job = [{{ name = 'a', parent = 'b' }}]", "job.0.parent"),
         ("jobs = []", "job: Field required"),
+        ("job = []", "job: Tuple should have at least 1 item"),
+        ("job = [{{ name = 'a', seeds = [-1] }}]", "job.0.seeds.0"),
         ("job =", "cannot be read as TOML"),
     ],
 )
 def test_a_file_that_is_no_queue_is_refused(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         read_queue(write_queue(tmp_path, 1, text))
+
+
+def test_jobs_that_would_wait_for_each_other_are_refused(tmp_path: Path) -> None:
+    parents = {"one": "three@1", "two": "one@1", "three": "two@1", "four": "one@1"}
+    text = "".join(
+        f"[[job]]\nname = '{name}'\nparent = '{parent}'\n" for name, parent in parents.items()
+    )
+    with pytest.raises(ConfigurationError) as error:
+        read_queue(write_queue(tmp_path, 1, text))
+    circle = "job one: parent='three@1' goes in a circle: one from three from two from one"
+    assert circle in error.value.problems[0]
+    assert len(error.value.problems) == 3  # the fourth job is not part of it
 
 
 def test_cells_of_tables_share_their_first_rounds(tmp_path: Path) -> None:
@@ -151,7 +166,7 @@ def test_the_time_left_comes_from_what_was_measured(tmp_path: Path) -> None:
     folder = jobs[0].folder
     folder.mkdir(parents=True)
     begun = {"kind": "config", "warm-start": "", **jobs[0].config.flat()}
-    line = {"kind": "round", "round": 1, "seconds": {"round": 10.0}}
+    line = {"kind": "round", "round": 1, "seconds": {"round": 10.0}, "bytes_up": 1, "bytes_down": 1}
     (folder / "results.jsonl").write_text(f"{json.dumps(begun)}\n{json.dumps(line)}\n")
     seconds = {jobs[0].folder: 10.0, jobs[1].folder: None}
     assert [time_left(job, jobs, seconds) for job in jobs] == [20.0, 30.0]

@@ -18,6 +18,8 @@ ROUND = {
     "accuracy": 0.5,
     "clients": [{"partition": 0, "seconds": 1.0}, {"partition": 1, "seconds": 2.0}],
     "seconds": {"round": 0.123456789},
+    "bytes_up": 1,
+    "bytes_down": 1,
 }
 
 
@@ -25,7 +27,7 @@ def write_run(folder: Path, accuracies: list[float], seed: int = 0, **config: An
     """Write what a run of these accuracies leaves; it may begin after another one's rounds."""
     first = int(str(config.get("warm-start", "")).rpartition("@")[2] or 0) + 1
     settings = {"kind": "config", "seed": seed, "methods": "fedavg", "clients": 2, "warm-start": ""}
-    settings |= {"out": str(folder), "data-dir": "/somewhere/data", **config}
+    settings |= {"out": str(folder), "data-dir": "/somewhere/data", "rounds": 2, **config}
     rounds = [
         {**ROUND, "round": number, "accuracy": value}
         for number, value in enumerate(accuracies, start=first)
@@ -51,6 +53,8 @@ def test_a_recorded_run_keeps_its_numbers_and_no_clients_and_no_places(tmp_path:
     assert kept[0]["seconds"]["round"] == 0.123457
     assert "clients" not in kept[0]
     assert str(tmp_path) not in path.read_text()
+    again = record_run(path.parent, "first-again", tmp_path / "docs")  # it has no clients any more
+    assert read_rounds(again.parent) == kept
 
 
 def test_a_run_that_began_with_anothers_rounds_needs_that_one(tmp_path: Path) -> None:

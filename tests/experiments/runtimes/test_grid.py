@@ -1,14 +1,17 @@
 """The queue of a round: who answers what, what is sent once, and what a lost worker leaves."""
 
 import threading
+import time
 from collections import deque
 from typing import Any
 
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
-from experiments.runtimes.grid import Job, LostWorkerError, Worker, WorkerGrid, node_id
+from common.errors import FedmirageError
+from experiments.runtimes.grid import WorkerGrid, node_id
 from experiments.runtimes.parcels import Load, unpack
+from experiments.runtimes.workers import Job, LostWorkerError, Worker
 from server.messages.exchange import exchange
 
 WEIGHTS = bytes(5000)
@@ -33,8 +36,8 @@ class Echo(Worker):
         self.answered: list[int] = []
         self.loads: list[Load] = []
 
-    def await_start(self) -> bool:
-        return True
+    def await_start(self) -> None:
+        pass
 
     def send(self, job: Job, context: Context) -> None:
         self.jobs.append(job)
@@ -124,3 +127,44 @@ def test_silent_workers_are_waited_for_until_the_deadline_only() -> None:
     assert list(later) == [node_id(0)]
     assert grid.replies == {}
     grid.close()
+
+
+class Stillborn(Echo):
+    """Never takes a message."""
+
+    def await_start(self) -> None:
+        raise LostWorkerError("ValueError: no such model")
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_the_reason_why_no_worker_could_start_reaches_whoever_waits(early: bool) -> None:
+    """Whether the workers fail before there are messages or afterwards."""
+    grid = WorkerGrid(3)
+    threading.Timer(0 if early else 0.2, grid.add, [Stillborn()]).start()
+    while early and not grid.why_nobody:
+        time.sleep(0.01)
+    with pytest.raises(FedmirageError, match="clients could start: ValueError: no such model"):
+        run_round(grid, 3)
+    grid.close()
+
+
+def test_other_workers_answer_for_one_that_could_not_start() -> None:
+    grid, other = WorkerGrid(3), Echo()
+    grid.add(other)
+    grid.add(Stillborn())
+    assert not any(reply.has_error() for reply in run_round(grid, 3).values())
+    assert sorted(other.answered) == [0, 1, 2]
+    grid.close()
+
+
+def test_a_late_reply_does_not_bring_an_older_state_back() -> None:
+    """The client may have got a newer message, whose state counts."""
+    grid = WorkerGrid(1)
+    late, newer = make_message(0), make_message(0)
+    grid.push_messages([late])
+    grid.push_messages([newer])
+    for message, number in ((newer, 2), (late, 1)):
+        context = Context(1, node_id(0), {"seen": number}, RecordDict(), {})
+        grid._keep(message, Message(RecordDict(), reply_to=message), context)
+    assert grid.contexts[node_id(0)].node_config == {"seen": 2}
+    assert list(grid.replies) == [newer.metadata.message_id]

@@ -1,16 +1,18 @@
 """The inprocess runtime: helpers change nothing about the numbers, and may die."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from flwr.app import Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 
 from client.app import make_app
 from common.settings.config import configure
-from experiments.runtimes.grid import Job
 from experiments.runtimes.inprocess import Helper, LocalGrid, node_id, run_in_process
+from experiments.runtimes.parcels import Load
+from experiments.runtimes.workers import Job
 from tests.support.inprocess import run_in_process as run_alone
 from tests.support.runs import SMALL, assert_same_bits, lines, without_times
 
@@ -66,3 +68,21 @@ def test_a_message_whose_time_is_up_is_not_begun(tmp_path: Path) -> None:
     late = Message(RecordDict(), node_id(0), "query", ttl=60)
     late.metadata.created_at -= 61
     assert list(grid.pull_messages(grid.push_messages([late]))) == []
+
+
+def test_a_helper_takes_a_message_while_it_sends_a_large_reply(tmp_path: Path) -> None:
+    """Both are larger than a pipe holds, so that nobody may wait for the other to read first."""
+    helper = Helper(configure({**SMALL, "out": str(tmp_path)}), tmp_path / "memory")
+    ended = threading.Timer(60, helper.process.kill)  # so that the test fails and does not hang
+    ended.start()
+    helper.await_start()
+    state = RecordDict({"large": ArrayRecord({"x": Array("", (), "", bytes(2_000_000))})})
+    load, partitions = Load([]), range(2)
+    for partition in partitions:
+        message = Message(RecordDict(), node_id(partition), "query", ttl=60)
+        message.metadata.__dict__["_message_id"] = str(partition)
+        helper.send(Job(message, load), Context(1, node_id(partition), {}, state, {}))
+    replies = [helper.receive()[0] for _ in partitions]
+    ended.cancel()
+    helper.stop()
+    assert [reply.metadata.reply_to_message_id for reply in replies] == ["0", "1"]

@@ -188,7 +188,7 @@ def test_the_partner_survives_a_warm_start(tmp_path: Path) -> None:
     """
     methods = "fedcog(start=3, samples=6, steps=2)"
     run_in_process(tmp_path / "whole", **SMALL, methods=methods)
-    run_in_process(tmp_path / "fedavg", **{**SMALL, "rounds": 2})
+    run_in_process(tmp_path / "fedavg", **{**SMALL, "rounds": 2}, keep_models="all")
     run_in_process(tmp_path / "warm", **SMALL, methods=methods, warm_start=str(tmp_path / "fedavg"))
     assert lines(tmp_path / "warm")[0]["methods"]["fedcog.partner_age"] == 1
     assert_same_bits(tmp_path / "whole", tmp_path / "warm")

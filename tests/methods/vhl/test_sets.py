@@ -202,8 +202,9 @@ def test_tsne_draws_runs_with_and_without_a_virtual_set(tmp_path: Path) -> None:
     from tests.support.pairs import line
     from tests.support.vhl import BASE
 
+    settings = {**BASE, "rounds": 1, "keep_models": "all"}  # with the clients' models
     for name, methods in (("fedavg", "fedavg"), ("vhl", line("vhl"))):
-        run_in_process(tmp_path / name, **{**BASE, "rounds": 1}, methods=methods)
+        run_in_process(tmp_path / name, **settings, methods=methods)
     runs = [FinishedRun.open(tmp_path / name) for name in ("fedavg", "vhl")]
     assert [list(run.models) for run in runs] == [["server", "client 0", "client 1"]] * 2
     assert [run.virtual is not None for run in runs] == [False, True]
