@@ -12,9 +12,21 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+from torch.utils.backend_registration import (
+    _DummyBackendModule,
+    _setup_privateuseone_for_python_backend,
+)
 
-_setup_privateuseone_for_python_backend("simulated")
+
+class Backend(_DummyBackendModule):  # type: ignore[misc]
+    """What torch asks about the device; other tests of the process must not find one."""
+
+    def device_count(self) -> int:
+        """Say that there is none, so that nobody saves the state of its generators."""
+        return 0
+
+
+_setup_privateuseone_for_python_backend("simulated", backend_module=Backend())
 DEVICE, HOST = torch.device("simulated", 0), torch.device("cpu")
 # These take tensors of both devices: copies, and indices, which CUDA accepts from the host.
 MAY_MIX = {"copy_", "_to_copy", "_copy_from", "index", "index_put", "index_put_"}
