@@ -157,11 +157,12 @@ class WorkerGrid(WaitingGrid):
         node = message.metadata.dst_node_id
         reply.metadata.__dict__["_src_node_id"] = node
         with self.change:
-            kept = self.receive(node, reply)
-            if message.metadata.message_id in self.asked:
+            asked = message.metadata.message_id in self.asked
+            if asked:
                 self.contexts[node] = context
-                if kept is not None:
-                    self.replies[message.metadata.message_id] = kept
+            kept = self.receive(node, reply)
+            if asked and kept is not None:
+                self.replies[message.metadata.message_id] = kept
             self.change.notify_all()
 
     def _feed(self, worker: Worker) -> None:

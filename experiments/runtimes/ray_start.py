@@ -13,6 +13,7 @@ QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+TOKEN = secrets.token_hex(32)  # Ray remembers the first one that it reads in a process
 # Whoever reaches Ray's ports can run programs here. Despite its name, this variable decides on
 # every system whether Ray's processes listen on the network or on this host only.
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
@@ -29,10 +30,10 @@ def count_actors(config: RunConfig, actors: int = 0) -> int:
 def prepare_ray() -> None:
     """Set what Ray reads when it is first imported.
 
-    The token is new for every run: other users of this host cannot talk to its processes either.
+    The token is new in every process: other users of this host cannot talk to its runs either.
     """
     os.environ.update({key: os.environ.get(key, value) for key, value in QUIET.items()})
-    os.environ.update(LOOPBACK, RAY_AUTH_TOKEN=secrets.token_hex(32))
+    os.environ.update(LOOPBACK, RAY_AUTH_TOKEN=TOKEN)
 
 
 def start_ray(config: RunConfig, actors: int = 0, verbose: bool = False) -> None:
