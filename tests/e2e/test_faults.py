@@ -28,8 +28,8 @@ from tests.support.runs import assert_same_bits, lines
 pytestmark = pytest.mark.slow
 
 
-# Enough for a fault in the middle; in one process, a round takes only a moment.
-ROUNDS = {"inprocess": 80, "simulation": 6, "grpc": 12}
+# Enough for a fault in the middle; on one host, a round takes only a moment.
+ROUNDS = {"inprocess": 80, "simulation": 80, "grpc": 12}
 
 
 def long(runtime: str) -> list[str]:
@@ -78,18 +78,17 @@ def test_an_interrupt_during_start_up_lets_the_same_command_start_again(
     tmp_path: Path, runtime: str
 ) -> None:
     """At moments that fall into imports, checks, Ray's or Flower's start, and right behind the
-    first line of results."""
+    first line of results, which comes sooner on a fast machine."""
     folder = tmp_path / "run"
     command = ["run", *TINY, "--clients", "3", "--runtime", runtime, "--out", str(folder)]
     numbers = itertools.cycle([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-    for moment in (0.0, 0.5, 1.5, 3.0, 5.0, None):
+    for moment in (0.0, 0.5, 1.5, 3.0, 5.0, 240.0):
         (folder / "results.jsonl").unlink(missing_ok=True)
         process = start(*command)
         wait_until(lambda: listens(process), 60, "Python starts")  # noqa: B023 - called at once
-        if moment is None:
-            wait_until(lambda: (folder / "results.jsonl").exists(), 240, "the first line")
-        else:
-            time.sleep(moment)
+        deadline = time.monotonic() + moment
+        while time.monotonic() < deadline and not (folder / "results.jsonl").exists():
+            time.sleep(0.01)
         process.send_signal(next(numbers))
         output, _ = process.communicate(timeout=60)
         assert process.returncode == 130, (moment, output)
