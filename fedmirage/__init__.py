@@ -87,7 +87,7 @@ def run(
 
 def compare(
     methods: str | Sequence[str] = (),
-    seeds: Sequence[int] | None = None,
+    seeds: int | Sequence[int] | None = None,
     *,
     controls: bool = True,
     tune: int = 0,
@@ -116,7 +116,8 @@ def compare(
 
     console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
     lines = [methods] if isinstance(methods, str) else list(methods)
-    chosen = None if seeds is None else ",".join(map(str, seeds))
+    several = [seeds] if isinstance(seeds, int) else seeds
+    chosen = None if several is None else ",".join(map(str, several))
     with report_together(wanted.find_problems()):
         layers = read_layers(preset, [])
         choices = (controls, tune, tune_schedules, share_warm_up)

@@ -79,19 +79,16 @@ class Rounds:
         started = time.perf_counter()
         self.roster.round, self.roster.resting = number, set()
         outcome = self.try_fit(number, ndarrays_to_parameters(self.checkpoint.shared))
-        shared = (
-            self.checkpoint.shared
-            if outcome.parameters is None
-            else parameters_to_ndarrays(outcome.parameters)
-        )
+        parameters = outcome.parameters or ndarrays_to_parameters(self.checkpoint.shared)
+        shared = parameters_to_ndarrays(parameters)
         fitted = time.perf_counter()
         evaluated = self.evaluate(number, shared) if self.config.evaluates(number) else {}
         progress = self.checkpoint.progress
         line = make_round_line(number, outcome, evaluated, self.config, progress)
         now = time.perf_counter()
         line["seconds"] = {**outcome.seconds, "evaluate": now - fitted, "round": now - started}
-        offered = release(self.strategy, ndarrays_to_parameters(shared))
-        released = parameters_to_ndarrays(offered)
+        offered = release(self.strategy, parameters)
+        released = shared if offered is parameters else parameters_to_ndarrays(offered)
         stop = self.track_best(line, released)
         self.results.append(line)
         self.save(number, shared, released)

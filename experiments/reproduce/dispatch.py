@@ -7,13 +7,17 @@ from rich.console import Console
 
 from common.errors import ConfigurationError
 from common.settings.config import key_of
+from experiments.flags import reproduce_flags
 from experiments.reproduce.command import reproduce, show_tables
 from experiments.reproduce.pages import rewrite_pages
 from experiments.reproduce.queue import run_queue, show_queue
 from experiments.reproduce.records import record_run
 
 TASKS = ("table", "queue", "record", "tables")
-FOR_A_TABLE = ("row", "column", "estimate", "csv", "json", "out", "data_dir", "download")
+FOR_A_TABLE = (
+    *("row", "column", "scale", "seeds", "estimate"),
+    *("csv", "json", "out", "data_dir", "download"),
+)
 
 
 def dispatch(given: Mapping[str, Any], console: Console) -> bool:
@@ -46,7 +50,9 @@ def check_flags(given: Mapping[str, Any]) -> None:
     if len(asked) > 1:
         names = " and ".join(name if name == "table" else f"--{name}" for name in asked)
         problems.append(f"{names} are different things; ask for one at a time")
-    extra = [name for name in FOR_A_TABLE if given[name] and "table" not in asked]
+    usual = {name: default for name, (_, default) in reproduce_flags().items()}
+    set_by_hand = [name for name in FOR_A_TABLE if given[name] and given[name] != usual[name]]
+    extra = [] if "table" in asked else set_by_hand
     problems += [
         f"--{key_of(name)} is for a table; write which, e.g. fedcog/table1" for name in extra
     ]

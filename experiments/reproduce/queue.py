@@ -32,7 +32,7 @@ from typing import Any
 from pydantic import Field, NonNegativeInt, ValidationError
 from rich.console import Console
 
-from common.errors import ConfigurationError
+from common.errors import ConfigurationError, DataError
 from common.settings.config import RunConfig, configure
 from common.settings.language import nearest
 from experiments.comparison.plan import Job
@@ -204,5 +204,10 @@ def show_queue(path: Path, console: Console) -> None:
     at_once = share_cores(jobs[0].config, "inprocess", 0, len(jobs), False).at_once
     reasons: dict[str, str] = {}
     if (folder / FAILED).exists():
-        reasons = json.loads((folder / FAILED).read_text(encoding="utf-8"))
+        try:
+            reasons = json.loads((folder / FAILED).read_text(encoding="utf-8"))
+        except ValueError:
+            raise DataError(
+                f"{folder / FAILED} is damaged; delete it, and runs that failed are tried again"
+            ) from None
     console.print(show_state(jobs, at_once, reasons))
