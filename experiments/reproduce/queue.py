@@ -1,6 +1,7 @@
 """A queue of runs: one TOML file, done at low priority, continued after any interruption.
 
     out = "runs/queue"            # where the runs are; each is OUT/NAME-sSEED
+    results = "docs/results"      # finished runs are recorded there, and recorded ones not repeated
 
     [[job]]
     name = "fedavg"
@@ -19,7 +20,9 @@
     name = "cell"
     cell = { table = "fedcog/table1", row = "fedcog", column = "fmnist-niid2" }
 
-The state of a queue is that of its runs, so that nothing is lost with the process that does it.
+Every job has had its first seed before any has its second, so that a queue that is interrupted has
+answered all questions once. Its state is that of its runs, so that nothing is lost with the process
+that does it. A recorded run has no checkpoint: it is repeated if another one begins from it.
 """
 
 import json
@@ -27,7 +30,7 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field, NonNegativeInt, ValidationError
 from rich.console import Console
@@ -41,6 +44,7 @@ from experiments.comparison.runs import carry_out, share_cores
 from experiments.reproduce.cells import Scale, choose_cells
 from experiments.reproduce.checks import Written, complaints
 from experiments.reproduce.jobs import share_all
+from experiments.reproduce.recording import done_before, record_finished, without_recorded
 from experiments.reproduce.standing import show_state
 from experiments.reproduce.tables import read_table
 from experiments.settings import place, read_preset
@@ -74,10 +78,19 @@ class Queue(Written):
     """What a queue file holds."""
 
     out: str = ""
+    results: str = ""
     job: tuple[QueueJob, ...] = Field(min_length=1)
 
 
-def read_queue(path: Path) -> tuple[Path, list[Job]]:
+class QueueRuns(NamedTuple):
+    """All runs of a queue, in the order in which they are done."""
+
+    folder: Path
+    jobs: list[Job]
+    results: Path | None  # where they are recorded; None records nothing
+
+
+def read_queue(path: Path) -> QueueRuns:
     """Read a queue and make its runs; everything that is wrong with it is refused at once."""
     try:
         queue = Queue.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
@@ -92,13 +105,15 @@ def read_queue(path: Path) -> tuple[Path, list[Job]]:
         raise ConfigurationError([f"{path}: {problem}" for problem in problems])
     parents = {job.parent.partition("@")[0] for job in queue.job if job.parent}
     jobs = [
-        make_run(job, configs[job.name], seed, folder, job.name in parents)
+        make_run(job, configs[job.name], job.seeds[turn], folder, job.name in parents)
+        for turn in range(max(len(job.seeds) for job in queue.job))
         for job in queue.job
-        for seed in job.seeds
+        if turn < len(job.seeds)
     ]
     alone = [job for job in jobs if job.parent is None]
     shared = {job.folder: job for job in share_all(alone)}
-    return folder, [shared.get(job.folder, job) for job in jobs]
+    results = Path(queue.results).expanduser().absolute() if queue.results else None
+    return QueueRuns(folder, [shared.get(job.folder, job) for job in jobs], results)
 
 
 def configure_all(jobs: Sequence[QueueJob]) -> tuple[dict[str, RunConfig], list[str]]:
@@ -182,25 +197,29 @@ def make_run(job: QueueJob, config: RunConfig, seed: int, folder: Path, is_paren
 
 def run_queue(path: Path, given: Mapping[str, Any], console: Console) -> bool:
     """Do what is left of a queue, and show how it ended; return whether nothing failed."""
-    folder, jobs = read_queue(path)
+    folder, jobs, results = read_queue(path)
     os.nice(LOWEST)
     folder.mkdir(parents=True, exist_ok=True)
     means = share_cores(
         jobs[0].config, given["runtime"], given["actors"], len(jobs), given["verbose"]
     )
-    console.print(show_state(jobs, means.at_once, {}))
-    failed = carry_out(jobs, means, folder, console)
+    console.print(show_state(jobs, means.at_once, {}, done_before(jobs, results)))
+    try:
+        failed = carry_out(without_recorded(jobs, results), means, folder, console)
+    finally:
+        for sentence in record_finished(jobs, results):
+            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
     reasons = {one.name: reason for one, reason in failed.items()}
     draft = folder / f".{FAILED}"
     draft.write_text(json.dumps(reasons, indent=1) + "\n", encoding="utf-8")
     os.replace(draft, folder / FAILED)
-    console.print(show_state(jobs, means.at_once, reasons))
+    console.print(show_state(jobs, means.at_once, reasons, done_before(jobs, results)))
     return not failed
 
 
 def show_queue(path: Path, console: Console) -> None:
     """Show how far a queue is, and how long the rest will take, without running anything."""
-    folder, jobs = read_queue(path)
+    folder, jobs, results = read_queue(path)
     at_once = share_cores(jobs[0].config, "inprocess", 0, len(jobs), False).at_once
     reasons: dict[str, str] = {}
     if (folder / FAILED).exists():
@@ -210,4 +229,4 @@ def show_queue(path: Path, console: Console) -> None:
             raise DataError(
                 f"{folder / FAILED} is damaged; delete it, and runs that failed are tried again"
             ) from None
-    console.print(show_state(jobs, at_once, reasons))
+    console.print(show_state(jobs, at_once, reasons, done_before(jobs, results)))

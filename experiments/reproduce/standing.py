@@ -1,7 +1,7 @@
 """How far the runs of a queue are, and how long the rest will take."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,19 @@ from experiments.comparison.runs import is_over
 from experiments.show.times import say_time
 
 
-def show_state(jobs: Sequence[Job], at_once: int, failed: Mapping[str, str]) -> Shown:
+def show_state(
+    jobs: Sequence[Job], at_once: int, failed: Mapping[str, str], recorded: Collection[Path] = ()
+) -> Shown:
     """Lay out all runs: how far each is, what a round took, and what is left."""
     seconds = {job.folder: mean_seconds(job.folder) for job in jobs}
-    left = {job.folder: time_left(job, jobs, seconds) for job in jobs}
+    left = {
+        job.folder: 0.0 if job.folder in recorded else time_left(job, jobs, seconds) for job in jobs
+    }
     known = [value for value in left.values() if value is not None]
     total = say_time(sum(known) / at_once) if known else "unknown, as no round is done"
     if len(known) < len(jobs):
         total += f" and {len(jobs) - len(known)} runs of unknown length" if known else ""
-    done = sum(is_over(job) for job in jobs)
+    done = sum(job.folder in recorded or is_over(job) for job in jobs)
     title = f"{done} of {len(jobs)} runs finished; left: {total}, {at_once} at a time"
     shown = Shown(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     shown.add_column("run", no_wrap=True)
@@ -37,14 +41,16 @@ def show_state(jobs: Sequence[Job], at_once: int, failed: Mapping[str, str]) -> 
             f"{last_round(job)}/{job.config.rounds}",
             "-" if rate is None else f"{rate:.1f}",
             "-" if rest is None else say_time(rest),
-            state(job, failed),
+            state(job, failed, recorded),
         )
     return shown
 
 
-def state(job: Job, failed: Mapping[str, str]) -> str:
+def state(job: Job, failed: Mapping[str, str], recorded: Collection[Path]) -> str:
     """Say in words how a run stands."""
     try:
+        if job.folder in recorded:
+            return "recorded"
         if is_finished(job.folder, job.config.rounds):
             return "finished"
         if job.folder.name in failed:

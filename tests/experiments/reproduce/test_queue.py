@@ -2,14 +2,17 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from common.errors import ConfigurationError
 from experiments.reproduce.jobs import numbers_of
 from experiments.reproduce.queue import read_queue
+from experiments.reproduce.recording import done_before, record_finished, without_recorded
 from experiments.reproduce.records import RESULTS, recorded_runs
 from experiments.reproduce.standing import show_state, time_left
 from tests.support.commands import fedmirage, processes, rounds_done, start, wait_until
@@ -137,16 +140,68 @@ def test_cells_of_tables_share_their_first_rounds(tmp_path: Path) -> None:
         f'[[job]]\nname = "{row}"\ncell = {cell.replace("ROW", row)}\n'
         for row in ("fedavg", "fedcog")
     )
-    _, (fedavg, fedcog) = read_queue(write_queue(tmp_path, 1, text))
+    fedavg, fedcog = read_queue(write_queue(tmp_path, 1, text)).jobs
     assert fedavg.config.keep_models == "all"
     assert fedcog.parent == fedavg.folder
     assert fedcog.config.warm_start == f"{fedavg.folder}@50"
     assert (fedcog.rounds, fedcog.needs_parent) == (20, False)
 
 
+def finish(folder: Path, settings: dict[str, Any]) -> None:
+    """Write what a finished run of these settings leaves, without doing it."""
+    line = {"kind": "round", "round": settings["rounds"], "accuracy": 0.5, "bytes_up": 1}
+    line |= {"bytes_down": 1, "seconds": {"round": 1.0}}
+    end = {"kind": "summary", "status": "finished", "rounds": settings["rounds"]}
+    folder.mkdir(parents=True)
+    texts = [json.dumps(one) for one in ({"kind": "config", **settings}, line, end)]
+    (folder / "results.jsonl").write_text("\n".join(texts) + "\n")
+
+
+def test_every_job_has_its_first_seed_before_any_has_its_second(tmp_path: Path) -> None:
+    jobs = read_queue(write_queue(tmp_path, 3)).jobs
+    names = ["fedavg-s0", "step-s0", "broken-s0", "orphan-s0", "fedavg-s1"]
+    assert [str(job) for job in jobs] == names
+
+
+def test_recorded_runs_are_left_out_unless_another_begins_from_them(tmp_path: Path) -> None:
+    """The children come first in the file, and are recorded after their parents all the same."""
+    child = "settings = {{ rounds = 3, lr = 0.001 }}\nparent = 'one@1'\n"
+    text = "out = '{out}'\nresults = 'DOCS'\n" + "".join(
+        f"[[job]]\nname = '{name}'\n{rest}"
+        for name, rest in {"two": child, "one": "settings = {{ rounds = 3 }}\n"}.items()
+    )
+    path = write_queue(tmp_path, 1, text.replace("DOCS", str(tmp_path / "docs")))
+    _, (two, one), results = read_queue(path)
+    assert results is not None
+    results.mkdir()
+    for job in (two, one):
+        finish(job.folder, job.config.flat())
+    told = list(record_finished([two, one], results))
+    assert [text.split("/")[-2] for text in told] == ["one-s0", "two-s0"]
+    assert list(record_finished([two, one], results)) == []
+    for job in (two, one):
+        shutil.rmtree(job.folder)
+    assert without_recorded([two, one], results) == []
+    assert done_before([two, one], results) == {two.folder, one.folder}
+    shutil.rmtree(results / "runs/two-s0")
+    assert without_recorded([two, one], results) == [two, one]
+    assert done_before([two, one], results) == set()
+    assert without_recorded([two, one], None) == [two, one]
+
+
+def test_a_run_that_was_recorded_with_other_settings_is_repeated(tmp_path: Path) -> None:
+    results = tmp_path / "docs"
+    (job,) = read_queue(write_queue(tmp_path, 1, "job = [{{ name = 'one' }}]")).jobs
+    finish(results / "runs/one-s0", {**job.config.flat(), "lr": 0.123})
+    assert without_recorded([job], results) == [job]
+    shutil.rmtree(results)
+    finish(results / "runs/one-s0", job.config.flat())
+    assert without_recorded([job], results) == []
+
+
 def test_the_queue_of_open_claims_has_the_recorded_runs() -> None:
     """Whoever does it gets the runs under the names that the pages' tables use."""
-    _, jobs = read_queue(RESULTS / "queue.toml")
+    jobs = read_queue(RESULTS / "queue.toml").jobs
     named = {job.folder.name: job.config for job in jobs}
     for folder, settings in recorded_runs().items():
         config = named[folder.name]
@@ -162,7 +217,7 @@ def test_the_time_left_comes_from_what_was_measured(tmp_path: Path) -> None:
     text = (
         "out = '{out}'\njob = [{{ name = 'fedavg', seeds = [0, 1], settings = {{ rounds = 3 }} }}]"
     )
-    _, jobs = read_queue(write_queue(tmp_path, 1, text))
+    jobs = read_queue(write_queue(tmp_path, 1, text)).jobs
     folder = jobs[0].folder
     folder.mkdir(parents=True)
     begun = {"kind": "config", "warm-start": "", **jobs[0].config.flat()}
