@@ -171,9 +171,7 @@ def reproduce_flags() -> Flags:
     }
 
 
-def with_flags(
-    work: Callable[..., None], flags: Flags, help_text: str | None = None
-) -> Callable[..., None]:
+def with_flags(work: Callable[..., None], flags: Flags) -> Callable[..., None]:
     """Give a function the flags as its signature, from which Typer makes a command."""
 
     def command(**given: Any) -> None:
@@ -187,7 +185,7 @@ def with_flags(
         ]
     )
     command.__annotations__ = {name: kind for name, (kind, _) in flags.items()}
-    command.__doc__ = help_text or work.__doc__
+    command.__doc__ = work.__doc__
     return command
 
 
