@@ -327,7 +327,7 @@ def test_secagg_needs_no_value(
     seen: list[str] = []
     monkeypatch.setattr(
         "experiments.launch.launch",
-        lambda config, *_: seen.append(config.secagg) or SUMMARY,
+        lambda config, *_, **__: seen.append(config.secagg) or SUMMARY,
     )
     result = runner.invoke(app, ["run", *typed])
     assert result.exit_code == 0, result.output
