@@ -43,13 +43,10 @@ class BlockConvolution(nn.Module):
         sizes = zip(images.shape[2:], self.padding, self.size, strict=True)
         height, width = (length + 2 * padding - size + 1 for length, padding, size in sizes)
         pixels = self.fill_blocks(images, height, width).permute(0, 2, 3, 1)
-        batch, _, columns, channels = pixels.shape
-        rows = pixels.reshape(batch, -1, SIDE, columns, channels).transpose(2, 3).flatten(3)
-        found = ConvolveRows.apply(rows, self.kernel, self.bias, self.backwards, self.window)  # type: ignore[no-untyped-call]
-        # (batch, blocks, rows, width, channels)
-        maps: Tensor = found.view(*found.shape[:3], SIDE // self.window, -1).transpose(2, 3)
-        maps = maps.flatten(1, 2)[:, : height // self.window, : width // self.window]
-        return maps.permute(0, 3, 1, 2)
+        maps: Tensor = ConvolveRows.apply(  # type: ignore[no-untyped-call]
+            pixels, self.kernel, self.bias, self.backwards, self.window
+        )
+        return maps[:, : height // self.window, : width // self.window].permute(0, 3, 1, 2)
 
     def fill_blocks(self, images: Tensor, height: int, width: int) -> Tensor:
         """Pad the images, and add or cut pixels at the end, to get whole blocks of outputs."""
@@ -66,39 +63,53 @@ class ConvolveRows(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        images: Tensor,
+        pixels: Tensor,
         kernel: Tensor,
         bias: Tensor | None,
         backwards: Tensor,
         window: int,
     ) -> Tensor:
-        """(batch, blocks, width, rows x channels) to the same of the maps."""
-        ctx.backwards, ctx.width, ctx.positions = backwards, images.shape[2], []
+        """(batch, height, width, channels) to the same of the maps."""
+        ctx.backwards, ctx.window, ctx.width, ctx.positions = backwards, window, pixels.shape[2], []
         found = []
-        for part in torch.split(images, PART):
-            maps = F.conv2d(part.permute(0, 3, 1, 2), kernel, bias).permute(0, 2, 3, 1)
+        for part in torch.split(pixels, PART):
+            maps = F.conv2d(group_rows(part, SIDE).permute(0, 3, 1, 2), kernel, bias)
+            maps = maps.permute(0, 2, 3, 1)
             if window > 1:
                 maps, positions = pool(maps)
                 ctx.positions.append(positions)
-            found.append(maps)
-        return torch.cat(found)
+            found.append(ungroup_rows(maps, SIDE // window))
+        return torch.cat(found).flatten(1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradient of the images; weights are frozen."""
-        channels, _, *size = ctx.backwards.shape
+        channels, seen, *size = ctx.backwards.shape
         found = []
         for number, part in enumerate(torch.split(gradient, PART)):
-            maps = unpool(part, ctx.positions[number]) if ctx.positions else part
-            # (part, blocks, blocks, columns x rows x channels)
-            blocks = maps.reshape(*part.shape[:2], -1, ctx.backwards.shape[1]).permute(0, 3, 1, 2)
+            maps = group_rows(part, SIDE // ctx.window)
+            down = maps.shape[1]
+            if ctx.positions:
+                maps = unpool(maps, ctx.positions[number])
+            # (part, columns x rows x channels, blocks, blocks)
+            blocks = maps.reshape(len(part), down, -1, seen).permute(0, 3, 1, 2)
             pixels = F.conv2d(blocks, ctx.backwards, padding=[length - 1 for length in size])
-            rows = pixels.permute(0, 2, 3, 1).reshape(
-                len(part), pixels.shape[2], -1, channels // SIDE
-            )
-            found.append(rows[:, :, : ctx.width])
-        return torch.cat(found), None, None, None, None
+            down = pixels.shape[2]
+            rows = pixels.permute(0, 2, 3, 1).reshape(len(part), down, -1, channels // SIDE)
+            found.append(ungroup_rows(rows[:, :, : ctx.width], SIDE))
+        return torch.cat(found).flatten(1, 2), None, None, None, None
+
+
+def group_rows(maps: Tensor, rows: int) -> Tensor:
+    """(batch, height, width, channels) to (batch, blocks, width, rows x channels)."""
+    batch, _, width, channels = maps.shape
+    return maps.reshape(batch, -1, rows, width, channels).transpose(2, 3).flatten(3)
+
+
+def ungroup_rows(maps: Tensor, rows: int) -> Tensor:
+    """(batch, blocks, width, rows x channels) to (batch, blocks, rows, width, channels), a view."""
+    return maps.view(*maps.shape[:3], rows, -1).transpose(2, 3)
 
 
 def pool(maps: Tensor) -> tuple[Tensor, Tensor]:

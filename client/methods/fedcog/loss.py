@@ -20,7 +20,7 @@ from common.methods.fedcog import FedCog
 from common.models.base import Model
 
 # Images that go through the networks at a time: their maps stay in a core's cache.
-CHUNK = 128
+CHUNK = 256
 
 
 @dataclass(frozen=True)
