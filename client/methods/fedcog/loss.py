@@ -19,7 +19,8 @@ from common.learning.task import MultiLabel, Task
 from common.methods.fedcog import FedCog
 from common.models.base import Model
 
-# Images that go through the networks at a time: their maps stay in a core's cache.
+# Images that go through the networks at a time: more of them would not stay in the cache, and with
+# fewer, the calls of small kernels would take longer than what they compute.
 CHUNK = 256
 
 
