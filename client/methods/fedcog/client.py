@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
+from client.data import has_batch_statistics
 from client.methods.fedcog.generation import Virtual, synthesise
 from client.methods.fedcog.labels import balancing_weights
 from client.objective import Objective
@@ -56,19 +57,32 @@ class FedCogClient(Objective[FedCog]):
         local.report["fedcog.task_weight"] = self.task_weight
         local.report["fedcog.absent_classes"] = int((counts == 0).sum())
 
-    def terms(self, step: Step) -> dict[str, Tensor]:
-        """w_kd KL(p(theta^t; x) || p(theta; x)) (eq. 3) on one batch of generated samples.
+    def extra_images(self, step: Step) -> Tensor | None:
+        """Send the generated batch through the model together with the real one.
 
-        The batch has a forward pass of its own.
+        One pass is faster than two, but BatchNorm would mix the statistics of both.
         """
+        if self.virtual is None or has_batch_statistics(step.local.model):
+            return None
+        return self.chosen_images(self.virtual)
+
+    def chosen_images(self, virtual: Virtual) -> Tensor:
+        """Return the generated images of this step."""
+        return Resident(virtual.images, virtual.labels).take(self.index)[0]
+
+    def terms(self, step: Step) -> dict[str, Tensor]:
+        """w_kd KL(p(theta^t; x) || p(theta; x)) (eq. 3) on one batch of generated samples."""
         if self.virtual is None:
             return {}
         model, task = step.local.model, step.local.task
-        images, labels = Resident(self.virtual.images, self.virtual.labels).take(self.index)
-        with running_statistics(model):
-            student = model(images)[:, : step.local.classes]  # (batch, classes)
+        student = step.extra_logits.get(self.params.name)
+        if student is None:
+            with running_statistics(model):
+                student = model(self.chosen_images(self.virtual))
+        student = student[:, : step.local.classes]  # (batch, classes)
         teacher = self.virtual.logits.index_select(0, self.index)  # (batch, classes)
         if self.params.supervision == "hard":
+            labels = self.virtual.labels.index_select(0, self.index)
             return {"distillation": self.weight * task.loss(student, labels)}
         if task.name == MultiLabel.name:
             student, teacher = bernoulli(student), bernoulli(teacher)

@@ -19,8 +19,9 @@ from common.learning.task import MultiLabel, Task
 from common.methods.fedcog import FedCog
 from common.models.base import Model
 
-# Images that go through the networks at a time: their maps stay in a core's cache.
-CHUNK = 128
+# Images that go through the networks at a time: more of them would not stay in the cache, and with
+# fewer, the calls of small kernels would take longer than what they compute.
+CHUNK = 256
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,14 @@ are fewer and larger products, and one product gives the sum of both gradients o
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from client.methods.fedcog.blocks import BlockConvolution
 from common.models.base import Model, chain
 
 Networks = Callable[[Tensor], Sequence[Tensor]]  # images to the logits of each network
@@ -53,7 +55,12 @@ def join(layers: Sequence[nn.Module]) -> nn.Module:
     first = layers[0]
     if isinstance(first, nn.Sequential):
         parts = [dict(layer.named_children()) for layer in layers]
-        return chain(**{name: join([part[name] for part in parts]) for name in parts[0]})
+        joined = {name: join([part[name] for part in parts]) for name in parts[0]}
+        for name, following in pairwise(joined):
+            layer, pool = joined[name], joined[following]
+            if isinstance(layer, JoinedConvolution) and halves(pool):
+                layer.pool, joined[following] = pool, nn.Identity()
+        return chain(**joined)
     for kind, make in JOINED.items():
         if isinstance(first, kind):
             return make(layers)
@@ -67,20 +74,23 @@ class JoinedConvolution(nn.Module):
         super().__init__()
         self.form, self.count = layers[0], len(layers)
         self.weight, self.bias = join_weights(layers)
-        self.rows: Tensor | None = None  # made once the width of the images is known
+        self.pool: nn.Module = nn.Identity()  # or that of 2 x 2 values, if it follows directly
+        self.blocks: BlockConvolution | None = None  # made once it is known that images come in
 
     def forward(self, maps: Tensor) -> Tensor:
         """(batch, channels, height, width) to (batch, networks x channels, height, width)."""
         form, shared = self.form, maps.shape[1] == self.form.in_channels
-        if shared and has_row_form(form):
-            padding = cast("tuple[int, int]", form.padding)
-            if self.rows is None:
-                self.rows = row_kernel(self.weight, maps.shape[3], padding[1])
-            return ConvolutionByRows.apply(maps, self.weight, self.bias, self.rows, padding)  # type: ignore[no-any-return,no-untyped-call]
+        if shared and has_block_form(form):
+            if self.blocks is None:
+                padding = cast("tuple[int, int]", form.padding)
+                pooled = isinstance(self.pool, nn.MaxPool2d)
+                self.blocks = BlockConvolution(self.weight, self.bias, padding, pooled)
+            return self.blocks(maps)  # type: ignore[no-any-return]
         groups = form.groups * (1 if shared else self.count)
-        return F.conv2d(
+        maps = F.conv2d(
             maps, self.weight, self.bias, form.stride, form.padding, form.dilation, groups
         )
+        return self.pool(maps)  # type: ignore[no-any-return]
 
 
 class JoinedLinear(nn.Module):
@@ -137,57 +147,13 @@ JOINED: dict[type[nn.Module], Callable[[Any], nn.Module]] = {
 WITHOUT_WEIGHTS = (nn.ReLU, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten, nn.Identity)
 
 
-def has_row_form(form: nn.Conv2d) -> bool:
-    """Whether `ConvolutionByRows` computes this layer's gradient of the images, and is faster.
-
-    Processors compute many channels at a time, so that the usual kernels are slow on grey images:
-    nearly all of their result is padding.
-    """
-    plain = form.stride == (1, 1) and form.dilation == (1, 1)
-    return form.in_channels == 1 and plain and form.padding[0] < form.kernel_size[0]  # type: ignore[operator]
+def halves(layer: nn.Module) -> bool:
+    """Whether this is max pooling of every 2 x 2 values."""
+    return repr(layer) == repr(nn.MaxPool2d(2))
 
 
-class ConvolutionByRows(torch.autograd.Function):
-    """A convolution of grey images, whose gradient treats a row of pixels as so many channels.
-
-    A row of the images' gradient is linear in a few rows of the output's gradient. Along a column
-    this is again a convolution, with a kernel one pixel wide and with as many channels as a row has
-    values. It multiplies by many zeros, and is still more than twice as fast. In channels_last no
-    value moves in memory.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        images: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        rows: Tensor,
-        padding: tuple[int, int],
-    ) -> Tensor:
-        """Convolve as usual."""
-        ctx.rows, ctx.padding = rows, (weight.shape[2] - 1 - padding[0], 0)
-        return F.conv2d(images, weight, bias, padding=padding)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradient of the images; weights are frozen."""
-        rows = gradient.permute(0, 2, 3, 1).flatten(2)  # (batch, height, output width x channels)
-        columns = rows.permute(0, 2, 1).unsqueeze(3)
-        found = F.conv2d(columns, ctx.rows, padding=ctx.padding)  # (batch, width, height, 1)
-        return found.permute(0, 3, 2, 1), None, None, None, None
-
-
-def row_kernel(weight: Tensor, width: int, padding: int) -> Tensor:
-    """(width, output width x channels, kernel height, 1): from rows of gradients to one of pixels.
-
-    Pixel x got the gradient of output i through column x + padding - i of the kernel.
-    """
-    channels, _, height, size = weight.shape
-    outputs = width + 2 * padding - size + 1
-    pixels, positions = torch.arange(width), torch.arange(outputs)
-    column = pixels[None, :] + padding - positions[:, None]  # (outputs, width)
-    through = column[:, :, None] == torch.arange(size)  # (outputs, width, size)
-    kernel = torch.einsum("ixk,chk->xich", through.to(weight), weight[:, 0].flip(1))
-    kernel = kernel.reshape(width, outputs * channels, height, 1)
-    return kernel.contiguous(memory_format=torch.channels_last)
+def has_block_form(form: nn.Conv2d) -> bool:
+    """Whether `BlockConvolution` computes this layer, and is faster: images have few channels."""
+    plain = form.stride == (1, 1) and form.dilation == (1, 1) and form.padding_mode == "zeros"
+    few = form.in_channels <= 3 and form.groups == 1
+    return few and plain and not isinstance(form.padding, str)

@@ -22,9 +22,18 @@ def begun(local: LocalRound, **params: Any) -> FedCogClient:
     return half
 
 
-def term(half: FedCogClient, local: LocalRound, number: int = 0) -> float:
-    images, labels = next(iter(local.data.batches(local)))
-    return float(half.terms(Step(local, number, images, labels))["distillation"].detach())
+def term(half: FedCogClient, local: LocalRound) -> float:
+    return float(half.terms(first_step(half, local))["distillation"].detach())
+
+
+def first_step(half: FedCogClient, local: LocalRound) -> Step:
+    """The first step, with its pass through the model if the generated images take part in it."""
+    step = Step(local, 0, *next(iter(local.data.batches(local))))
+    extra = half.extra_images(step)
+    if extra is not None:
+        step.extra_images["fedcog"] = extra
+        step.forward()
+    return step
 
 
 @pytest.mark.parametrize("model", ["mlp(hidden=8)", BATCH_NORM])
@@ -42,6 +51,34 @@ def test_distillation_begins_at_zero_and_leaves_statistics_alone(
     assert term(half, local) == pytest.approx(0, abs=1e-6)
     assert all(torch.equal(value, before[name]) for name, value in local.model.state_dict().items())
     assert all(module.training for module in local.model.modules())
+
+
+@pytest.mark.parametrize("supervision", ["soft", "hard"])
+def test_one_pass_for_both_batches_gives_what_two_passes_give(
+    tmp_path: Path, supervision: str
+) -> None:
+    local = local_round(tmp_path, [0] * 4)
+    half = begun(local, supervision=supervision)
+    with torch.no_grad():
+        for parameter in local.model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+    together = first_step(half, local)
+    apart = Step(local, 0, together.images, together.labels)
+    apart.forward()
+    assert together.extra_logits.keys() == {"fedcog"}
+    assert not apart.extra_logits
+    found = []
+    for step in (together, apart):
+        loss = half.terms(step)["distillation"] + local.task.loss(step.logits, step.labels)
+        found.append([loss, *torch.autograd.grad(loss, local.trainable())])
+    assert found[0][0] > 0
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
+def test_with_batch_norm_generated_images_have_a_pass_of_their_own(tmp_path: Path) -> None:
+    local = local_round(tmp_path, [0] * 4, model=BATCH_NORM)
+    assert not first_step(begun(local), local).extra_images
 
 
 def test_a_layer_that_was_frozen_stays_so() -> None:

@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from client.methods.fedcog.blocks import PART, BlockConvolution
 from client.methods.fedcog.loss import CHUNK, GenerationLoss
 from client.methods.fedcog.networks import (
-    JoinedConvolution,
     SideBySide,
-    has_row_form,
+    halves,
+    has_block_form,
     one_by_one,
     side_by_side,
 )
@@ -70,27 +71,49 @@ def test_networks_with_other_layers_run_one_after_the_other() -> None:
     assert not isinstance(side_by_side(models), SideBySide)
 
 
-@pytest.mark.parametrize(("size", "padding"), [(5, 0), (5, 2), (3, 1), (3, 2), (1, 0)])
-def test_the_gradient_by_rows_is_the_convolution_s(size: int, padding: int) -> None:
-    """A whole number in every place gives sums without rounding, so the two must be equal."""
-    layer = nn.Conv2d(1, 4, size, padding=padding).requires_grad_(False)
-    layer.weight.copy_(torch.randint(-4, 5, layer.weight.shape))
-    assert has_row_form(layer)
-    gradients = []
-    for convolution in (layer, JoinedConvolution([layer])):
-        images = torch.randint(-4, 5, (3, 1, 7, 9)).float().requires_grad_()
+@pytest.mark.parametrize("pool", [nn.Identity(), nn.MaxPool2d(2)])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("size", "padding"), [(5, 0), (5, 2), (3, 1), (3, 4), (1, 0), (6, 1)])
+@pytest.mark.parametrize("count", [3, 2 * PART + 1])
+def test_a_convolution_by_blocks_is_the_usual_one(
+    count: int, size: int, padding: int, channels: int, pool: nn.Module
+) -> None:
+    """A whole number in every place gives sums without rounding, so the two must be equal.
+
+    The numbers are so many that no window has two largest ones, of which one gets the gradient.
+    """
+    generator = torch.Generator().manual_seed(1)
+    layer = nn.Conv2d(channels, 4, size, padding=padding).requires_grad_(False)
+    for weight in layer.parameters():
+        weight.random_(-64, 64, generator=generator)
+    drawn = torch.randint(-2048, 2048, (count, channels, 7, 10), generator=generator).float()
+    assert has_block_form(layer)
+    blocks = BlockConvolution(
+        layer.weight, layer.bias, (padding, padding), isinstance(pool, nn.MaxPool2d)
+    )
+    found = []
+    for convolution in (nn.Sequential(layer, pool), blocks):
+        images = drawn.clone().requires_grad_()
         maps = convolution(images)
-        (gradient,) = torch.autograd.grad(
-            maps, images, torch.arange(maps.numel()).view_as(maps) % 5 + 0.0
-        )
-        gradients.append(gradient)
-    assert torch.equal(*gradients)
+        slopes = torch.arange(maps.numel()).view_as(maps) % 5 + 0.0
+        found.append((maps, *torch.autograd.grad(maps, images, slopes)))
+    for ours, expected in zip(*found, strict=True):
+        assert torch.equal(ours, expected)
 
 
-def test_padding_beyond_the_kernel_has_no_row_form() -> None:
-    assert not has_row_form(nn.Conv2d(1, 4, 3, padding=3))
-    assert not has_row_form(nn.Conv2d(1, 4, 3, stride=2))
-    assert not has_row_form(nn.Conv2d(3, 4, 3))
+def test_other_convolutions_have_no_block_form() -> None:
+    assert not has_block_form(nn.Conv2d(1, 4, 3, stride=2))
+    assert not has_block_form(nn.Conv2d(1, 4, 3, padding="same"))
+    assert not has_block_form(nn.Conv2d(1, 4, 3, padding="valid"))
+    assert not has_block_form(nn.Conv2d(1, 4, 3, padding=1, padding_mode="reflect"))
+    assert not has_block_form(nn.Conv2d(3, 3, 3, groups=3))
+    assert not has_block_form(nn.Conv2d(6, 4, 3))
+
+
+def test_only_pooling_of_2_x_2_values_is_joined_with_a_convolution() -> None:
+    assert halves(nn.MaxPool2d(2))
+    for other in (nn.MaxPool2d(3), nn.MaxPool2d(2, stride=1), nn.AvgPool2d(2), nn.Identity()):
+        assert not halves(other)
 
 
 @pytest.mark.parametrize(("disagreement", "calls"), [("paper", 3), ("code", 1)])
