@@ -24,6 +24,7 @@ from tests.support.commands import (
     start,
     wait_until,
 )
+from tests.support.hanging import hang_once
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits, lines
 
@@ -190,6 +191,23 @@ def test_a_lost_node_is_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
     assert [client["partition"] for client in last["clients"]] == [0, 2]
     refused = [entry for line in lines(folder) for entry in line["refused"]]
     assert {entry["partition"] for entry in refused} <= {1}
+
+
+def test_a_hanging_client_costs_an_actor_and_one_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    for name, value in hang_once(tmp_path, helper=True).items():
+        monkeypatch.setenv(name, value)
+    arguments = [*long("simulation"), "--rounds", "4", "--participation", "1.0"]
+    done = fedmirage("run", *arguments, "--round-timeout", "20", "--out", str(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "hangs").exists()
+    first, *_, last = lines(folder)
+    assert {entry["reason"] for entry in first["refused"]} == {
+        "no answer within 20 s (round-timeout)"
+    }
+    assert len(last["clients"]) == 3
 
 
 def test_a_node_goes_on_if_the_process_that_takes_its_tasks_is_killed(tmp_path: Path) -> None:

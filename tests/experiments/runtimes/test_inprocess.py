@@ -1,6 +1,5 @@
 """The inprocess runtime: helpers change nothing about the numbers, and may die."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from common.settings.config import configure
 from experiments.runtimes.inprocess import Helper, LocalGrid, node_id, run_in_process
 from experiments.runtimes.parcels import Load
 from experiments.runtimes.workers import Job
+from tests.support.hanging import hang_once
 from tests.support.inprocess import run_in_process as run_alone
 from tests.support.runs import SMALL, assert_same_bits, lines, without_times
 
@@ -57,25 +57,6 @@ def test_a_helper_that_dies_is_a_failed_client_and_the_run_goes_on(
     assert len(lines(tmp_path)) == 40
 
 
-HANG = """
-import os, threading
-from pathlib import Path
-from client import client
-
-train = client.FederatedClient.fit
-
-def fit(self, *arguments):
-    mark = Path(os.environ["HANGS"])
-    helper = threading.current_thread() is threading.main_thread()
-    if helper is (os.environ["WHERE"] == "helper") and not mark.exists():
-        mark.touch()
-        threading.Event().wait()
-    return train(self, *arguments)
-
-client.FederatedClient.fit = fit
-"""
-
-
 @pytest.mark.parametrize(("where", "rounds"), [("helper", 40), ("server", 3)])
 def test_a_client_that_hangs_is_missing_and_the_run_goes_on(
     tmp_path: Path, where: str, rounds: int, monkeypatch: pytest.MonkeyPatch
@@ -85,10 +66,8 @@ def test_a_client_that_hangs_is_missing_and_the_run_goes_on(
     A helper may have had a second message, which nobody else could begin. Without helpers nobody
     answers in that round, which is therefore tried again.
     """
-    (tmp_path / "sitecustomize.py").write_text(HANG)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path.cwd()}")
-    monkeypatch.setenv("HANGS", str(tmp_path / "hangs"))
-    monkeypatch.setenv("WHERE", where)
+    for name, value in hang_once(tmp_path, helper=where == "helper").items():
+        monkeypatch.setenv(name, value)
     settings = {**SMALL, "rounds": rounds, "round_timeout": 5.0, "out": str(tmp_path / "run")}
     processes = 2 if where == "helper" else 1
     script = (
@@ -106,7 +85,7 @@ def test_a_client_that_hangs_is_missing_and_the_run_goes_on(
     )
     assert done.returncode == 0, done.stderr
     refused = [entry for line in lines(tmp_path / "run") for entry in line["refused"]]
-    assert (tmp_path / "hangs").exists()
+    assert (tmp_path / "hangs").exists()  # some client did
     said = "no answer within 5 s (round-timeout)"
     if where == "helper":
         assert [entry["reason"] for entry in refused] in ([said], [said, said])
