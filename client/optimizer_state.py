@@ -2,14 +2,20 @@
 
 It lies in the client's memory, and follows its rule: if a reply came too late to count, the
 optimiser goes on from the round before. A warm start goes on with the state of its parent, as far
-as that has one for the same optimiser and parameter. The learning rate is no part of it.
+as that has one for the same optimiser and parameter. The learning rate is no part of it. The server
+tells each client the last round in which its reply counted. A client that has no memory of the run
+by then has lost it, and says so.
 """
 
+from logging import WARNING
+
 import torch
+from flwr.common import log
 
 from client.round import LocalRound
 from common.errors import FedmirageError
 from common.learning.optimizers import restore_state, save_state
+from common.wire.figures import AFRESH
 
 PREFIX = "optimizer."
 
@@ -18,6 +24,10 @@ def recall(local: LocalRound, optimizer: torch.optim.Optimizer) -> None:
     """Let a new optimiser go on where that of this client's last round ended."""
     if local.config.optimizer_state != "kept":
         return
+    local.report[AFRESH] = float(local.memory.lost)
+    if local.memory.lost:
+        text = "round %s: the optimiser of client %s starts afresh: this node has lost its memory"
+        log(WARNING, f"{text} of the run", local.number, local.partition)
     saved = [local.memory.get(key) or [] for key in keys(local)]
     for key, arrays, weight in zip(keys(local), saved, local.trainable(), strict=True):
         if bad := [array.shape for array in arrays if array.shape not in ((), weight.shape)]:

@@ -2,13 +2,12 @@
 
 By itself, a SuperNode runs whatever code a run brings, starts a new Python per message, and looks
 for messages every three seconds. Here Flower's own program only talks to the SuperLink
-(`--isolation process`), and a process of ours takes the tasks from it (tasks.py). It runs no code
-but its own, unless told otherwise.
+(`--isolation process`), and a process of ours takes the tasks from it (tasks.py), which is started
+anew if it ends (connection.py). It runs no code but its own, unless told otherwise.
 """
 
 import argparse
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,24 +43,20 @@ class Way:
 
 
 def start(arguments: list[str]) -> None:
-    """Start what takes the tasks, and become the SuperNode; both end together."""
+    """Become the SuperNode; what takes its tasks is started by it, and ends with it."""
     way = read_arguments(arguments)
     program = Path(sys.executable).with_name("flower-supernode")
     if not program.exists():
         raise FedmirageError(f"{program} does not exist; install Flower beside fedmirage")
     fixed = ["--clientappio-api-address", way.address]
-    if not way.flowers_own:
-        fixed += ["--isolation", "process"]
-        tasks = ["experiments.node.tasks", way.address, str(os.getpid())]
-        tasks += [way.code, way.tasks, way.waiting]
-        command = [sys.executable, "-P", "-m", *tasks]
-        subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL)
     if way.code == "own":
         print(f"This node runs its own code only, {digest(own_code())}", flush=True)
-    if way.waiting == "flower":
+    if way.flowers_own:
         os.execv(program, [str(program), *way.rest, *fixed])
-    paced = [sys.executable, "-P", "-m", "experiments.node.connection"]
-    os.execve(sys.executable, [*paced, *way.rest, *fixed], environment())
+    ours = [sys.executable, "-P", "-m", "experiments.node.connection"]
+    ours += [way.code, way.tasks, way.waiting, way.address]
+    fixed += ["--isolation", "process"]
+    os.execve(sys.executable, [*ours, *way.rest, *fixed], environment())
 
 
 def read_arguments(arguments: list[str]) -> Way:

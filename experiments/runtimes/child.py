@@ -48,6 +48,11 @@ def conduct(
 ) -> None:
     """Check the request, say where the run takes place, and run it unless others do (grpc)."""
     settings = validate(config)
+    started = None
+    if runtime == "simulation":
+        from experiments.runtimes.simulation import start_early
+
+        started = start_early(settings, verbose, actors)  # a refusal ends Ray with this process
     weights = check(settings, Path(folder), actors)
     if settings.keep_models == "all":
         tell(say=estimate_space(settings, weights))
@@ -67,7 +72,7 @@ def conduct(
     else:
         from experiments.runtimes.simulation import simulate
 
-        simulate(settings, verbose, actors)
+        simulate(settings, verbose, actors, started)
 
 
 def check(config: RunConfig, folder: Path, actors: int) -> int:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
-from logging import ERROR
+from logging import ERROR, WARNING
 from typing import Any
 from uuid import uuid4
 
@@ -29,8 +29,6 @@ AHEAD = 2  # messages that a worker has at most: one in work, and one so that it
 class WorkerGrid(WaitingGrid):
     """Messages in a queue, workers that take them, and the nodes' contexts."""
 
-    needs_workers = True  # whether nobody else answers messages
-
     def __init__(self, nodes: int) -> None:
         self.contexts = {
             node_id(partition): Context(
@@ -47,7 +45,8 @@ class WorkerGrid(WaitingGrid):
         self.asked: set[str] = set()  # the messages of this round; a reply to another is dropped
         self.replies: dict[str, Message] = {}
         self.waiting: deque[Job] = deque()
-        self.busy = 0  # jobs that workers have
+        self.given: dict[Worker, deque[Job]] = {}  # what each worker has, oldest first
+        self.ended: set[Worker] = set()  # workers that were ended because they took too long
         self.closed = False
         self.why_nobody = ""  # why no worker could start, if none could
 
@@ -66,6 +65,11 @@ class WorkerGrid(WaitingGrid):
             workers = list(self.workers)
         for worker in workers:
             worker.stop()
+
+    @property
+    def needs_workers(self) -> bool:
+        """Whether nobody else answers messages."""
+        return True
 
     @property
     def run(self) -> Any:
@@ -120,6 +124,7 @@ class WorkerGrid(WaitingGrid):
             self.change.wait_for(lambda: self.why_nobody or numbers <= self.replies.keys(), seconds)
             if self.why_nobody:
                 raise FedmirageError(self.why_nobody)
+        self._end_late_workers()
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -133,9 +138,18 @@ class WorkerGrid(WaitingGrid):
         """Return a reply as it arrives; None if it was lost on its way."""
         return reply
 
+    def seconds_left(self, message: Message) -> float:
+        """Return how long a reply to a message still counts."""
+        return message.metadata.created_at + message.metadata.ttl - time.time()
+
     def expired(self, message: Message) -> bool:
         """Whether a message has waited so long that it is not begun any more."""
-        return time.time() > message.metadata.created_at + message.metadata.ttl
+        return self.seconds_left(message) < 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a worker has something to do."""
+        return any(self.given.values())
 
     def _next(self) -> Job | None:
         """Take the next message that must be answered."""
@@ -201,43 +215,67 @@ class WorkerGrid(WaitingGrid):
                 self.workers[self.workers.index(worker)] = new
             return new
 
+    def _end_late_workers(self) -> None:
+        """End workers whose reply does not count any more: they hang, or are too slow.
+
+        Others take their place, as soon as the threads that wait for them notice it.
+        """
+        with self.change:
+            for worker, jobs in self.given.items():
+                if jobs and self.expired(jobs[0].message) and worker not in self.ended:
+                    log(WARNING, "a process for clients is ended: no answer from it in time")
+                    self.ended.add(worker)
+                    worker.stop()
+
     def _use(self, worker: Worker) -> None:
-        """Hand over messages and collect replies until the grid is closed."""
-        given: deque[Job] = deque()
-        while True:
+        """Hand over messages and collect replies until the grid is closed or the worker is lost."""
+        given = self.given[worker] = deque()
+        try:
+            while True:
+                with self.change:
+                    self.change.wait_for(lambda: self.waiting or given or self.closed)
+                    if self.closed:
+                        return
+                    if worker in self.ended and not given:
+                        raise LostWorkerError("it took too long")
+                    job = self._next() if self._may_take(worker, given) else None
+                    given.extend([job] if job else [])
+                if job is not None:
+                    worker.send(job, self._context(job.message))
+                elif given:
+                    self._collect(worker, given)
+        finally:
             with self.change:
-                self.change.wait_for(lambda: self.waiting or given or self.closed)
-                if self.closed:
-                    return
-                # A second message is for the worker alone if enough are left for all the others.
-                more = len(self.waiting) > len(self.workers) if given else True
-                job = self._next() if len(given) < AHEAD and more else None
-                self.busy += job is not None
-            if job is not None:
-                given.append(job)
-                worker.send(job, self._context(job.message))
-                continue
-            if given:
-                self._collect(worker, given)
+                del self.given[worker]
+                self.ended.discard(worker)
+                self.waiting.extendleft(reversed(given))  # never begun, so others answer them
+                self.change.notify_all()
+
+    def _may_take(self, worker: Worker, given: deque[Job]) -> bool:
+        """Whether a worker may have one more message.
+
+        A second one is for the worker alone if enough are left for all the others.
+        """
+        more = len(self.waiting) > len(self.workers) if given else True
+        return len(given) < AHEAD and more and worker not in self.ended
 
     def _collect(self, worker: Worker, given: deque[Job]) -> None:
-        """Take the reply to the oldest message; if the worker was lost, its client has failed."""
-        message, lost = given[0].message, None
+        """Take the reply to the oldest message; if the worker was lost, its client has failed.
+
+        If its time was up already, nobody waits for a reply.
+        """
+        message = given[0].message
         try:
             self._keep(message, *worker.receive())
         except LostWorkerError as error:
-            lost = error
-            reply = Message(Error(code=FAILED, reason=str(error)), reply_to=message)
-            self._keep(message, reply, self._context(message))
-        with self.change:
-            given.popleft()
-            self.busy -= 1
-            if lost is not None:
-                self.busy -= len(given)
-                self.waiting.extendleft(reversed(given))  # never begun, so others answer them
-            self.change.notify_all()
-        if lost is not None:
-            raise lost
+            if not self.expired(message):
+                reply = Message(Error(code=FAILED, reason=str(error)), reply_to=message)
+                self._keep(message, reply, self._context(message))
+            raise
+        finally:
+            with self.change:
+                given.popleft()
+                self.change.notify_all()
 
 
 def node_id(partition: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from common.cores import cores
 from common.settings.config import RunConfig
+from experiments.runtimes.ray_parts import only_used_parts
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -17,6 +18,10 @@ TOKEN = secrets.token_hex(32)  # Ray remembers the first one that it reads in a 
 # Whoever reaches Ray's ports can run programs here. Despite its name, this variable decides on
 # every system whether Ray's processes listen on the network or on this host only.
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
+# A reply of up to 8 MB comes with the answer to a call. Ray would put one of more than 100 kB into
+# its store, where keeping account of it costs more than copying it. Ray would also give actors a
+# lower priority than anything else on this host; here they do the work, so they have the run's own.
+SYSTEM = {"max_direct_call_object_size": 8_000_000, "worker_niceness": 0}
 
 
 def count_actors(config: RunConfig, actors: int = 0) -> int:
@@ -46,6 +51,8 @@ def start_ray(config: RunConfig, actors: int = 0, verbose: bool = False) -> None
 
     options: dict[str, Any] = {"num_cpus": max(1, count_actors(config, actors))}
     options |= {"num_gpus": 0} if config.device == "cpu" else {}
+    options |= {"_system_config": SYSTEM}
     if not verbose:
         options |= {"logging_level": logging.CRITICAL, "log_to_driver": False}
-    ray.init(include_dashboard=False, **options)
+    with only_used_parts(logs=verbose):
+        ray.init(include_dashboard=False, **options)

@@ -6,6 +6,8 @@
     clients, refused  what each client reported; which clients were left out, and why
     secagg            under secure aggregation: the totals over all clients
     methods           figures of the methods, each under its own name: "fedexp.step"
+    optimizer         with optimizer-state="kept": started_afresh, the number of clients that
+                      trained before, but have lost what their optimisers knew
     dp                how much of the privacy budget has been spent
     evaluation        further scores of the global model, and those of the local models:
         recall, macro_f1, worst_class, ...        common/learning/detail.py
@@ -38,10 +40,12 @@ from flwr.common import Scalar
 from common.errors import WireError
 from common.settings.config import RunConfig
 from common.wire.figures import (
+    AFRESH,
     DIAGNOSTICS,
     DP,
     DRIFT,
     LOCAL_MODEL,
+    OPTIMIZER,
     PARTICIPANTS,
     SAMPLES,
     SCORES,
@@ -56,7 +60,7 @@ from server.messages.plain import FitOutcome
 from server.strategy.budget import figures as budget_figures
 
 # What a round's metrics hold beside the figures of its methods.
-PREFIXES = (TERM, DIAGNOSTICS, SCORES, DP, TIMES)
+PREFIXES = (TERM, DIAGNOSTICS, SCORES, OPTIMIZER, DP, TIMES)
 COUNTED = (STEPS, SAMPLES, SECONDS, PARTICIPANTS)
 
 
@@ -82,6 +86,8 @@ def make_round_line(
         line["secagg"] = outcome.secagg
     if methods := method_figures(metrics, config):
         line["methods"] = methods
+    if AFRESH in metrics:
+        line["optimizer"] = {"started_afresh": count_afresh(outcome)}
     if config.dp_params.active:
         line["dp"] = budget_figures(metrics)
     if config.diagnostics:
@@ -91,6 +97,16 @@ def make_round_line(
     local = {name: value for name, value in metrics.items() if name.startswith(SCORES)}
     line["evaluation"] = {**local, **spread(outcome.clients), **line.get("evaluation", {})}
     return line
+
+
+def count_afresh(outcome: FitOutcome) -> int:
+    """Count the clients whose optimiser started afresh although they had trained before.
+
+    A secure sum has their share of those that trained.
+    """
+    if outcome.secagg is not None:
+        return round(float(outcome.metrics[AFRESH]) * outcome.secagg["clients"])
+    return sum(int(client.get(AFRESH, 0)) for client in outcome.clients)
 
 
 def spread(clients: list[dict[str, Any]]) -> dict[str, float]:

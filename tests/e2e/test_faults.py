@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from common.settings.config import configure
+from experiments.runtimes.grpc import Federation
 from server.record.results import read
 from tests.support.commands import (
     SETTINGS,
@@ -22,6 +24,7 @@ from tests.support.commands import (
     start,
     wait_until,
 )
+from tests.support.hanging import hang_once
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits, lines
 
@@ -188,6 +191,48 @@ def test_a_lost_node_is_left_out_and_the_run_goes_on(tmp_path: Path) -> None:
     assert [client["partition"] for client in last["clients"]] == [0, 2]
     refused = [entry for line in lines(folder) for entry in line["refused"]]
     assert {entry["partition"] for entry in refused} <= {1}
+
+
+def test_a_hanging_client_costs_an_actor_and_one_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    for name, value in hang_once(tmp_path, helper=True).items():
+        monkeypatch.setenv(name, value)
+    arguments = [*long("simulation"), "--rounds", "4", "--participation", "1.0"]
+    done = fedmirage("run", *arguments, "--round-timeout", "20", "--out", str(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "hangs").exists()
+    first, *_, last = lines(folder)
+    assert {entry["reason"] for entry in first["refused"]} == {
+        "no answer within 20 s (round-timeout)"
+    }
+    assert len(last["clients"]) == 3
+
+
+def test_a_node_goes_on_if_the_process_that_takes_its_tasks_is_killed(tmp_path: Path) -> None:
+    """It is started anew, and says so; at most one round does without its client."""
+    settings = {**SETTINGS, "clients": 3, "participation": 1.0, "rounds": 200}
+    folder, logs = tmp_path / "run", tmp_path / "logs"
+    logs.mkdir()
+    with Federation(tmp_path, logs, verbose=False) as federation:
+        federation.start(configure(settings), tmp_path / "memory")
+        federation.submit(configure(settings | {"out": str(folder), "round_timeout": 60.0}))
+        wait_until(lambda: rounds_done(folder) >= 1, 240, "one round")
+        time.sleep(15)  # who ends sooner than this is not replaced
+        node = federation.processes["supernode-1"]
+        listed = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()
+        (taker,) = {int(number) for number in listed} & {*processes("experiments.node.tasks")}
+        before = rounds_done(folder)
+        kill(taker)
+
+        def is_back() -> bool:
+            return any(len(line["clients"]) == 3 for line in lines(folder)[before + 2 :])
+
+        wait_until(is_back, 240, "the client takes part again")
+        assert node.poll() is None
+    said = "".join(path.read_text() for path in logs.iterdir())
+    assert "ended with code -9; another one is started" in said
 
 
 def test_a_lost_superlink_ends_the_run_with_a_sentence(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Optimisers that are kept, in whole runs: resume, warm start, lost replies, beside methods, dp."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from flwr.app import Message
 
 from common.memory import Memory
 from tests.support.inprocess import node_id, run_in_process
-from tests.support.runs import SMALL, KilledError, assert_same_bits, kill_in_round, weights
+from tests.support.runs import SMALL, KilledError, assert_same_bits, kill_in_round, lines, weights
 
 KEPT: dict[str, Any] = {
     **SMALL,
@@ -92,3 +93,32 @@ def test_it_is_kept_beside_privacy_and_parts(tmp_path: Path, more: dict[str, Any
     (folder,) = tmp_path.glob("memory/*/client-00000")
     steps, *_ = Memory(folder, 3).get("optimizer.adam.classifier.weight") or []
     assert float(steps) == 4
+
+
+@pytest.mark.parametrize("more", [{}, {"secagg": "on"}])
+def test_a_client_that_lost_its_memory_says_so(
+    tmp_path: Path, more: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Client 1 loses what it remembers after round 2. Nobody starts afresh on a first visit."""
+
+    def lose(node: int, reply: Message) -> Message:
+        for path in tmp_path.glob("memory/*/client-00001/round-00002.safetensors"):
+            shutil.rmtree(path.parent)
+        return reply
+
+    run_in_process(tmp_path, lose, **{**KEPT, **more})
+    found = [line["optimizer"]["started_afresh"] for line in lines(tmp_path)]
+    assert found == [0, 0, 1, 0]
+    said = [text for text in caplog.messages if "starts afresh" in text]
+    why = "this node has lost its memory of the run"
+    assert said == [f"round 3: the optimiser of client 1 starts afresh: {why}"]
+
+
+def test_a_client_that_joins_late_has_lost_nothing(tmp_path: Path) -> None:
+    run_in_process(tmp_path, **{**KEPT, "participation": 0.25})
+    assert {line["optimizer"]["started_afresh"] for line in lines(tmp_path)} == {0}
+
+
+def test_nothing_is_said_of_optimisers_that_are_not_kept(tmp_path: Path) -> None:
+    run_in_process(tmp_path, **{**KEPT, "optimizer_state": "fresh", "rounds": 1})
+    assert "optimizer" not in lines(tmp_path)[0]

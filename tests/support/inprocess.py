@@ -31,8 +31,8 @@ class InProcessGrid(LocalGrid):
     def receive(self, node: int, reply: Message) -> Message | None:
         return self.intercept(node, reply) if self.intercept else reply
 
-    def expired(self, message: Message) -> bool:
-        return False
+    def seconds_left(self, message: Message) -> float:
+        return float("inf")
 
 
 def run_in_process(out: Path, intercept: Intercept | None = None, **settings: Any) -> RunConfig:

@@ -39,7 +39,8 @@ def test_ray_is_started_for_as_many_actors_as_train(
     monkeypatch.setattr(ray, "init", lambda **given: asked.update(given))
     monkeypatch.setattr(ray_start, "cores", lambda: 2)
     ray_start.start_ray(configure(settings), verbose=True)
-    assert asked == {"include_dashboard": False, **options}
+    fixed = {"include_dashboard": False, "_system_config": ray_start.SYSTEM}
+    assert asked == {**fixed, **options}
 
 
 def test_kept_models_are_counted_before_they_are_there() -> None:

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections import deque
-from typing import Any
 
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
@@ -111,21 +110,50 @@ def test_only_the_client_in_work_is_lost_with_a_worker(spare: bool) -> None:
     grid.close()
 
 
-def test_silent_workers_are_waited_for_until_the_deadline_only() -> None:
-    released = threading.Event()
+class Hanging(Echo):
+    """Never answers, until somebody ends it."""
+
+    def __init__(self, spare: Worker | None = None) -> None:
+        super().__init__(spare=spare)
+        self.stopped = threading.Event()
+
+    def receive(self) -> tuple[Message, Context]:
+        self.stopped.wait(60)
+        raise LostWorkerError("its process ended with code -9")
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+def test_a_hanging_worker_is_ended_at_the_deadline_and_replaced() -> None:
+    """Its client is missing, as any that has not answered in time, and has not failed."""
+    spare = Echo()
+    grid, hanging = WorkerGrid(3), Hanging(spare)
+    grid.add(hanging)
+    assert run_round(grid, 3, timeout=0.2) == {}
+    assert hanging.stopped.is_set()
+    later = run_round(grid, 1)
+    assert [(node, reply.has_error()) for node, reply in later.items()] == [(node_id(0), False)]
+    assert spare.answered == [0]
+    assert grid.replies == {}
+    grid.close()
+
+
+def test_a_worker_that_is_ended_while_it_answers_gets_no_more_messages() -> None:
+    """Its late reply is dropped, and what it would have got is for its replacement."""
+    released, spare = threading.Event(), Echo()
 
     class Slow(Echo):
-        def receive(self) -> Any:
+        def receive(self) -> tuple[Message, Context]:
             released.wait(60)
             return super().receive()
 
-    grid, slow = WorkerGrid(3), Slow()
+    grid, slow = WorkerGrid(3), Slow(spare=spare)
     grid.add(slow)
-    assert run_round(grid, 3, timeout=0.2) == {}
+    assert run_round(grid, 1, timeout=0.2) == {}
     released.set()
-    later = run_round(grid, 1)
-    assert list(later) == [node_id(0)]
-    assert grid.replies == {}
+    assert list(run_round(grid, 2)) == [node_id(0), node_id(1)]
+    assert (slow.answered, spare.answered) == ([0], [0, 1])
     grid.close()
 
 

@@ -1,5 +1,7 @@
 """The inprocess runtime: helpers change nothing about the numbers, and may die."""
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from common.settings.config import configure
 from experiments.runtimes.inprocess import Helper, LocalGrid, node_id, run_in_process
 from experiments.runtimes.parcels import Load
 from experiments.runtimes.workers import Job
+from tests.support.hanging import hang_once
 from tests.support.inprocess import run_in_process as run_alone
 from tests.support.runs import SMALL, assert_same_bits, lines, without_times
 
@@ -52,6 +55,45 @@ def test_a_helper_that_dies_is_a_failed_client_and_the_run_goes_on(
     refused = [entry for line in lines(tmp_path) for entry in line["refused"]]
     assert [entry["reason"] for entry in refused] == ["it failed: its process ended with code -9"]
     assert len(lines(tmp_path)) == 40
+
+
+@pytest.mark.parametrize(("where", "rounds"), [("helper", 40), ("server", 3)])
+def test_a_client_that_hangs_is_missing_and_the_run_goes_on(
+    tmp_path: Path, where: str, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once per run, in a helper, or in the thread of the server's process, which has none then.
+
+    A helper may have had a second message, which nobody else could begin. Without helpers nobody
+    answers in that round, which is therefore tried again.
+    """
+    for name, value in hang_once(tmp_path, helper=where == "helper").items():
+        monkeypatch.setenv(name, value)
+    settings = {**SMALL, "rounds": rounds, "round_timeout": 5.0, "out": str(tmp_path / "run")}
+    processes = 2 if where == "helper" else 1
+    script = (
+        "from common.settings.config import configure\n"
+        "from experiments.runtimes.inprocess import run_in_process\n"
+        f"if __name__ == '__main__': run_in_process(configure({settings!r}), {processes})\n"
+    )
+    (tmp_path / "go.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "go.py")],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    refused = [entry for line in lines(tmp_path / "run") for entry in line["refused"]]
+    assert (tmp_path / "hangs").exists()  # some client did
+    said = "no answer within 5 s (round-timeout)"
+    if where == "helper":
+        assert [entry["reason"] for entry in refused] in ([said], [said, said])
+    else:
+        (again,) = lines(tmp_path / "run", "retry")
+        assert again["reason"].count(said) == 4
+    assert [len(line["clients"]) for line in lines(tmp_path / "run")[-1:]] == [4]
+    assert len(lines(tmp_path / "run")) == rounds
 
 
 def test_the_server_keeps_its_own_number_of_threads(tmp_path: Path) -> None:
