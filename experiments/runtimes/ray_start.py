@@ -7,7 +7,6 @@ from typing import Any
 
 from common.cores import cores
 from common.settings.config import RunConfig
-from experiments.runtimes.ray_parts import only_used_parts
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -54,5 +53,4 @@ def start_ray(config: RunConfig, actors: int = 0, verbose: bool = False) -> None
     options |= {"_system_config": SYSTEM}
     if not verbose:
         options |= {"logging_level": logging.CRITICAL, "log_to_driver": False}
-    with only_used_parts(logs=verbose):
-        ray.init(include_dashboard=False, **options)
+    ray.init(include_dashboard=False, **options)
