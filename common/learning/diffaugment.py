@@ -12,6 +12,7 @@ recomputed.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -53,12 +54,36 @@ def apply(images: Tensor, drawn: Draw) -> Tensor:
     return OPERATIONS[drawn.operation](images, uniform)
 
 
+class Symmetric(torch.autograd.Function):
+    """A symmetric linear operation: it is its own derivative, with fewer passes than autograd's."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, images: Tensor, uniform: Tensor, operation: Callable[[Tensor, Tensor], Tensor]
+    ) -> Tensor:
+        """Apply the operation."""
+        ctx.uniform, ctx.operation = uniform, operation
+        return operation(images, uniform)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        """Apply it to the gradient."""
+        return ctx.operation(gradient, ctx.uniform), None, None
+
+
 def color(images: Tensor, uniform: Tensor) -> Tensor:
     """Change brightness, then saturation (no effect on a single channel), then contrast."""
-    brightness, saturation, contrast = uniform[:, :, None, None, None]  # (batch, 1, 1, 1) each
-    images = images + (brightness - 0.5) * BRIGHTNESS
-    grey = images.mean(dim=1, keepdim=True)
-    images = (images - grey) * (saturation * SATURATION) + grey
+    brightness = (uniform[0, :, None, None, None] - 0.5) * BRIGHTNESS
+    varied: Tensor = Symmetric.apply(images + brightness, uniform, _spread)  # type: ignore[no-untyped-call]
+    return varied
+
+
+def _spread(images: Tensor, uniform: Tensor) -> Tensor:
+    """Move values away from the grey of their pixel, then from the mean of their image."""
+    _, saturation, contrast = uniform[:, :, None, None, None]  # (batch, 1, 1, 1) each
+    if images.shape[1] > 1:
+        grey = images.mean(dim=1, keepdim=True)
+        images = (images - grey) * (saturation * SATURATION) + grey
     mean = images.mean(dim=(1, 2, 3), keepdim=True)
     varied: Tensor = (images - mean) * (contrast + CONTRAST) + mean
     return varied
@@ -81,19 +106,24 @@ def cutout(images: Tensor, uniform: Tensor) -> Tensor:
     rows, columns = (
         _find_outside(size, draw) for size, draw in zip(images.shape[2:], uniform, strict=False)
     )
-    return images * (rows[:, None, :, None] | columns[:, None, None, :])
+    return images * torch.maximum(rows[:, None, :, None], columns[:, None, None, :])
 
 
 def _find_outside(size: int, uniform: Tensor) -> Tensor:
-    """(batch, size): which rows (or columns) lie outside the hole."""
+    """(batch, size): 1 for the rows (or columns) that lie outside the hole, 0 for the others."""
     side = round_half_up(size * CUTOUT)
     first = whole(uniform, size + 1 - side % 2)[:, None] - side // 2
     index = torch.arange(size, device=uniform.device)
-    return (index < first) | (index >= first + side)
+    return ((index < first) | (index >= first + side)).to(uniform.dtype)
 
 
 def flip(images: Tensor, uniform: Tensor) -> Tensor:
     """Exchange left and right with probability one half."""
+    flipped: Tensor = Symmetric.apply(images, uniform, _flip)  # type: ignore[no-untyped-call]
+    return flipped
+
+
+def _flip(images: Tensor, uniform: Tensor) -> Tensor:
     return torch.where(uniform[0, :, None, None, None] < 0.5, images.flip(3), images)
 
 
@@ -101,28 +131,30 @@ def scale(images: Tensor, uniform: Tensor) -> Tensor:
     """Scale width and height by independent factors."""
     factor = uniform[:2] * (SCALE - 1 / SCALE) + 1 / SCALE
     zero = torch.zeros_like(factor[0])
-    return _affine(images, [[factor[0], zero, zero], [zero, factor[1], zero]])
+    return _affine(images, [[factor[0], zero], [zero, factor[1]]])
 
 
 def rotate(images: Tensor, uniform: Tensor) -> Tensor:
     """Rotate around the centre."""
     angle = (2 * uniform[0] - 1) * math.radians(ROTATE)
-    zero = torch.zeros_like(angle)
-    return _affine(images, [[angle.cos(), -angle.sin(), zero], [angle.sin(), angle.cos(), zero]])
+    return _affine(images, [[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
 
 
 def _affine(images: Tensor, theta: list[list[Tensor]]) -> Tensor:
-    """Sample the images at theta (x, y, 1), for x and y from -1 to 1.
+    """Sample the images at theta (x, y), for x and y from -1 to 1.
 
     This is torch's affine_grid without its product of matrices three columns wide, which takes
-    longer than all the rest.
+    longer than all the rest. The two coordinates are in two maps, because it also takes long to
+    interleave them; torch samples from both layouts.
     """
-    height, width = images.shape[2:]
+    batch, _, height, width = images.shape
     y = torch.linspace(-1, 1, height, device=images.device, dtype=images.dtype)[:, None]
     x = torch.linspace(-1, 1, width, device=images.device, dtype=images.dtype)
-    rows = [[number[:, None, None] for number in row] for row in theta]  # (batch, 1, 1) each
-    sources = torch.stack([a * x + b * y + c for a, b, c in rows], dim=3)
-    return F.grid_sample(images, sources, align_corners=True)
+    sources = images.new_empty(2, batch, height, width)
+    for plane, row in zip(sources, theta, strict=True):
+        a, b = (number[:, None, None] for number in row)  # (batch, 1, 1) each
+        torch.add(a * x, b * y, out=plane)
+    return F.grid_sample(images, sources.permute(1, 2, 3, 0), align_corners=True)
 
 
 def whole(uniform: Tensor, count: int) -> Tensor:

@@ -150,7 +150,7 @@ def synthesis(name: str, augment: bool) -> Work:
     from common.learning.losses import squared_ratio
     from common.methods.dynafed import DynaFed
     from common.models import build
-    from server.methods.dynafed.student import make_student
+    from server.methods.dynafed.students import make_student
     from server.methods.dynafed.synthesis import Learned, matching_gradients, plans
 
     params, generator = DynaFed(augment=augment), torch.Generator().manual_seed(0)

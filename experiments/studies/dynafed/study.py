@@ -40,7 +40,8 @@ from common.settings.config import RunConfig, configure, defaults
 from common.wire.files import read_arrays
 from common.wire.manifest import Manifest
 from common.wire.weights import from_arrays
-from server.methods.dynafed.student import Student, make_student
+from server.methods.dynafed.student import Student
+from server.methods.dynafed.students import make_student
 from server.methods.dynafed.synthesis import Learned, inner_step, plans
 from server.record.results import FILE, read
 from server.strategy.average import shares_of, weighted_mean

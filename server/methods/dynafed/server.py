@@ -25,7 +25,7 @@ from common.wire.payload import Array, Arrays
 from common.wire.weights import arrays_of
 from server.methods.dynafed.log import SynthesisLog
 from server.methods.dynafed.repair import refine
-from server.methods.dynafed.student import make_student
+from server.methods.dynafed.students import make_student
 from server.methods.dynafed.synthesis import Learned, Synthesis, synthesise
 from server.methods.dynafed.trajectory import MatchedWeights, Segments, inherit_path, unchanged
 from server.strategy.average import Failures, Results, participants

@@ -14,7 +14,8 @@ from common.methods.dynafed import DynaFed
 from common.models import build
 from server.methods.dynafed import synthesis as module
 from server.methods.dynafed.repair import refine
-from server.methods.dynafed.student import Student, make_student
+from server.methods.dynafed.student import Student
+from server.methods.dynafed.students import make_student
 from server.methods.dynafed.synthesis import (
     DISTANCES,
     InnerStep,
