@@ -78,6 +78,8 @@ class Memory:
     def close(self) -> None:
         """Write this round's file atomically, and delete those that no repeated round can need.
 
+        Files of later rounds stay: a client that was given up, and answers after all, is not the
+        last to write.
         Nothing is written in a round in which there was nothing to remember.
         """
         if not self._changes:
@@ -92,7 +94,7 @@ class Memory:
         write_arrays(path, flat, {"round": self.round}, private=True)
         if not self.keep_all:
             for old in versions(self.folder):
-                if old not in (path, self.source):
+                if _number(old) < self.round and old != self.source:
                     old.unlink(missing_ok=True)
 
 

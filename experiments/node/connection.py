@@ -17,8 +17,8 @@ from logging import ERROR
 
 from common.errors import FedmirageError
 
-SHORT = 15.0  # seconds; who takes the tasks and ends sooner than this will do so again
-GRACE = 3.0  # seconds in which this process ends, too, if somebody wants the whole node to end
+SHORT = 15.0  # seconds; a process that ends sooner than this will probably do so again
+GRACE = 6.0  # seconds in which this process ends, too, if somebody wants the whole node to end
 
 
 class TaskTaker:
@@ -58,7 +58,12 @@ class TaskTaker:
                 self.end(1)
                 return
             log(ERROR, "%s; another one is started", what)
-            process = self.spawn()
+            try:
+                process = self.spawn()
+            except OSError as error:
+                log(ERROR, "no process can be started, so the node ends: %s", error)
+                self.end(1)
+                return
 
 
 def main(code: str, tasks: str, waiting: str, address: str, *arguments: str) -> None:

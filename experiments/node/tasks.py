@@ -78,15 +78,13 @@ class Tasks(ClientAppExecPlugin):
 def main(address: str, parent: str, code: str, tasks: str, waiting: str) -> None:
     """Take tasks until the SuperNode, which is the parent, ends.
 
-    A SuperNode whose tasks nobody takes would be silent, so it ends if this cannot begin. Flower
-    tells by SIGINT, once, that the parent has ended; a background job would ignore it.
+    Flower tells by SIGINT, once, that the parent has ended; a background job would ignore it.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         require(dir(ClientAppExecPlugin), ("launch_task", "_get_supported_task_type"), NOBODY)
         Tasks.pace = set_pace(flower) if waiting == "adaptive" else None
     except FedmirageError as error:
-        os.kill(int(parent), signal.SIGTERM)
         sys.exit(f"error: {error}")
     Tasks.starter = Starter(code, waiting, tasks == "forked")  # before there is a channel
     flower.run_superexec(Tasks, RuntimeStub, address, insecure=True, parent_pid=int(parent))

@@ -1,7 +1,7 @@
 """A queue of runs: one TOML file, done at low priority, continued after any interruption.
 
     out = "runs/queue"            # where the runs are; each is OUT/NAME-sSEED
-    results = "docs/results"      # finished runs are recorded there, and recorded ones not repeated
+    results = "docs/results"      # where finished runs are recorded; recorded ones are not repeated
 
     [[job]]
     name = "fedavg"
@@ -25,6 +25,7 @@ answered all questions once. Its state is that of its runs, so that nothing is l
 that does it. A recorded run has no checkpoint: it is repeated if another one begins from it.
 """
 
+import contextlib
 import json
 import os
 import tomllib
@@ -44,9 +45,14 @@ from experiments.comparison.runs import carry_out, share_cores
 from experiments.reproduce.cells import Scale, choose_cells
 from experiments.reproduce.checks import Written, complaints
 from experiments.reproduce.jobs import share_all
-from experiments.reproduce.recording import done_before, record_finished, without_recorded
+from experiments.reproduce.recording import (
+    find_recorded,
+    leave_out_recorded,
+    record_finished,
+)
 from experiments.reproduce.standing import show_state
 from experiments.reproduce.tables import read_table
+from experiments.runtimes.processes import undisturbed
 from experiments.settings import place, read_preset
 
 FAILED = "failed.json"  # why runs failed, by their names
@@ -101,6 +107,12 @@ def read_queue(path: Path) -> QueueRuns:
     folder = Path(queue.out or Path("runs", path.stem)).expanduser().absolute()
     configs, problems = configure_all(queue.job)
     problems += check_parents(queue.job, configs)
+    results = Path(queue.results).expanduser().absolute() if queue.results else None
+    if results is not None and not results.is_dir():
+        problems.append(
+            f"results={queue.results!r}: there is no such folder here; start the queue in the"
+            " folder from which this path leads to it, or write another one"
+        )
     if problems:
         raise ConfigurationError([f"{path}: {problem}" for problem in problems])
     parents = {job.parent.partition("@")[0] for job in queue.job if job.parent}
@@ -112,7 +124,6 @@ def read_queue(path: Path) -> QueueRuns:
     ]
     alone = [job for job in jobs if job.parent is None]
     shared = {job.folder: job for job in share_all(alone)}
-    results = Path(queue.results).expanduser().absolute() if queue.results else None
     return QueueRuns(folder, [shared.get(job.folder, job) for job in jobs], results)
 
 
@@ -203,17 +214,20 @@ def run_queue(path: Path, given: Mapping[str, Any], console: Console) -> bool:
     means = share_cores(
         jobs[0].config, given["runtime"], given["actors"], len(jobs), given["verbose"]
     )
-    console.print(show_state(jobs, means.at_once, {}, done_before(jobs, results)))
+    console.print(show_state(jobs, means.at_once, {}, find_recorded(jobs, results)))
     try:
-        failed = carry_out(without_recorded(jobs, results), means, folder, console)
+        failed = carry_out(leave_out_recorded(jobs, results), means, folder, console)
     finally:
-        for sentence in record_finished(jobs, results):
-            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        with undisturbed():
+            sentences = list(record_finished(jobs, results))
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            for sentence in sentences:
+                console.print(sentence, highlight=False, markup=False, soft_wrap=True)
     reasons = {one.name: reason for one, reason in failed.items()}
     draft = folder / f".{FAILED}"
     draft.write_text(json.dumps(reasons, indent=1) + "\n", encoding="utf-8")
     os.replace(draft, folder / FAILED)
-    console.print(show_state(jobs, means.at_once, reasons, done_before(jobs, results)))
+    console.print(show_state(jobs, means.at_once, reasons, find_recorded(jobs, results)))
     return not failed
 
 
@@ -229,4 +243,4 @@ def show_queue(path: Path, console: Console) -> None:
             raise DataError(
                 f"{folder / FAILED} is damaged; delete it, and runs that failed are tried again"
             ) from None
-    console.print(show_state(jobs, at_once, reasons, done_before(jobs, results)))
+    console.print(show_state(jobs, at_once, reasons, find_recorded(jobs, results)))

@@ -1,47 +1,78 @@
 """What a queue has to do with recorded runs: it leaves them out, and records what it finishes."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from common.errors import FedmirageError
+from common.errors import DataError, FedmirageError
+from common.settings.config import configure
 from experiments.comparison.plan import Job
-from experiments.comparison.records import recorded_settings
+from experiments.comparison.records import is_finished, recorded_settings
 from experiments.comparison.runs import is_over
 from experiments.reproduce.jobs import numbers_of
 from experiments.reproduce.records import record_run
 
 
-def without_recorded(jobs: Sequence[Job], results: Path | None) -> list[Job]:
-    """Return the runs that are neither recorded nor finished, and those from which they begin."""
+def leave_out_recorded(jobs: Sequence[Job], results: Path | None) -> list[Job]:
+    """Return the runs that are neither recorded nor finished, and those from which they begin.
+
+    A run that only saves time by another one's rounds does without them if that one is recorded,
+    because a record has no checkpoint.
+    """
     by_folder = {job.folder: job for job in jobs}
     needed: set[Path] = set()
     for job in jobs:
-        known = is_over(job) or (results is not None and has_record(job, results))
-        one = None if known else job
+        one = None if is_over(job) or has_record(job, results) else job
         while one is not None:
             needed.add(one.folder)
-            one = by_folder.get(one.parent) if one.parent else None
-    return [job for job in jobs if job.folder in needed]
-
-
-def done_before(jobs: Sequence[Job], results: Path | None) -> set[Path]:
-    """Return the folders of recorded runs that need not be repeated."""
-    needed = {job.folder for job in without_recorded(jobs, results)}
-    return {
-        job.folder
+            one = by_folder[one.parent] if one.parent and one.needs_parent else None
+    return [
+        start_alone(job) if job.parent and not can_begin(by_folder[job.parent], needed) else job
         for job in jobs
-        if results is not None and job.folder not in needed and has_record(job, results)
-    }
+        if job.folder in needed
+    ]
 
 
-def has_record(job: Job, results: Path) -> bool:
-    """Whether the run of this name was recorded with these settings, and up to the last round."""
-    settings = recorded_settings(results / "runs" / job.folder.name)
-    recorded = numbers_of(settings)
-    # A setting that is younger than the recorded run had no effect on it.
-    return settings.get("seed") == job.config.seed and all(
-        recorded.get(key, value) == value for key, value in numbers_of(job.config.flat()).items()
+def can_begin(parent: Job, needed: set[Path]) -> bool:
+    """Whether a run will find the rounds of its parent."""
+    return parent.folder in needed or is_over(parent)
+
+
+def start_alone(job: Job) -> Job:
+    """Let a run begin with round 1."""
+    return replace(job, config=job.config.model_copy(update={"warm_start": ""}), parent=None)
+
+
+def find_recorded(jobs: Sequence[Job], results: Path | None) -> set[Path]:
+    """Return the folders of recorded runs that need not be repeated."""
+    needed = {job.folder for job in leave_out_recorded(jobs, results)}
+    return {job.folder for job in jobs if job.folder not in needed and has_record(job, results)}
+
+
+def has_record(job: Job, results: Path | None) -> bool:
+    """Whether the run is recorded under its name."""
+    return results is not None and has_done(job, results / "runs" / job.folder.name)
+
+
+def has_done(job: Job, folder: Path) -> bool:
+    """Whether a folder has all rounds of this run, with its settings and from its beginning."""
+    settings = recorded_settings(folder)
+    if not settings or settings["seed"] != job.config.seed:
+        return False
+    known = numbers_of({**configure({}).flat(), **settings})  # settings younger than the run
+    same = all(known[key] == value for key, value in numbers_of(job.config.flat()).items())
+    begins = not job.needs_parent or beginning(settings["warm-start"]) == beginning(
+        job.config.warm_start
     )
+    try:
+        return same and begins and is_finished(folder, job.config.rounds)
+    except DataError:
+        return False
+
+
+def beginning(warm_start: str) -> str:
+    """Name the run and the round, without the folder in which the run is."""
+    return Path(warm_start).name
 
 
 def record_finished(jobs: Sequence[Job], results: Path | None) -> Iterator[str]:
@@ -51,12 +82,12 @@ def record_finished(jobs: Sequence[Job], results: Path | None) -> Iterator[str]:
     """
     if results is None:
         return
-    waiting = [job for job in jobs if is_over(job) and not has_record(job, results)]
+    waiting = [job for job in jobs if has_done(job, job.folder) and not has_record(job, results)]
     while waiting:
         begun_from = {job.folder for job in waiting}
         for job in [job for job in waiting if job.parent not in begun_from]:
             waiting.remove(job)
             try:
                 yield f"recorded: {record_run(job.folder, job.folder.name, results)}"
-            except FedmirageError as error:
+            except (FedmirageError, OSError) as error:
                 yield f"not recorded: {error}"

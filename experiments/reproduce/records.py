@@ -10,6 +10,7 @@ loss terms, figures of methods, diagnostics, bytes and seconds; the summary. Wha
 """
 
 import json
+import os
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,7 +56,9 @@ def record_run(source: Path, name: str, results: Path = RESULTS) -> Path:
         )
     path = results / "runs" / name / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    draft = path.with_name(f".{FILE}")
+    draft.write_text(text, encoding="utf-8")
+    os.replace(draft, path)
     return path
 
 

@@ -221,7 +221,7 @@ class WorkerGrid(WaitingGrid):
         Others take their place, as soon as the threads that wait for them notice it.
         """
         with self.change:
-            for worker, jobs in self.given.items():
+            for worker, jobs in list(self.given.items()):
                 if jobs and self.expired(jobs[0].message) and worker not in self.ended:
                     log(WARNING, "a process for clients is ended: no answer from it in time")
                     self.ended.add(worker)
@@ -229,7 +229,9 @@ class WorkerGrid(WaitingGrid):
 
     def _use(self, worker: Worker) -> None:
         """Hand over messages and collect replies until the grid is closed or the worker is lost."""
-        given = self.given[worker] = deque()
+        given: deque[Job] = deque()
+        with self.change:
+            self.given[worker] = given
         try:
             while True:
                 with self.change:

@@ -1,9 +1,10 @@
 """The inprocess runtime: server and clients in one process, without Ray and gRPC.
 
 It starts soonest. If several clients train in a round and there are cores for them, a few more
-processes help. A client that hangs costs its round and nothing else: a helper is ended and another
-one started, while a client in the server's own process, which cannot be ended, is left behind in
-its thread, and a helper takes the place of that thread.
+processes help. A client that hangs costs the round for itself and for those that wait behind it,
+and the run goes on: a helper is ended and another one started, while a client in the server's own
+process, which cannot be ended, is left behind in its thread, and a helper takes the place of that
+thread.
 """
 
 import multiprocessing
@@ -34,6 +35,11 @@ from server.run import run
 
 __all__ = ["Helper", "LocalGrid", "answer", "node_id", "run_in_process"]
 
+START = 120.0  # seconds in which a helper must have loaded everything
+ENDING = (
+    5.0  # seconds that a killed helper is waited for; one that waits for a disk may take longer
+)
+
 
 def run_in_process(config: RunConfig, processes: int = 1) -> dict[str, Any]:
     """Run to the end in this process and `processes` - 1 others; return the summary line."""
@@ -63,6 +69,9 @@ class Helper(Worker):
     def await_start(self) -> None:
         """Wait until it can take messages."""
         if not self.ready:
+            if not self.connection.poll(START):
+                self.stop()
+                raise LostWorkerError(f"it has not started within {START:.0f} s")
             self._receive()
             self.ready = True
 
@@ -94,7 +103,7 @@ class Helper(Worker):
         The connection is left to whoever reads from it, who finds out that way.
         """
         self.process.kill()
-        self.process.join()
+        self.process.join(ENDING)
 
     def replace(self) -> "Helper":
         """Start another process in place of this one."""
@@ -239,6 +248,7 @@ class LocalGrid(WorkerGrid):
             return
         assert self.help_out is not None
         log(WARNING, "a client is left behind in the server's process: no answer from it in time")
+        self._end_late_workers()
         self.takes_part, helper = False, self.help_out()
         try:
             helper.await_start()  # the next round should not have to wait for it

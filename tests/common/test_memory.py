@@ -54,6 +54,17 @@ def test_only_what_a_repeat_can_need_is_kept(tmp_path: Path) -> None:
     assert len(versions(tmp_path / "all")) == 3
 
 
+def test_a_round_that_ends_late_deletes_nothing_newer(tmp_path: Path) -> None:
+    remember(tmp_path, 3, 3.0)
+    late = Memory(tmp_path, 5)
+    late.put("moon.previous", [np.full(3, 5.0, np.float32)])
+    for number in (6, 7, 8):
+        remember(tmp_path, number, float(number))
+    late.close()
+    assert recall(tmp_path, 9) == 8.0
+    assert recall(tmp_path, 8) == 7.0
+
+
 def test_keys_that_nobody_touches_are_carried_on(tmp_path: Path) -> None:
     remember(tmp_path, 1, 1.0)
     memory = Memory(tmp_path, 2)

@@ -94,12 +94,10 @@ def is_convnet(model: nn.Module, classes: int) -> bool:
     if type(model) is not Model:
         return False
     layers = [layer for layer in model.modules() if not list(layer.children())]
-    linear, blocks = (
-        layers[-1],
-        [layers[place : place + 4] for place in range(0, len(layers) - 2, 4)],
-    )
+    linear, blocks = layers[-1], [layers[at : at + 4] for at in range(0, len(layers) - 2, 4)]
     return (
-        all(is_block(block, first=place == 0) for place, block in enumerate(blocks))
+        len(layers) % 4 == 2
+        and all(is_block(block, first=place == 0) for place, block in enumerate(blocks))
         and type(layers[-2]) is nn.Flatten
         and isinstance(linear, nn.Linear)
         and linear.bias is not None

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from common.errors import ConfigurationError
 from experiments.reproduce.jobs import numbers_of
 from experiments.reproduce.queue import read_queue
-from experiments.reproduce.recording import done_before, record_finished, without_recorded
+from experiments.reproduce.recording import find_recorded, leave_out_recorded, record_finished
 from experiments.reproduce.records import RESULTS, recorded_runs
 from experiments.reproduce.standing import show_state, time_left
 from tests.support.commands import fedmirage, processes, rounds_done, start, wait_until
@@ -171,9 +172,9 @@ def test_recorded_runs_are_left_out_unless_another_begins_from_them(tmp_path: Pa
         for name, rest in {"two": child, "one": "settings = {{ rounds = 3 }}\n"}.items()
     )
     path = write_queue(tmp_path, 1, text.replace("DOCS", str(tmp_path / "docs")))
+    (tmp_path / "docs").mkdir()
     _, (two, one), results = read_queue(path)
     assert results is not None
-    results.mkdir()
     for job in (two, one):
         finish(job.folder, job.config.flat())
     told = list(record_finished([two, one], results))
@@ -181,22 +182,62 @@ def test_recorded_runs_are_left_out_unless_another_begins_from_them(tmp_path: Pa
     assert list(record_finished([two, one], results)) == []
     for job in (two, one):
         shutil.rmtree(job.folder)
-    assert without_recorded([two, one], results) == []
-    assert done_before([two, one], results) == {two.folder, one.folder}
+    assert leave_out_recorded([two, one], results) == []
+    assert find_recorded([two, one], results) == {two.folder, one.folder}
     shutil.rmtree(results / "runs/two-s0")
-    assert without_recorded([two, one], results) == [two, one]
-    assert done_before([two, one], results) == set()
-    assert without_recorded([two, one], None) == [two, one]
+    assert leave_out_recorded([two, one], results) == [two, one]
+    assert find_recorded([two, one], results) == set()
+    assert leave_out_recorded([two, one], None) == [two, one]
 
 
 def test_a_run_that_was_recorded_with_other_settings_is_repeated(tmp_path: Path) -> None:
     results = tmp_path / "docs"
     (job,) = read_queue(write_queue(tmp_path, 1, "job = [{{ name = 'one' }}]")).jobs
     finish(results / "runs/one-s0", {**job.config.flat(), "lr": 0.123})
-    assert without_recorded([job], results) == [job]
+    assert leave_out_recorded([job], results) == [job]
     shutil.rmtree(results)
-    finish(results / "runs/one-s0", job.config.flat())
-    assert without_recorded([job], results) == []
+    settings = job.config.flat()
+    del settings["schedule"]  # younger than the recorded run, which had the usual one
+    finish(results / "runs/one-s0", settings)
+    assert leave_out_recorded([job], results) == []
+    other = replace(job, config=job.config.model_copy(update={"schedule": "cosine"}))
+    assert leave_out_recorded([other], results) == [other]
+    record = results / "runs/one-s0/results.jsonl"
+    record.write_text(record.read_text().splitlines()[0] + "\n")  # its rounds are missing
+    assert leave_out_recorded([job], results) == [job]
+
+
+def test_a_run_that_begins_elsewhere_is_not_the_recorded_one(tmp_path: Path) -> None:
+    results = tmp_path / "docs"
+    text = "job = [{{ name = 'one' }}, {{ name = 'two', parent = 'one@ROUND' }}]"
+    _, (one, two), _ = read_queue(write_queue(tmp_path, 1, text.replace("ROUND", "1")))
+    for job in (one, two):
+        finish(results / "runs" / job.folder.name, job.config.flat())
+    assert leave_out_recorded([one, two], results) == []
+    _, (one, two), _ = read_queue(write_queue(tmp_path, 1, text.replace("ROUND", "2")))
+    assert leave_out_recorded([one, two], results) == [one, two]
+
+
+def test_a_recorded_run_is_not_repeated_to_save_a_few_rounds(tmp_path: Path) -> None:
+    text = "".join(
+        f"[[job]]\nname = '{name}'\nsettings = {{{{ methods = '{name}', rounds = 9 }}}}\n"
+        for name in ("fedavg", "dynafed")
+    )
+    _, (fedavg, dynafed), _ = read_queue(write_queue(tmp_path, 1, text))
+    shared = {"warm_start": f"{fedavg.folder}@2"}
+    dynafed = replace(
+        dynafed, config=dynafed.config.model_copy(update=shared), parent=fedavg.folder
+    )
+    results = tmp_path / "docs"
+    finish(results / "runs/fedavg-s0", fedavg.config.flat())
+    (alone,) = leave_out_recorded([fedavg, dynafed], results)
+    assert (alone.folder, alone.parent, alone.config.warm_start) == (dynafed.folder, None, "")
+    assert leave_out_recorded([fedavg, dynafed], None) == [fedavg, dynafed]
+
+
+def test_a_folder_for_records_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="results='nowhere': there is no such folder"):
+        read_queue(write_queue(tmp_path, 1, "results = 'nowhere'\njob = [{{ name = 'one' }}]"))
 
 
 def test_the_queue_of_open_claims_has_the_recorded_runs() -> None:

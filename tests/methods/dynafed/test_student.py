@@ -118,11 +118,17 @@ def test_only_known_forms_are_differentiated_by_hand() -> None:
         nn.Linear(4, CLASSES),
         4,
     )
+    without_pool = Model(  # three layers before the last two, and not a multiple of four
+        chain(conv=nn.Conv2d(1, 2, 3), norm=nn.Identity(), activation=nn.ReLU(), flat=nn.Flatten()),
+        nn.Linear(8, CLASSES),
+        8,
+    )
     strided = build("convnet(width=2, depth=1)", GREY, CLASSES)
     strided.features.stage1.conv.stride = (2, 2)  # type: ignore[union-attr]
     for network in (
         without_bias,
         other_activation,
+        without_pool,
         strided,
         build("mlp", GREY, CLASSES, extra_outputs=2),
         build("convnet(width=2, depth=1)", GREY, CLASSES, extra_outputs=2),
