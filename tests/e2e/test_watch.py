@@ -47,7 +47,7 @@ def count_rounds(address: str) -> int:
 
 
 def test_rounds_appear_while_a_run_is_under_way(tmp_path: Path) -> None:
-    with watched("run", "--rounds", "100", "--out", str(tmp_path)) as (process, address):
+    with watched("run", "--rounds", "400", "--out", str(tmp_path)) as (process, address):
         assert 'data-live="true"' in fetch(address)
         seen = [0]
 
