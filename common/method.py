@@ -97,7 +97,7 @@ class Method(Params):
 
     replaces_data: ClassVar[bool] = False  # clients train on other data than their own
     # Clients read their own last local model ("local.model"), which is kept for them. A method that
-    # shares a part of the model needs not say so: clients then keep the rest anyway.
+    # shares a part of the model need not say so: clients then keep the rest anyway.
     reads_local_model: ClassVar[bool] = False
     prepares: ClassVar[bool] = False  # its client half has long work to do before a first round
     server_rule: ClassVar[bool] = False  # changes how the average becomes the next model

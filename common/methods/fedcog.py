@@ -154,7 +154,8 @@ class FedCog(Method):
         if self.start <= EARLY and self.source != "none":
             return [
                 f"methods: fedcog(start={self.start}) takes its images from a global model of"
-                f" {self.start - 1} rounds, which knows little; the paper starts with round 51, and"
+                f" {self.start - 1} round{'' if self.start == 2 else 's'}, which knows little; the"
+                " paper starts with round 51, and"
                 f" from round {EARLY + 1} on there is no such warning"
             ]
         return []
