@@ -2,7 +2,9 @@
 
 A declaration is data: the parameters of the method, what it sends, which parts of the model it
 changes, what it needs. Server, clients, checks and documentation all read the same declaration, so
-they cannot disagree.
+they cannot disagree. What a method does is in its two halves: an Objective (client/objective.py),
+which the training loop calls, and a StrategyWrapper (server/strategy/wrapper.py), a Flower strategy
+around another one. A method may have only one of them.
 """
 
 from __future__ import annotations
