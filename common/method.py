@@ -32,7 +32,7 @@ NETWORK = (FEATURES, CLASSIFIER)  # the parts that every model has
 
 @dataclass(frozen=True)
 class Section:
-    """A named part of a message, beside `shared`.
+    """A named part of a message, besides `shared`.
 
     What arrives is checked against what a section `holds`: one array per trainable shared weight,
     a single number, or arrays of other shapes, given as a function of the number of classes and
@@ -109,7 +109,7 @@ class Method(Params):
     weighting: ClassVar[Weighting | None] = None  # the only weighting with which it is sound
     # Why it is not defined for multi-label tasks, as half a sentence; "" means that it is defined.
     single_label_because: ClassVar[str] = ""
-    # What the server sends beside `shared`; only the names of these sections matter.
+    # What the server sends besides `shared`; only the names of these sections matter.
     down: ClassVar[tuple[Section, ...]] = ()
     # What its client half may report: "term.NAME" for its terms, and names of its own. In a secure
     # sum, a figure that a client does not report counts as 0.
@@ -141,7 +141,7 @@ class Method(Params):
 
     @property
     def up(self) -> tuple[Section, ...]:
-        """What clients send beside `shared`; it may depend on the parameters.
+        """What clients send besides `shared`; it may depend on the parameters.
 
         Where it does not, a class variable says it, as for `parts`.
         """
