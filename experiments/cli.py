@@ -80,6 +80,11 @@ compare_all = {**compare_flags(), **place_flags(), **follow_flags(), **compared}
 
 # In the order in which --help lists them.
 app.command("run", epilog=RUN_EXAMPLES, cls=RunCommand)(with_flags(work.run, run_flags))
+app.command("compare", epilog=COMPARE_EXAMPLES, cls=RunCommand)(
+    with_flags(work.compare, compare_all)
+)
+app.command(cls=Command)(views.report)
+app.command("reproduce", cls=Command)(with_flags(work.reproduce, reproduce_flags()))
 for listing in (
     listings.methods,
     listings.models,
@@ -91,11 +96,6 @@ for listing in (
     views.partition,
 ):
     app.command(cls=Command)(listing)
-app.command("compare", epilog=COMPARE_EXAMPLES, cls=RunCommand)(
-    with_flags(work.compare, compare_all)
-)
-app.command("reproduce", cls=Command)(with_flags(work.reproduce, reproduce_flags()))
-app.command(cls=Command)(views.report)
 app.command(cls=Command)(views.doctor)
 app.command(
     cls=Command, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
