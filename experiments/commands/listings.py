@@ -89,7 +89,10 @@ def datasets(
         typer.Option(help="Draw a sample of every class (and domain) of the set into this PNG."),
     ] = None,
 ) -> None:
-    """What --dataset accepts: every data set, its parameters, and whether its files are here."""
+    """What --dataset accepts: every data set, and whether its files are here.
+
+    With a name: its parameters.
+    """
     from common.data import DATASETS, load
     from experiments.show.catalogue import show_datasets, show_entry
 
