@@ -8,6 +8,7 @@ anew if it ends (connection.py). It runs no code but its own, unless told otherw
 
 import argparse
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 from common.errors import FedmirageError
 from common.flower import WAITING
 from experiments.bundle import digest, own_code
+from experiments.interrupts import INTERRUPTIONS
 from experiments.runtimes.processes import environment
 
 ADDRESS = "127.0.0.1:9094"  # Flower's default listens on every interface
@@ -56,6 +58,7 @@ def start(arguments: list[str]) -> None:
     ours = [sys.executable, "-P", "-m", "experiments.node.connection"]
     ours += [way.code, way.tasks, way.waiting, way.address]
     fixed += ["--isolation", "process"]
+    signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)  # until the node heeds them
     os.execve(sys.executable, [*ours, *way.rest, *fixed], environment())
 
 
