@@ -17,6 +17,7 @@ from common.errors import FedmirageError
 from common.flower import WAITING
 from experiments.bundle import digest, own_code
 from experiments.interrupts import INTERRUPTIONS
+from experiments.node.encryption import require_same_encryption
 from experiments.runtimes.processes import environment
 
 ADDRESS = "127.0.0.1:9094"  # Flower's default listens on every interface
@@ -50,6 +51,7 @@ def start(arguments: list[str]) -> None:
     program = Path(sys.executable).with_name("flower-supernode")
     if not program.exists():
         raise FedmirageError(f"{program} does not exist; install Flower beside fedmirage")
+    require_same_encryption(way.rest)
     fixed = ["--clientappio-api-address", way.address]
     if way.code == "own":
         print(f"This node runs its own code only, {digest(own_code())}", flush=True)
