@@ -7,6 +7,9 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,12 +20,27 @@ from tests.support.queues import write_queue
 from tests.support.runs import assert_same_bits, lines
 
 pytestmark = pytest.mark.slow
+Begin = Callable[[Path], "subprocess.Popen[str]"]
 
 
-def test_a_queue_goes_on_after_kill_9_and_shows_failures(tmp_path: Path) -> None:
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """Start a queue, which does not outlive a test that fails."""
+    with ExitStack() as stack:
+
+        def begin(path: Path) -> "subprocess.Popen[str]":
+            child = start("reproduce", "--queue", str(path))
+            stack.callback(child.wait)
+            stack.callback(child.kill)
+            return child
+
+        yield begin
+
+
+def test_a_queue_goes_on_after_kill_9_and_shows_failures(tmp_path: Path, begin: Begin) -> None:
     path = write_queue(tmp_path, 60)
     first = tmp_path / "runs/fedavg-s0"
-    child = start("reproduce", "--queue", str(path))
+    child = begin(path)
     wait_until(lambda: rounds_done(first) > 3, 200, "rounds")
     nice = int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[16])
     assert nice == 19
@@ -62,12 +80,14 @@ settings = {{ rounds = {rounds}, methods = "METHODS", {common} }}
 """.replace("METHODS", DYNAFED)
 
 
-def test_a_run_goes_on_though_the_run_that_lent_it_rounds_is_only_a_record(tmp_path: Path) -> None:
+def test_a_run_goes_on_though_the_run_that_lent_it_rounds_is_only_a_record(
+    tmp_path: Path, begin: Begin
+) -> None:
     """Its numbers are those of a run that did all rounds itself."""
     (tmp_path / "docs").mkdir()
     path = write_queue(tmp_path, 40, SHARED.replace("DOCS", str(tmp_path / "docs")))
     fedavg, dynafed = (tmp_path / "runs" / name for name in ("fedavg-s0", "dynafed-s0"))
-    child = start("reproduce", "--queue", str(path))
+    child = begin(path)
     wait_until(lambda: rounds_done(dynafed) > 3, 240, "rounds")
     child.send_signal(signal.SIGTERM)
     output, _ = child.communicate(timeout=60)
