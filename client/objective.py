@@ -1,4 +1,16 @@
-"""A method's client half: its terms in the local objective, and what it does around them."""
+"""A method's client half: its terms in the local objective, and what it does around them.
+
+In one round, `FederatedClient.fit` (client/client.py) and the loop (client/train.py) call these for
+every method of the run, from left to right, but first for the one that replaces the data:
+
+    begin                  once, before the first batch
+    before_step            for each batch, before the forward pass
+    extra_images           for each batch: what shares that pass
+    gradients              for each batch; its `compute` runs the forward pass, adds up the `terms`
+                           of all methods, and goes backward
+    after_step             for each batch, after the optimiser's step
+    end, then share        once: what is sent besides the model, and the model itself
+"""
 
 from __future__ import annotations
 
@@ -60,7 +72,7 @@ class Objective(Generic[M]):
         """Act after the optimiser's step on this batch."""
 
     def end(self, local: LocalRound) -> Sections:
-        """Act after the last batch: remember, and return what is sent beside `shared`."""
+        """Act after the last batch: remember, and return what is sent besides `shared`."""
         return {}
 
     def share(self, local: LocalRound, shared: dict[str, Array]) -> dict[str, Array]:

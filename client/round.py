@@ -59,7 +59,7 @@ class LocalRound(LocalClient):
 
     number: int  # counted from 1
     model: Model  # starts as the received weights, and is trained in place
-    received: Sections  # the sections that came beside `shared`
+    received: Sections  # the sections that came besides `shared`
     memory: Memory
     lr: float
     broadcast: Arrays = field(default_factory=list)  # `shared` as it came

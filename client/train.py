@@ -29,7 +29,7 @@ class Phase:
     batches: Iterable[tuple[Tensor, Tensor]]  # (inputs, labels) of every step
     optimizer: torch.optim.Optimizer  # over the parameters that move
     terms: Callable[[Step], dict[str, Tensor]]  # named, weighted terms of the loss of one batch
-    objectives: Objectives = ()  # those whose hooks run before, in and after every step
+    objectives: Objectives = ()  # those that are called before, in and after every step
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ def train_phase(local: LocalRound, phase: Phase) -> Trained:
             extra = objective.extra_images(step)
             if extra is not None:
                 step.extra_images[objective.params.name] = extra
+        # Every objective may wrap the computation of the gradients, the last one outermost.
         compute: Callable[[], None] = partial(evaluate_loss, step, phase, means)
         for objective in phase.objectives:
             compute = partial(objective.gradients, step, compute)

@@ -2,7 +2,9 @@
 
 A declaration is data: the parameters of the method, what it sends, which parts of the model it
 changes, what it needs. Server, clients, checks and documentation all read the same declaration, so
-they cannot disagree.
+they cannot disagree. What a method does is in its two halves: an Objective (client/objective.py),
+which the training loop calls, and a StrategyWrapper (server/strategy/wrapper.py), a Flower strategy
+around another one. A method may have only one of them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ NETWORK = (FEATURES, CLASSIFIER)  # the parts that every model has
 
 @dataclass(frozen=True)
 class Section:
-    """A named part of a message, beside `shared`.
+    """A named part of a message, besides `shared`.
 
     What arrives is checked against what a section `holds`: one array per trainable shared weight,
     a single number, or arrays of other shapes, given as a function of the number of classes and
@@ -97,7 +99,7 @@ class Method(Params):
 
     replaces_data: ClassVar[bool] = False  # clients train on other data than their own
     # Clients read their own last local model ("local.model"), which is kept for them. A method that
-    # shares a part of the model needs not say so: clients then keep the rest anyway.
+    # shares a part of the model need not say so: clients then keep the rest anyway.
     reads_local_model: ClassVar[bool] = False
     prepares: ClassVar[bool] = False  # its client half has long work to do before a first round
     server_rule: ClassVar[bool] = False  # changes how the average becomes the next model
@@ -107,7 +109,7 @@ class Method(Params):
     weighting: ClassVar[Weighting | None] = None  # the only weighting with which it is sound
     # Why it is not defined for multi-label tasks, as half a sentence; "" means that it is defined.
     single_label_because: ClassVar[str] = ""
-    # What the server sends beside `shared`; only the names of these sections matter.
+    # What the server sends besides `shared`; only the names of these sections matter.
     down: ClassVar[tuple[Section, ...]] = ()
     # What its client half may report: "term.NAME" for its terms, and names of its own. In a secure
     # sum, a figure that a client does not report counts as 0.
@@ -139,7 +141,7 @@ class Method(Params):
 
     @property
     def up(self) -> tuple[Section, ...]:
-        """What clients send beside `shared`; it may depend on the parameters.
+        """What clients send besides `shared`; it may depend on the parameters.
 
         Where it does not, a class variable says it, as for `parts`.
         """

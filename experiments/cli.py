@@ -22,11 +22,17 @@ from experiments.flags import (
 )
 from experiments.parser import Command, Commands, RunCommand
 
-EPILOG = """Examples:
+RUN_EXAMPLES = """Examples:
 
 fedmirage run  ·  fedmirage run --partition "dirichlet(alpha=0.1)" --clients 10 --rounds 20  ·
 fedmirage run --runtime grpc  ·  fedmirage run --resume runs/one  ·
 fedmirage run --warm-start runs/one@50 --rounds 70
+"""
+COMPARE_EXAMPLES = """Examples:
+
+fedmirage compare --methods scaffold --methods "vhl, fedprox(mu=0.01)" --seeds 0,1,2  ·
+fedmirage compare --methods fedcog --rounds 70 --tune 2  ·
+fedmirage compare runs/one runs/two --picture accuracy.png
 """
 
 app = typer.Typer(
@@ -63,10 +69,22 @@ def options(
 
 
 run_flags = {**place_flags(), **follow_flags(), **setting_flags()}
-compare_all = {**compare_flags(), **place_flags(), **follow_flags(), **setting_flags("methods")}
+compared = setting_flags(
+    "methods",
+    seed="One seed; --seeds takes several.",
+    resume="",  # it is refused: the same command continues a comparison
+    out="Folder of the comparison; empty means runs/compare-..., named after the settings, so that"
+    " the same command finds it again.",
+)
+compare_all = {**compare_flags(), **place_flags(), **follow_flags(), **compared}
 
 # In the order in which --help lists them.
-app.command("run", epilog=EPILOG, cls=RunCommand)(with_flags(work.run, run_flags))
+app.command("run", epilog=RUN_EXAMPLES, cls=RunCommand)(with_flags(work.run, run_flags))
+app.command("compare", epilog=COMPARE_EXAMPLES, cls=RunCommand)(
+    with_flags(work.compare, compare_all)
+)
+app.command(cls=Command)(views.report)
+app.command("reproduce", cls=Command)(with_flags(work.reproduce, reproduce_flags()))
 for listing in (
     listings.methods,
     listings.models,
@@ -78,9 +96,6 @@ for listing in (
     views.partition,
 ):
     app.command(cls=Command)(listing)
-app.command("compare", cls=RunCommand)(with_flags(work.compare, compare_all))
-app.command("reproduce", cls=Command)(with_flags(work.reproduce, reproduce_flags()))
-app.command(cls=Command)(views.report)
 app.command(cls=Command)(views.doctor)
 app.command(
     cls=Command, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}

@@ -50,7 +50,7 @@ def place_flags() -> Flags:
 def follow_flags() -> Flags:
     """Make the flags for what follows runs while they are under way."""
     log = typer.Option(
-        help=f"Also log every run with {', '.join(list_loggers())}; may be given several times."
+        help=f"Also log every run: {', '.join(list_loggers())}; may be given several times."
     )
     watch = typer.Option(
         "--watch", help="Serve the report page on this machine until the command ends."
@@ -63,18 +63,21 @@ def follow_flags() -> Flags:
     }
 
 
-def setting_flags(*left_out: str) -> Flags:
-    """Make one flag per field of RunConfig; its help is the sentence under the field.
+def setting_flags(*left_out: str, **told: str) -> Flags:
+    """Make one flag per field of RunConfig; its help is the sentence under the field, or as `told`.
 
-    All are texts, because the configuration checks them itself, all at once.
+    A flag that is told as "" is not listed. All are texts, because the configuration checks them
+    itself, all at once.
     """
     flags: Flags = {}
     usual, panel = defaults(), ""
     for name, info in RunConfig.model_fields.items():
         panel = PANELS.get(name, panel)
         default = usual[key_of(name)]
-        shown = f"{' '.join((info.description or '').split())} \\[{_values(info, default)}]"
+        meaning = told.get(name) or " ".join((info.description or "").split())
+        shown = f"{meaning} \\[{_values(info, default)}]"
         said: dict[str, Any] = {"help": shown, "show_default": False, "rich_help_panel": panel}
+        said["hidden"] = told.get(name) == ""
         if isinstance(default, bool):
             option = typer.Option(f"--{key_of(name)}/--no-{key_of(name)}", **said)
             flags[name] = (Annotated[bool | None, option], None)
@@ -87,14 +90,17 @@ def setting_flags(*left_out: str) -> Flags:
 
 def compare_flags() -> Flags:
     """Make the flags that only a comparison has."""
-    runs = typer.Argument(help="Directories of runs. With any, nothing is run.", show_default=False)
+    runs = typer.Argument(help="The folder of a comparison, or those of runs.", show_default=False)
     methods = typer.Option(
         help="A methods line to compare; may be given several times. FedAvg is always there.",
         show_default="fedavg and the five methods with virtual data",
     )
-    seeds = typer.Option(help="The seeds, e.g. 0,1,2; differences are paired over them.")
+    seeds = typer.Option(
+        help="The seeds, e.g. 0,1,2; differences are paired over them.", show_default="0"
+    )
     controls = typer.Option(
-        help="Run the placebo beside each method that has one: the method without what helps."
+        help="Run the placebo beside each method that has one: the method without what is supposed"
+        " to help."
     )
     tune = typer.Option(
         help="How many learning rates every line may try (1, 1/3, 3, 1/9, ... times --lr), chosen"

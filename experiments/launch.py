@@ -1,4 +1,11 @@
-"""Launches a run in one of the runtimes and shows its progress."""
+"""Launches a run in one of the runtimes and shows its progress.
+
+`launch` checks the folder, and `conduct` starts experiments/runtimes/child.py in a process of its
+own (`attend`), which checks the settings against data and machine. With `inprocess` and
+`simulation` the whole run takes place in that process. With `grpc` it ends after the checks, and
+`deploy` (experiments/runtimes/grpc.py) starts Flower's processes. The progress bar reads
+results.jsonl, which the server writes.
+"""
 
 import contextlib
 import json

@@ -82,7 +82,7 @@ def _resume(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
         raise ConfigurationError(
             [
                 f"resume={flags['resume']!r}: there is no {FILE} with a configuration in it;"
-                " give the directory of a run"
+                " give the folder of a run"
             ]
         )
     if layers or Path(flags.get("out") or folder).absolute() != folder:

@@ -1,4 +1,16 @@
-"""The rounds of a run: fit, evaluate, record, save; retry failed rounds; stop early on request."""
+"""The rounds of a run: fit, evaluate, record, save; retry failed rounds; stop early on request.
+
+A round calls the strategy as Flower's `Server.fit` does, in the same order:
+
+    run_round
+        try_fit                     again, with the clients then present, if too few have answered
+            fit                     server/messages/plain.py, or secagg.py with secure aggregation:
+                                    strategy.configure_fit, messages, strategy.aggregate_fit
+        evaluate                    strategy.evaluate on the server's test set
+            validate                if asked for: strategy.configure_evaluate, messages,
+                                    strategy.aggregate_evaluate
+        track_best, append, save    best model and early stopping; one line of results; checkpoint
+"""
 
 import time
 from dataclasses import dataclass, field
@@ -38,7 +50,7 @@ class Rounds:
     folder: Path
     strategy: Strategy
     roster: Roster
-    fit: Fit
+    fit: Fit  # one round of messages: the model that the strategy makes of the replies
     evaluator: Evaluator
     results: Results
     checkpoint: Checkpoint
@@ -116,7 +128,8 @@ class Rounds:
     def fit_prepared(self, number: int, parameters: Parameters) -> FitOutcome:
         """Train with the clients that have done what methods need before their first round.
 
-        Who does not take part may have lost what it had made, and is asked again next time.
+        A client that does not take part may have lost what it had prepared, so it is asked again
+        before the next round.
         """
         if self.prepare is None:
             return self.fit(number, parameters)

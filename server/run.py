@@ -1,4 +1,9 @@
-"""A run on the server: from the configuration and Flower's grid to the summary line."""
+"""A run on the server: from the configuration and Flower's grid to the summary line.
+
+The ServerApp (server/app.py) calls `run`, which claims the folder of the results. `prepare` builds
+the strategy, the roster of clients, and `fit`, which is one round of messages. `Rounds`
+(server/rounds.py) then does the work.
+"""
 
 import contextlib
 import time

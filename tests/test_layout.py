@@ -145,6 +145,24 @@ def list_folders(root: Path) -> list[str]:
     return [name for name in names if "__pycache__" not in name]
 
 
+@pytest.mark.parametrize(
+    "page", (ROOT / "docs").glob("architecture.md"), ids=lambda path: path.stem
+)
+def test_the_tree_of_the_architecture_names_every_folder(page: Path) -> None:
+    """A folder inside these, such as a method's, may be left to its parent."""
+    tree = page.read_text().partition("## The tree")[2].split("```")[1]
+    parts = re.split(r"^(\w+)/", tree, flags=re.MULTILINE)[1:]  # name, text, name, text, ...
+    told = dict(zip(parts[::2], parts[1::2], strict=True))
+    missing = [
+        folder.relative_to(ROOT).as_posix()
+        for package in MAY_IMPORT
+        for folder in (ROOT / package).glob("*")
+        if folder.is_dir() and folder.name != "__pycache__"
+        if f"{folder.name}/" not in told.get(package, "")
+    ]
+    assert missing == []
+
+
 def test_tests_lie_in_the_folders_of_the_source() -> None:
     """Tests of whole methods, whole runs and real processes have folders of their own."""
     mirrored = [name.removeprefix("tests/") for name in list_folders(ROOT / "tests")]

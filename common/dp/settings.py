@@ -157,7 +157,7 @@ class CentralDp(DpOn):
 
 
 class LocalDp(DpOn):
-    """Each client adds noise to its update: nobody must be trusted, but there is far more noise."""
+    """Each client adds noise to its update: nobody need be trusted, but there is far more noise."""
 
     name: ClassVar[str] = "local"
 

@@ -11,7 +11,7 @@ One round (from `start` on; before it, FedAvg)
     client -> server   its model w_i, and the number of its real samples
     server             averages
 
-Sections: none beside `shared`. Remembered: the last local model ("local.model"); the
+Sections: none besides `shared`. Remembered: the last local model ("local.model"); the
 images are thrown away. The paper counts rounds from 0: its 50 rounds of FedAvg
 and 20 of FedCOG are here rounds 1 to 50 and 51 to 70. Beside VHL, whose head is wider, only the
 real classes are generated and distilled.
@@ -154,7 +154,8 @@ class FedCog(Method):
         if self.start <= EARLY and self.source != "none":
             return [
                 f"methods: fedcog(start={self.start}) takes its images from a global model of"
-                f" {self.start - 1} rounds, which knows little; the paper starts with round 51, and"
+                f" {self.start - 1} round{'' if self.start == 2 else 's'}, which knows little; the"
+                " paper starts with round 51, and"
                 f" from round {EARLY + 1} on there is no such warning"
             ]
         return []

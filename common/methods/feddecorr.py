@@ -10,7 +10,7 @@ One round
     client -> server   its model w_i
     server             averages
 
-Sections: none beside `shared`.
+Sections: none besides `shared`.
 Differs from the paper: the scale is that of its code, which divides the mean square of Z^T Z (Z the
 standardised features) by the batch size N, but not the matrix itself, because every published beta
 is for that scale. It is about N times the formula in the paper.

@@ -9,7 +9,7 @@ One round
     client -> server   its model w_i
     server             averages
 
-Sections: none beside `shared`.
+Sections: none besides `shared`.
 Differs from the paper: every client makes all its steps, because stragglers that stop halfway are
 not simulated.
 """

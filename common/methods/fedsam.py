@@ -11,7 +11,7 @@ One round
     client -> server   its model w_i
     server             averages
 
-Sections: none beside `shared`. A step has two passes and so takes twice the time. The norm is over
+Sections: none besides `shared`. A step has two passes and so takes twice the time. The norm is over
 all trainable weights together. Both passes evaluate the whole local objective, including the terms
 of other methods, and the figures in results.jsonl are means over both. BatchNorm's running
 statistics move in the second pass only.

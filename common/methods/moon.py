@@ -10,7 +10,7 @@ One round
     client -> server   its model w_i
     server             averages
 
-Sections: none beside `shared`. Remembered: the last local model ("local.model").
+Sections: none besides `shared`. Remembered: the last local model ("local.model").
 On a first visit, w takes the role of the last model: the term is then the constant
 log 2, and its gradient is exactly zero.
 Differs from the paper: z are the penultimate features, without its two-layer projection head, as in

@@ -169,11 +169,11 @@ class RunConfig(BaseModel):
     """Start a new run from the state of another: DIR or DIR@ROUND. Round numbers continue from
     there."""
     resume: str
-    """Continue the interrupted run in this directory."""
+    """Continue the interrupted run in this folder."""
     out: str
-    """Directory for results.jsonl, the model and the checkpoint; empty means a new one in runs/."""
+    """Folder for results.jsonl, the model and the checkpoint; empty means a new one in runs/."""
     data_dir: str
-    """Directory that holds the data sets; empty means $FEDMIRAGE_DATA, or else
+    """Folder that holds the data sets; empty means $FEDMIRAGE_DATA, or else
     ~/.cache/fedmirage/data."""
     download: bool
     """Fetch a missing data set from the Hugging Face hub."""

@@ -17,7 +17,10 @@ def methods(
         str | None, typer.Argument(help="One method, with everything that can be set.")
     ] = None,
 ) -> None:
-    """What --methods accepts: every method, its paper, its parameters."""
+    """What --methods accepts: every method, what it sends, and whether it goes with --secagg.
+
+    With a name: how one round of it goes, its paper, and its parameters.
+    """
     from common.methods import METHODS
     from experiments.show.catalogue import show_method, show_methods
 
@@ -76,7 +79,9 @@ def presets(
 def datasets(
     name: Annotated[
         str | None,
-        typer.Argument(help="One data set, with everything that can be set; or what to draw."),
+        typer.Argument(
+            help="One data set, with everything that can be set; with --picture, a dataset line."
+        ),
     ] = None,
     data_dir: Annotated[str | None, typer.Option(help="Where to look for files.")] = None,
     picture: Annotated[
@@ -84,7 +89,10 @@ def datasets(
         typer.Option(help="Draw a sample of every class (and domain) of the set into this PNG."),
     ] = None,
 ) -> None:
-    """What --dataset accepts: every data set, its parameters, and whether its files are here."""
+    """What --dataset accepts: every data set, and whether its files are here.
+
+    With a name: its parameters.
+    """
     from common.data import DATASETS, load
     from experiments.show.catalogue import show_datasets, show_entry
 

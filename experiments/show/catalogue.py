@@ -72,8 +72,8 @@ def sends(method: Method) -> tuple[str, str]:
 
 
 def show_methods(console: Console) -> None:
-    """Show one line per method."""
-    made = table("methods", "name", "paper", "shares", "secagg", "sends beside it")
+    """Show what each method does, what its clients send, and whether sums of it are enough."""
+    made = table("methods", "name", "what it does, what clients send, and whether secagg allows it")
     for method in METHODS.values():
         written = variants(method)
         sent, allowed = zip(*map(sends, written.values()), strict=True)
@@ -84,13 +84,23 @@ def show_methods(console: Console) -> None:
         shares = " or ".join(
             dict.fromkeys(describe_parts(variant.parts) for variant in written.values())
         )
-        made.add_row(method.name, method.authors, shares, shown, sent[0])
+        more = "" if sent[0] == "nothing" else f", and the section {sent[0]!r}"
+        text = f"{summary(method)} ({method.authors}). Sends {shares}{more}. secagg: {shown}."
+        made.add_row(method.name, Text(text))
     console.print(made)
     console.print(
-        "fedmirage methods NAME explains one; several are joined by commas, left to right is inside"
-        " out.",
+        "fedmirage methods NAME explains one, with its paper and parameters. Several are joined by"
+        ' commas, e.g. --methods "scaffold, fedcog(start=20)": each wraps those to its left.',
         highlight=False,
     )
+
+
+def summary(method: type[Method]) -> str:
+    """Return the first line of a method's declaration, without the method's name and the stop."""
+    module = inspect.getmodule(method)
+    first = ((module.__doc__ if module else "") or "").strip().partition("\n")[0]
+    text = first.partition(": ")[2] or first
+    return f"{text[:1].upper()}{text[1:]}".removesuffix(".")
 
 
 def show_method(console: Console, method: type[Method]) -> None:
@@ -132,6 +142,10 @@ def show_models(console: Console) -> None:
         ]
         made.add_row(name, *sizes, keys(params), first_sentence(params))
     console.print(made)
+    console.print(
+        "The numbers are weights, for ten classes. fedmirage models NAME explains one.",
+        highlight=False,
+    )
 
 
 def show_partitions(console: Console) -> None:
@@ -171,7 +185,10 @@ def show_presets(console: Console, presets: Mapping[str, Mapping[str, Any]]) -> 
         ).format_map({**defaults(), **settings})
         line = f"{name:<{width}}  {summary}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    console.print("\nfedmirage presets NAME shows everything that one sets.", highlight=False)
+    console.print(
+        "\nfedmirage presets NAME shows everything that one sets; flags override it.",
+        highlight=False,
+    )
 
 
 def show_datasets(console: Console, data_dir: str | None) -> None:
@@ -186,7 +203,8 @@ def show_datasets(console: Console, data_dir: str | None) -> None:
         )
     console.print(made)
     console.print(
-        "Files are looked for in --data-dir, $FEDMIRAGE_DATA or ~/.cache/fedmirage/data.",
+        "fedmirage datasets NAME explains one. Files are looked for in --data-dir, $FEDMIRAGE_DATA"
+        " or ~/.cache/fedmirage/data; --download fetches what is missing.",
         highlight=False,
     )
 

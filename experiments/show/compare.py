@@ -72,7 +72,7 @@ def load(folders: list[Path]) -> tuple[list[RecordedRun], list[str]]:
     empty = [str(folder) for folder, lines in runs if not lines]
     if empty:
         raise FedmirageError(
-            f"there are no results in {', '.join(empty)}; give the directories of runs (--out)"
+            f"there are no results in {', '.join(empty)}; give the folders of runs (--out)"
         )
     if not runs:
         raise FedmirageError("; ".join(damaged))

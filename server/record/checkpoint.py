@@ -44,7 +44,7 @@ class Checkpoint:
 def read(path: Path) -> Checkpoint:
     """Read a checkpoint; raise a sentence if there is none or it is damaged."""
     if not path.parent.exists():
-        raise FedmirageError(f"there is no run in {path.parent}; give the directory of a run")
+        raise FedmirageError(f"there is no run in {path.parent}; give the folder of a run")
     if not path.exists():
         raise FedmirageError(
             f"there is no checkpoint {path}, because no round was finished; start the run again"

@@ -40,7 +40,7 @@ def claim(folder: Path) -> Iterator[None]:
                     file.seek(0)
                     raise FedmirageError(
                         f"process {file.read().strip() or 'unknown'} is writing into {folder}; wait"
-                        " until it ends, end it, or choose another directory"
+                        " until it ends, end it, or choose another folder"
                     ) from None
                 time.sleep(0.1)
         file.truncate(0)
@@ -87,7 +87,7 @@ def require_vacant(config: RunConfig, folder: Path) -> None:
     if used and not config.resume:
         raise ConfigurationError(
             [
-                f"out={str(folder)!r} holds the results of another run; choose another directory,"
+                f"out={str(folder)!r} holds the results of another run; choose another folder,"
                 " or continue it with --resume"
             ]
         )

@@ -134,7 +134,7 @@ class CentralNoise(Counted[CentralDp]):
         }
 
     def bound(self, proxy: ClientProxy, result: FitRes) -> FitRes:
-        """Bound a client's update, instead of trusting that it did; a sum cannot be bounded."""
+        """Bound an update again, because its client may not have; a secure sum stays as it is."""
         if PARTICIPANTS in result.metrics:
             return result
         sent = parameters_to_ndarrays(result.parameters)

@@ -67,7 +67,7 @@ class HandOut:
         return arrays if recipe is None or partition in self.failed else [recipe]
 
     def learn(self, results: Results) -> None:
-        """Note that clients that answer a message that named the set hold it.
+        """Count clients as holders if they have answered a message that named the set.
 
         The one reply of a secure sum stands for all clients that answered.
         """

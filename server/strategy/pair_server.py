@@ -63,7 +63,10 @@ class PairState:
 
 
 class PairServer(StrategyWrapper[M]):
-    """Without distillation, the pair is the inner strategy's business."""
+    """Lets the inner strategy average the pairs, then trains the average as `distillation` says.
+
+    It also keeps p(y), the label distribution of the federation, from the counts that clients send.
+    """
 
     state: PairState
 

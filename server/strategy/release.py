@@ -43,7 +43,7 @@ class Release(StrategyWrapper[A]):
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """Pass the next global model on, and remember it; one of an empty round is none."""
+        """Pass the next global model on, and collect it; a round without training has none."""
         aggregated, metrics = self.inner.aggregate_fit(server_round, results, failures)
         if aggregated is not None and server_round >= self.params.start:
             self.collect(parameters_to_ndarrays(aggregated))
@@ -76,7 +76,7 @@ class Release(StrategyWrapper[A]):
         return scored[0], {**scored[1], **found}
 
     def idle(self) -> str | None:
-        """The average of one model is that model."""
+        """Say that nothing is averaged yet: the average of one model is that model."""
         if self.state.entered > 1:
             return None
         return f"it had {self.state.entered} global models to average"

@@ -96,7 +96,7 @@ def test_a_declaration_is_laid_out_for_the_terminal(monkeypatch: pytest.MonkeyPa
 
 def test_arguments_have_their_help() -> None:
     assert "One method, with everything that can be set." in shown("methods", "--help")
-    assert "Directories of runs." in shown("compare", "-h")
+    assert "The folder of a comparison, or those of runs." in shown("compare", "-h")
 
 
 def test_the_version_is_that_of_the_project() -> None:

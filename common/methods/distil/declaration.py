@@ -12,7 +12,7 @@ One round
     client -> server   its model, and the number of its virtual images
     server             averages
 
-Sections: none beside `shared`; no image leaves its client. Remembered: the virtual images, in the
+Sections: none besides `shared`; no image leaves its client. Remembered: the virtual images, in the
 client's cache and not in the memory of a run, so that all runs with the same data, seed, model and
 parameters train on the very same images. FedLGD contains this stage.
 Differs from the paper: 300 steps unless told otherwise, because the paper names no number and the

@@ -327,7 +327,7 @@ def main() -> None:
         nargs="+",
         type=Path,
         metavar="RUN",
-        help="the directory of a run with --save-images",
+        help="the folder of a run with --save-images",
     )
     parser.add_argument(
         "--epochs", type=int, default=SCRATCH_EPOCHS, help="epochs of the training from scratch"

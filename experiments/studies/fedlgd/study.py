@@ -63,7 +63,7 @@ def main() -> None:
         prog="python -m experiments.studies.fedlgd", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUN", help="the directory of a run with fedlgd"
+        "runs", nargs="+", type=Path, metavar="RUN", help="the folder of a run with fedlgd"
     )
     torch.set_num_threads(1)
     try:

@@ -380,7 +380,7 @@ def test_a_client_with_one_sample_trains_nothing_and_counts_nothing(tmp_path: Pa
 def test_the_list_of_methods_says_how_to_run_it_with_secagg(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show_methods(Console(width=200))
+    show_methods(Console(width=240))
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "fedmd-cg " in line)
     assert "fedmd-cg(aggregation='ave')" in line
     assert "classifier and generator" in line
