@@ -31,6 +31,7 @@ from server.record.folder import (
     find_finished,
     require_same_settings,
     require_vacant,
+    require_writable,
     say_finished,
 )
 from server.record.results import FILE, Results, read
@@ -59,6 +60,7 @@ def launch(
         raise ConfigurationError(
             [f"runtime={runtime!r} is not known; write {' or '.join(RUNTIMES)}"]
         )
+    require_writable(folder)
     if folder.exists():
         with claim(folder):  # whoever else writes there is named now, before anything is started
             require_vacant(config, folder)

@@ -5,6 +5,7 @@ the strategy, the roster of clients, and `fit`, which is one round of messages. 
 (server/rounds.py) then does the work.
 """
 
+import contextlib
 import time
 from functools import partial
 from logging import INFO, WARNING
@@ -18,6 +19,7 @@ from flwr.serverapp import Grid
 from common import device
 from common.data import load
 from common.data.names import announce_names
+from common.errors import FedmirageError
 from common.methods import half
 from common.methods.fedavg import FedAvg
 from common.run import Run, appearance, check_with_data, make_run
@@ -32,6 +34,7 @@ from server.messages.sampling import Roster, Send
 from server.record.checkpoint import Checkpoint
 from server.record.folder import (
     claim,
+    explain,
     find_finished,
     require_same_settings,
     require_vacant,
@@ -66,10 +69,12 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
         try:
             return prepare(grid, config, folder, results).run()
         except BaseException as error:
-            results.finish(
-                "interrupted" if isinstance(error, KeyboardInterrupt) else "failed",
-                reason=str(error) or repr(error),
-            )
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            reason = explain(error, folder)
+            with contextlib.suppress(OSError):  # the disk may be full
+                results.finish(status, reason=reason)
+            if isinstance(error, OSError):
+                raise FedmirageError(reason) from error
             raise
 
 

@@ -5,13 +5,11 @@ configuration, with what the server said before, and with what the other clients
 not fit is refused with a sentence, and nothing is sent.
 """
 
-from importlib import import_module
 from logging import ERROR, WARNING
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
-from flwr.client.mod import secaggplus_mod
 from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.common import log
 from flwr.compat.common import recorddict_compat as compat
@@ -19,12 +17,9 @@ from flwr.compat.common import recorddict_compat as compat
 from client.node.folders import memory_folder
 from client.secagg.participant import Participant
 from common.errors import FedmirageError
-from common.secagg.replacements import ON_THE_CLIENT, install
 from common.secagg.settings import REFUSAL, SecAggOn
 from common.settings.config import RunConfig, validate
 from common.wire.figures import ERROR as WHY_NOT
-
-install(import_module(secaggplus_mod.__module__), ON_THE_CLIENT)
 
 
 def secure(config: RunConfig | None = None, memory: Path | None = None) -> Mod:

@@ -7,6 +7,7 @@ with a tag that the server cannot make.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, cast
 
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -40,7 +41,11 @@ from common.secagg.agreement import (
 from common.secagg.circle import CIRCLE, Circle, are_distinct, seal_lot
 from common.secagg.keys import TAG, is_tag, read_public_key
 from common.secagg.masks import GENERATOR, MASKS
+from common.secagg.replacements import ON_THE_CLIENT, install
 
+# It stands here, beside the only call of Flower's mod, because Flower's simulation sends the
+# ClientApp to processes that import this module, but not the one in which its functions are.
+install(import_module(secaggplus_mod.__module__), ON_THE_CLIENT)
 INSTRUCTIONS = "fitins.config"  # Flower's record of what a round's training needs
 
 

@@ -3,6 +3,7 @@
 import os
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,9 @@ from experiments.bench.app import app, out
 from experiments.runtimes.simulation import simulate
 from server.record.results import FILE, read
 
+FIRST = 5  # the round after which everything is loaded
+ACTOR = b"ray::ClientAppActor"
+
 
 @app.command()
 def memory(
@@ -21,6 +25,8 @@ def memory(
     dataset: Annotated[str, typer.Option(help="The data set.")] = "digits",
 ) -> None:
     """Measure the resident memory of a simulation (server, actors) after round 5 and the last."""
+    if rounds <= FIRST:
+        raise typer.BadParameter(f"rounds={rounds}: write more than {FIRST}, which is the first")
     megabytes: dict[int, float] = {}  # by round
     with tempfile.TemporaryDirectory() as folder:
         done = threading.Event()
@@ -30,7 +36,7 @@ def memory(
             configure(
                 {
                     "dataset": dataset,
-                    "rounds": rounds,
+                    "rounds": rounds + 1,  # after the last one, the actors end
                     "clients": 10,
                     "local_epochs": 1,
                     "out": folder,
@@ -39,12 +45,18 @@ def memory(
         )
         done.set()
         watcher.join()
-    first, last = megabytes[5], megabytes[max(megabytes)]
+    first, last = choose_rounds(megabytes, rounds)
     table = Table("after round", "resident MB (server and actors)")
-    table.add_row("5", f"{first:.0f}")
-    table.add_row(str(max(megabytes)), f"{last:.0f}")
-    table.add_row("growth", f"{100 * (last / first - 1):+.1f} %")
+    for number in (first, last):
+        table.add_row(str(number), f"{megabytes[number]:.0f}")
+    table.add_row("growth", f"{100 * (megabytes[last] / megabytes[first] - 1):+.1f} %")
     out.print(table)
+
+
+def choose_rounds(megabytes: Mapping[int, float], rounds: int) -> tuple[int, int]:
+    """Return the first and the last round to compare; rounds that passed unseen are left out."""
+    seen = [number for number in megabytes if FIRST <= number <= rounds]
+    return min(seen), max(seen)
 
 
 def follow(folder: Path, megabytes: dict[int, float], done: threading.Event) -> None:
@@ -56,18 +68,21 @@ def follow(folder: Path, megabytes: dict[int, float], done: threading.Event) -> 
 
 
 def measure_memory(parent: int) -> float:
-    """Add up the megabytes of this process and of its Ray actors, without Ray's own daemons."""
-    total = 0.0
+    """Add up the megabytes of a process and of its Ray actors, without Ray's own daemons."""
+    pages = 0
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                title = (entry / "cmdline").read_bytes()
-                if int(entry.name) == parent or b"ray::ClientAppActor" in title:
-                    total += (
-                        int((entry / "statm").read_text().split()[1])
-                        * os.sysconf("SC_PAGE_SIZE")
-                        / 1e6
-                    )
+                is_actor = ACTOR in (entry / "cmdline").read_bytes()
+                if int(entry.name) == parent or (is_actor and comes_from(int(entry.name), parent)):
+                    pages += int((entry / "statm").read_text().split()[1])
             except OSError:
                 continue
-    return total
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def comes_from(process: int, ancestor: int) -> bool:
+    """Whether a process was started by another, directly or not; other runs have actors, too."""
+    while process > 1 and process != ancestor:
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return process == ancestor

@@ -17,6 +17,7 @@ from experiments.comparison.tuning import choose
 from experiments.follow.observers import Observers
 from experiments.launch import RUNTIMES
 from experiments.settings import report_together
+from server.record.folder import make_folder
 
 
 def run_comparison(
@@ -33,7 +34,7 @@ def run_comparison(
             [f"runtime={runtime!r} is not known; write {' or '.join(RUNTIMES)}"]
         )
     jobs, trials = plan.runs({}), plan.trials() if len(plan.choices) > 1 else []
-    plan.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(plan.folder)
     check_runs(jobs, plan.folder)
     means = share_cores(plan.base, runtime, actors, len(trials or jobs), verbose)
     describe(plan, means, console)

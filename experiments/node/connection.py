@@ -16,6 +16,8 @@ from collections.abc import Callable
 from logging import ERROR
 
 from common.errors import FedmirageError
+from experiments.node.signals import end_with_a_sentence
+from experiments.runtimes.processes import undisturbed
 
 SHORT = 15.0  # seconds; a process that ends sooner than this will probably do so again
 GRACE = 6.0  # seconds in which this process ends, too, if somebody wants the whole node to end
@@ -36,7 +38,8 @@ class TaskTaker:
 
     def spawn(self) -> "subprocess.Popen[bytes]":
         """Start the process."""
-        return subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
+        with undisturbed():
+            return subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
 
     def watch(self, process: "subprocess.Popen[bytes]") -> None:
         """Start another process whenever one has ended; if that does not help, end the node."""
@@ -68,6 +71,7 @@ class TaskTaker:
 
 def main(code: str, tasks: str, waiting: str, address: str, *arguments: str) -> None:
     """Become the SuperNode; what takes its tasks loads while this process does so, too."""
+    end_with_a_sentence()
     TaskTaker(code, tasks, waiting, address).start()
     from flwr.supernode import start_client_internal as flower
     from flwr.supernode.cli import flower_supernode

@@ -8,6 +8,7 @@ anew if it ends (connection.py). It runs no code but its own, unless told otherw
 
 import argparse
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from pathlib import Path
 from common.errors import FedmirageError
 from common.flower import WAITING
 from experiments.bundle import digest, own_code
+from experiments.interrupts import INTERRUPTIONS
+from experiments.node.encryption import require_same_encryption
 from experiments.runtimes.processes import environment
 
 ADDRESS = "127.0.0.1:9094"  # Flower's default listens on every interface
@@ -48,6 +51,7 @@ def start(arguments: list[str]) -> None:
     program = Path(sys.executable).with_name("flower-supernode")
     if not program.exists():
         raise FedmirageError(f"{program} does not exist; install Flower beside fedmirage")
+    require_same_encryption(way.rest)
     fixed = ["--clientappio-api-address", way.address]
     if way.code == "own":
         print(f"This node runs its own code only, {digest(own_code())}", flush=True)
@@ -56,6 +60,7 @@ def start(arguments: list[str]) -> None:
     ours = [sys.executable, "-P", "-m", "experiments.node.connection"]
     ours += [way.code, way.tasks, way.waiting, way.address]
     fixed += ["--isolation", "process"]
+    signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)  # until the node heeds them
     os.execve(sys.executable, [*ours, *way.rest, *fixed], environment())
 
 

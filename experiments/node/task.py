@@ -5,9 +5,10 @@
 does it in a new Python; a template (template.py) forks processes that do it.
 """
 
-import signal
 import sys
 from collections.abc import Mapping
+
+from experiments.node.signals import end_silently
 
 BROUGHT = ("common", "client", "server")  # the packages that a run brings
 
@@ -54,6 +55,6 @@ def checksums(code: str) -> Mapping[str, str] | None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # as in template.py
+    end_silently()
     prepare(*sys.argv[1:3])
     answer(checksums(sys.argv[1]), *sys.argv[3:])

@@ -8,7 +8,6 @@ bundle of the run, imports torch, and runs what is in the bundle.
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from logging import ERROR
@@ -23,7 +22,9 @@ from flwr.supercore.superexec.plugin import ClientAppExecPlugin
 
 from common.errors import FedmirageError
 from common.flower import require
+from experiments.node.signals import end_silently
 from experiments.node.waiting import Pace, set_pace
+from experiments.runtimes.processes import undisturbed
 
 PYTHON = (sys.executable, "-P", "-m")
 NOBODY = "nobody takes the tasks of a SuperNode"
@@ -40,7 +41,8 @@ class Starter:
         """Start the process that answers the message of a task."""
         task = [address, token, str(os.getpid())]
         if self.template is None:
-            subprocess.Popen([*PYTHON, "experiments.node.task", *self.way, *task])
+            with undisturbed():
+                subprocess.Popen([*PYTHON, "experiments.node.task", *self.way, *task])
             return
         if self.template.poll() is not None:
             text = "the template of the tasks ended with code %d; another one is started"
@@ -53,7 +55,8 @@ class Starter:
     def start_template(self) -> "subprocess.Popen[bytes]":
         """Start a template; it ends when this process does, because its input ends then."""
         command = [*PYTHON, "experiments.node.template", *self.way]
-        return subprocess.Popen(command, stdin=subprocess.PIPE)
+        with undisturbed():
+            return subprocess.Popen(command, stdin=subprocess.PIPE)
 
 
 class Tasks(ClientAppExecPlugin):
@@ -76,11 +79,8 @@ class Tasks(ClientAppExecPlugin):
 
 
 def main(address: str, parent: str, code: str, tasks: str, waiting: str) -> None:
-    """Take tasks until the SuperNode, which is the parent, ends.
-
-    Flower tells by SIGINT, once, that the parent has ended; a background job would ignore it.
-    """
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Take tasks until the SuperNode, which is the parent, ends."""
+    end_silently()
     try:
         require(dir(ClientAppExecPlugin), ("launch_task", "_get_supported_task_type"), NOBODY)
         Tasks.pace = set_pace(flower) if waiting == "adaptive" else None

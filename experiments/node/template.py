@@ -19,6 +19,7 @@ from typing import IO
 
 import numpy
 
+from experiments.node.signals import end_silently
 from experiments.node.task import answer, checksums, prepare
 
 # What every client uses. `torch._dynamo` is what torch's optimisers import when they first step.
@@ -47,9 +48,7 @@ def await_task(requests: IO[bytes]) -> list[str] | None:
     """Fork a process per request; return the request in that process, and None in the template.
 
     The template ignores Ctrl-C, which reaches every process of a terminal: it ends with its input.
-    Nobody waits for the tasks' exit codes, so that the system itself clears them away. A task must
-    heed SIGINT from its first moment, even where a shell started the node in the background: by it
-    Flower ends tasks whose node is gone, and sends it only once.
+    Nobody waits for the tasks' exit codes, so that the system itself clears them away.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     children = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -57,7 +56,7 @@ def await_task(requests: IO[bytes]) -> list[str] | None:
     gc.freeze()  # so that a task's collections do not copy what it shares with the template
     for line in requests:
         if os.fork() == 0:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            end_silently()
             signal.signal(signal.SIGCHLD, children)
             become_independent()
             return list(json.loads(line))
@@ -77,6 +76,7 @@ def become_independent() -> None:
 
 def main(code: str, waiting: str) -> None:
     """Be the template, and in forked processes answer the message of a task."""
+    end_silently()
     own = checksums(code)  # now, because the files may change while their code is loaded
     load(code)
     prepare(code, waiting)

@@ -25,6 +25,7 @@ from experiments.reproduce.jobs import Work, is_recorded, make_work
 from experiments.reproduce.records import recorded_runs
 from experiments.reproduce.tables import list_tables, read_table
 from experiments.show.times import say_time
+from server.record.folder import make_folder
 
 USUAL_OUT = Path("runs", "reproduce")
 
@@ -90,7 +91,7 @@ def reproduce(name: str, given: Mapping[str, Any], console: Console) -> list[Ans
         _say(console, f"rows: {', '.join(dict.fromkeys(cell.row.name for cell in cells))}")
         _say(console, f"columns: {', '.join(dict.fromkeys(cell.column.name for cell in cells))}")
         return []
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     check_runs(work.jobs, folder)
     failed = carry_out(work.jobs, means, folder, console)
     answers = [make_cell_answer(cell, scale, work, failed) for cell in cells]

@@ -22,7 +22,7 @@
 
 Every job has had its first seed before any has its second, so that a queue that is interrupted has
 answered all questions once. Its state is that of its runs, so that nothing is lost with the process
-that does it. A recorded run has no checkpoint: it is repeated if another one begins from it.
+that does it. A recorded run has no checkpoint: it is repeated if another one is to begin from it.
 """
 
 import contextlib
@@ -54,6 +54,7 @@ from experiments.reproduce.standing import show_state
 from experiments.reproduce.tables import read_table
 from experiments.runtimes.processes import undisturbed
 from experiments.settings import place, read_preset
+from server.record.folder import make_folder
 
 FAILED = "failed.json"  # why runs failed, by their names
 LOWEST = 19  # the priority at which everything else comes first
@@ -210,7 +211,7 @@ def run_queue(path: Path, given: Mapping[str, Any], console: Console) -> bool:
     """Do what is left of a queue, and show how it ended; return whether nothing failed."""
     folder, jobs, results = read_queue(path)
     os.nice(LOWEST)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     means = share_cores(
         jobs[0].config, given["runtime"], given["actors"], len(jobs), given["verbose"]
     )

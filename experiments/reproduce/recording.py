@@ -11,11 +11,13 @@ from experiments.comparison.records import is_finished, recorded_settings
 from experiments.comparison.runs import is_over
 from experiments.reproduce.jobs import numbers_of
 from experiments.reproduce.records import record_run
+from server.record import checkpoint
 
 
 def leave_out_recorded(jobs: Sequence[Job], results: Path | None) -> list[Job]:
     """Return the runs that are neither recorded nor finished, and those from which they begin.
 
+    A run that has begun goes on from its own checkpoint, and needs nothing of its parent any more.
     A run that only saves time by another one's rounds does without them if that one is recorded,
     because a record has no checkpoint.
     """
@@ -25,7 +27,8 @@ def leave_out_recorded(jobs: Sequence[Job], results: Path | None) -> list[Job]:
         one = None if is_over(job) or has_record(job, results) else job
         while one is not None:
             needed.add(one.folder)
-            one = by_folder[one.parent] if one.parent and one.needs_parent else None
+            waits = one.needs_parent and not has_begun(one)
+            one = by_folder[one.parent] if one.parent and waits else None
     return [
         start_alone(job) if job.parent and not can_begin(by_folder[job.parent], needed) else job
         for job in jobs
@@ -38,8 +41,13 @@ def can_begin(parent: Job, needed: set[Path]) -> bool:
     return parent.folder in needed or is_over(parent)
 
 
+def has_begun(job: Job) -> bool:
+    """Whether a run has a checkpoint from which it goes on."""
+    return (job.folder / checkpoint.FILE).exists()
+
+
 def start_alone(job: Job) -> Job:
-    """Let a run begin with round 1."""
+    """Let a run begin with round 1, or go on from its own checkpoint if it has one."""
     return replace(job, config=job.config.model_copy(update={"warm_start": ""}), parent=None)
 
 

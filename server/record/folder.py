@@ -1,9 +1,10 @@
 """The folder of a run: which process may write into it, and whether anything is left to do."""
 
+import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from typing import Any
 from common.errors import ConfigurationError, FedmirageError
 from common.settings.config import RunConfig
 from server.record import checkpoint
-from server.record.results import FILE, Results, read
+from server.record.results import FACTS, FILE, Results, find_versions, read
 
 LOCK = ".lock"  # holds the id of the process that writes into the folder
 PATIENCE = 3.0  # seconds to wait for another writer that is about to end
 # What may change when a run is resumed: how far and where it runs, not its results.
 MOVABLE = {"resume", "rounds", "node-timeout", "round-timeout", "retries", "device", "data-dir"}
 PLACES = {"out", "warm-start"}  # a resumed run has its folder, and no longer its beginning
+FULL = (errno.ENOSPC, errno.EDQUOT)  # nothing is left of the disk, or of the user's share of it
 
 
 @contextmanager
@@ -26,7 +28,7 @@ def claim(folder: Path) -> Iterator[None]:
 
     The operating system releases the claim when the process ends, however that happens.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with (folder / LOCK).open("a+") as file:
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -47,6 +49,35 @@ def claim(folder: Path) -> Iterator[None]:
         yield
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder for results, unless it is there."""
+    require_writable(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that can neither be written nor made."""
+    there = next(place for place in (folder, *folder.parents) if os.path.exists(place))
+    if not there.is_dir():
+        problem = f"{there} is a file"
+    elif not os.access(there, os.W_OK | os.X_OK):
+        problem = f"this user may not write into {there}"
+    else:
+        return
+    raise ConfigurationError(
+        [f"out={str(folder)!r}: {problem}; choose another directory with --out"]
+    )
+
+
+def explain(error: BaseException, folder: Path) -> str:
+    """Say why a run ends; what the system says of a full disk names no place."""
+    if not isinstance(error, OSError) or error.errno not in FULL:
+        return str(error) or repr(error)
+    begun = (folder / checkpoint.FILE).exists()
+    rest = f"continue with: fedmirage run --resume {folder}" if begun else "start the run again"
+    return f"out={str(folder)!r}: {error.strerror}; free some space there, then {rest}"
+
+
 def require_vacant(config: RunConfig, folder: Path) -> None:
     """Refuse to overwrite the rounds of another run.
 
@@ -65,6 +96,7 @@ def require_vacant(config: RunConfig, folder: Path) -> None:
 def require_same_settings(config: RunConfig, folder: Path) -> None:
     """Refuse to continue a run with other settings: its rounds would not belong together."""
     begun = next(iter(read(folder / FILE)), {}) if config.resume else {}
+    require_known_settings(config, begun)
     # Where the length of the run decides the learning rates, earlier rounds depend on it too.
     fixed = {"rounds"} if config.schedule_params.spans_run else set()
     movable = (MOVABLE - fixed) | PLACES
@@ -77,6 +109,21 @@ def require_same_settings(config: RunConfig, folder: Path) -> None:
             [
                 f"resume={config.resume!r} continues a run as it was, which excludes {values};"
                 " leave that as it was, or use warm-start to start a new run from it"
+            ]
+        )
+
+
+def require_known_settings(config: RunConfig, begun: Mapping[str, Any]) -> None:
+    """Refuse to continue a run of another version whose settings mean nothing here."""
+    unknown = begun.keys() - config.flat().keys() - FACTS
+    if unknown:
+        values = ", ".join(f"{key}={begun[key]!r}" for key in sorted(unknown))
+        writer = begun.get("versions", {}).get("fedmirage", "of unknown version")
+        raise ConfigurationError(
+            [
+                f"resume={config.resume!r} was begun by fedmirage {writer} with {values}, which"
+                f" fedmirage {find_versions()['fedmirage']} does not know; continue it with the"
+                " version that began it"
             ]
         )
 

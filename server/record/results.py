@@ -17,6 +17,7 @@ from server.record.shown import describe_outcome
 
 FILE = "results.jsonl"
 PACKAGES = ("flwr", "torch", "torchvision", "numpy", "ray")
+FACTS = {"kind", "cautions", "acts_from", "resolved", "versions"}  # in line 1 beside all settings
 
 
 class Results:
@@ -29,13 +30,8 @@ class Results:
     def begin(self, config: RunConfig, resolved: dict[str, Any]) -> None:
         """Write line 1: the resolved configuration, with versions and facts about the data."""
         self.path.unlink(missing_ok=True)
-        versions = {
-            "fedmirage": project()["project"]["version"],
-            "python": platform.python_version(),
-        }
-        versions |= {package: version(package) for package in PACKAGES}
         line = {"kind": "config", **config.flat(), **_expectations(config)}
-        self.append({**line, "resolved": resolved, "versions": versions})
+        self.append({**line, "resolved": resolved, "versions": find_versions()})
 
     def append(self, line: dict[str, Any]) -> None:
         """Write a line and make sure that it is on disk."""
@@ -67,12 +63,22 @@ class Results:
         self._rewrite(kept)
 
     def resume(self, config: RunConfig, round_number: int) -> None:
-        """Continue from a checkpoint; line 1 then has the number of rounds that is meant now."""
+        """Continue from a checkpoint; line 1 then has the rounds and versions of now."""
         self.forget_after(round_number)
         begun, *others = read(self.path)
         # The resumed configuration no longer has the warm start, which decides when methods act.
         whole = config.model_copy(update={"warm_start": begun["warm-start"]})
-        self._rewrite([{**begun, "rounds": config.rounds, **_expectations(whole)}, *others])
+        now, then = find_versions(), begun.get("versions", {})
+        renewed = {"rounds": config.rounds, "versions": now, **_expectations(whole)}
+        self._rewrite([{**begun, **renewed}, *others])
+        changed = [
+            f"{name} {now[name]} (it was {old})"
+            for name, old in then.items()
+            if now.get(name, old) != old
+        ]
+        if changed:
+            text = f"the run goes on with {', '.join(changed)}, which may change its numbers"
+            self.note(round_number, text)
 
     def _rewrite(self, lines: list[dict[str, Any]]) -> None:
         draft = self.path.with_suffix(".tmp")
@@ -108,6 +114,12 @@ class Results:
         self.append(summary)
         self.log(describe_outcome(summary))
         return summary
+
+
+def find_versions() -> dict[str, str]:
+    """Return the versions of everything that decides the numbers of a run."""
+    own = {"fedmirage": project()["project"]["version"], "python": platform.python_version()}
+    return own | {package: version(package) for package in PACKAGES}
 
 
 def summarise(lines: list[dict[str, Any]]) -> dict[str, Any]:

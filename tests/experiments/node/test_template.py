@@ -102,7 +102,7 @@ def test_tasks_share_no_random_numbers(ground: Ground) -> None:
 def test_a_task_is_like_a_new_process(ground: Ground) -> None:
     said = ground.run(
         "import signal, subprocess\n"
-        "said = [signal.getsignal(signal.SIGINT) == signal.default_int_handler, sys.stdin.read(),"
+        "said = [signal.getsignal(signal.SIGINT) == signal.SIG_DFL, sys.stdin.read(),"
         " subprocess.run(['false']).returncode, os.getpid()]"
     )
     assert said.startswith("[True, '', 1, ")

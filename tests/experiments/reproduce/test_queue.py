@@ -1,9 +1,7 @@
-"""A queue is done at low priority, survives kill -9, shares rounds, and shows what is left."""
+"""A queue: its order, what it refuses, what it leaves out, and the time that is left of it."""
 
 import json
-import os
 import shutil
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,68 +14,8 @@ from experiments.reproduce.queue import read_queue
 from experiments.reproduce.recording import find_recorded, leave_out_recorded, record_finished
 from experiments.reproduce.records import RESULTS, recorded_runs
 from experiments.reproduce.standing import show_state, time_left
-from tests.support.commands import fedmirage, processes, rounds_done, start, wait_until
-from tests.support.runs import lines
-
-COMMON = 'dataset = "digits(limit=300)", clients = 4, local-steps = 3, batch-size = 16'
-QUEUE = """
-out = "{out}"
-
-[[job]]
-name = "fedavg"
-seeds = [0, 1]
-settings = {{ rounds = {rounds}, {common} }}
-
-[[job]]
-name = "step"
-seeds = [0]
-settings = {{ rounds = {rounds}, lr = 0.001, {common} }}
-parent = "fedavg@2"
-
-[[job]]
-name = "broken"
-settings = {{ rounds = 2, methods = "vhl(virtual_classes=3)", {common} }}
-
-[[job]]
-name = "orphan"
-settings = {{ rounds = 3, {common} }}
-parent = "broken@1"
-"""
-
-
-def write_queue(tmp_path: Path, rounds: int, text: str = QUEUE) -> Path:
-    path = tmp_path / "queue.toml"
-    path.write_text(text.format(out=tmp_path / "runs", rounds=rounds, common=COMMON))
-    return path
-
-
-@pytest.mark.slow
-def test_a_queue_goes_on_after_kill_9_and_shows_failures(tmp_path: Path) -> None:
-    path = write_queue(tmp_path, 60)
-    first = tmp_path / "runs/fedavg-s0"
-    child = start("reproduce", "--queue", str(path))
-    wait_until(lambda: rounds_done(first) > 3, 200, "rounds")
-    nice = int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[16])
-    assert nice == 19
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    wait_until(lambda: processes(f":{tmp_path}") == [], 60, "the end of all processes")
-    shown = fedmirage("reproduce", "--queue", str(path), "--status")
-    assert shown.returncode == 0, shown.stderr
-    assert "0 of 5 runs finished; left: " in shown.stdout
-    done = fedmirage("reproduce", "--queue", str(path))
-    assert done.returncode == 1  # two of the runs fail
-    assert "3 of 5 runs finished" in done.stdout
-    assert "virtual_classes=3" in done.stdout
-    assert "broken-s0, from which it begins, failed" in " ".join(done.stdout.split())
-    assert [line["round"] for line in lines(first)] == list(range(1, 61))
-    assert lines(tmp_path / "runs/step-s0")[0]["round"] == 3
-    again = fedmirage("reproduce", "--queue", str(path), "--status")
-    assert "failed: " in again.stdout
-    assert json.loads((tmp_path / "runs/failed.json").read_text()).keys() == {
-        "broken-s0",
-        "orphan-s0",
-    }
+from server.record import checkpoint
+from tests.support.queues import write_queue
 
 
 def test_everything_that_is_wrong_with_a_queue_is_refused_at_once(tmp_path: Path) -> None:
@@ -188,6 +126,11 @@ def test_recorded_runs_are_left_out_unless_another_begins_from_them(tmp_path: Pa
     assert leave_out_recorded([two, one], results) == [two, one]
     assert find_recorded([two, one], results) == set()
     assert leave_out_recorded([two, one], None) == [two, one]
+    two.folder.mkdir(parents=True)
+    (two.folder / checkpoint.FILE).touch()  # it has begun, and needs the other no longer
+    (rest,) = leave_out_recorded([two, one], results)
+    assert (rest.folder, rest.parent) == (two.folder, None)
+    assert find_recorded([two, one], results) == {one.folder}
 
 
 def test_a_run_that_was_recorded_with_other_settings_is_repeated(tmp_path: Path) -> None:

@@ -1,14 +1,18 @@
 """Which process may write into a run's folder, and when nothing is left to do."""
 
+import errno
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from common.errors import FedmirageError
 from common.settings.config import configure
+from server.record import checkpoint
 from server.record import folder as folders
-from server.record.folder import claim, find_finished, require_vacant
+from server.record.folder import claim, explain, find_finished, require_vacant
 from server.record.results import Results, read
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
@@ -64,6 +68,67 @@ def test_a_run_is_not_continued_with_other_settings(tmp_path: Path) -> None:
     with pytest.raises(FedmirageError, match=r"excludes clients=5 \(it was 4\), lr=0\.5 \(it was"):
         run_in_process(tmp_path, **other, resume=str(tmp_path))
     assert (tmp_path / "results.jsonl").read_text() == before
+
+
+def change_first_line(folder: Path, **more: Any) -> None:
+    first, *others = read(folder / "results.jsonl")
+    changed = [{**first, **more}, *others]
+    (folder / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in changed))
+
+
+def test_a_run_of_another_version_whose_settings_are_unknown_is_not_continued(
+    tmp_path: Path,
+) -> None:
+    run_in_process(tmp_path, **SMALL)
+    change_first_line(tmp_path, warmth=3, versions={"fedmirage": "9.1"})
+    told = r"begun by fedmirage 9\.1 with warmth=3, which fedmirage .* continue it with the version"
+    with pytest.raises(FedmirageError, match=told):
+        run_in_process(tmp_path, **{**SMALL, "rounds": 4}, resume=str(tmp_path))
+
+
+def test_a_run_that_goes_on_with_other_versions_says_so_once(tmp_path: Path) -> None:
+    run_in_process(tmp_path, **SMALL)
+    versions = lines(tmp_path, "config")[0]["versions"]
+    change_first_line(tmp_path, versions={**versions, "torch": "1.0", "jax": "1.0"})
+    for rounds in (3, 4):
+        run_in_process(tmp_path, **{**SMALL, "rounds": rounds}, resume=str(tmp_path))
+    (note,) = lines(tmp_path, "note")
+    assert f"goes on with torch {versions['torch']} (it was 1.0), which" in note["text"]
+    assert lines(tmp_path, "config")[0]["versions"] == versions
+
+
+def test_a_place_where_no_folder_can_be_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file", tmp_path / "file" / "run"):
+        told = f"out='{out}': {tmp_path / 'file'} is a file; choose another"
+        with pytest.raises(FedmirageError, match=told), claim(out):
+            pass
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    told = f"this user may not write into {tmp_path}; choose another directory with --out"
+    with pytest.raises(FedmirageError, match=told), claim(tmp_path / "new" / "run"):
+        pass
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_full_disk_ends_a_run_with_the_place_and_the_way_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(self: Results, line: dict[str, Any]) -> None:
+        if line["kind"] != "config":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(self, line)
+
+    append = Results.append
+    monkeypatch.setattr(Results, "append", fill)
+    told = f"out='{tmp_path}': No space left on device; free some space there, then start the run"
+    with pytest.raises(FedmirageError, match=told):
+        run_in_process(tmp_path, **SMALL)
+    (tmp_path / checkpoint.FILE).touch()
+    full = OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+    assert explain(full, tmp_path).endswith(f"fedmirage run --resume {tmp_path}")
+    assert explain(ValueError(), tmp_path) == "ValueError()"
 
 
 @pytest.mark.parametrize("torn", ["", '{"kind": "round", "rou'])
