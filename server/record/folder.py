@@ -65,7 +65,7 @@ def require_writable(folder: Path) -> None:
     else:
         return
     raise ConfigurationError(
-        [f"out={str(folder)!r}: {problem}; choose another directory with --out"]
+        [f"out={str(folder)!r}: {problem}; choose another folder with --out"]
     )
 
 

@@ -106,7 +106,7 @@ def test_a_place_where_no_folder_can_be_is_refused(
         with pytest.raises(FedmirageError, match=told), claim(out):
             pass
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
-    told = f"this user may not write into {tmp_path}; choose another directory with --out"
+    told = f"this user may not write into {tmp_path}; choose another folder with --out"
     with pytest.raises(FedmirageError, match=told), claim(tmp_path / "new" / "run"):
         pass
     assert not (tmp_path / "new").exists()
