@@ -110,7 +110,7 @@ def carry_out() -> None:
         for problem in getattr(error, "problems", [str(error)]):
             err.print(f"error: {problem}", style="red", highlight=False, markup=False)
         sys.exit(1)
-    except OSError as error:  # a full disk, a directory that may not be written
+    except OSError as error:  # a full disk, a folder that may not be written
         err.print(f"error: {error}", style="red", highlight=False, markup=False)
         sys.exit(1)
 

@@ -56,7 +56,7 @@ class Run:
     def clients(self) -> DataFrame:
         """One row per round and client, with everything that the client reported.
 
-        Under secure aggregation the server knows no such thing, and the frame is empty.
+        Under secure aggregation it has no columns, because the server knows only who took part.
         """
         from experiments.figures import flatten
 

@@ -36,6 +36,7 @@ from server.record.folder import (
     claim,
     explain,
     find_finished,
+    is_disk_full,
     require_same_settings,
     require_vacant,
     say_finished,
@@ -72,8 +73,9 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             reason = explain(error, folder)
             with contextlib.suppress(OSError):  # the disk may be full
+                results.drop_torn()
                 results.finish(status, reason=reason)
-            if isinstance(error, OSError):
+            if is_disk_full(error):
                 raise FedmirageError(reason) from error
             raise
 
@@ -143,7 +145,7 @@ def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Ch
 
 
 def make_strategy(run: Run, state: Checkpoint, evaluator: Evaluator, results: Results) -> Strategy:
-    """Wrap the server halves of the methods line around FedAvg: left to right is inside out."""
+    """Wrap the server halves of the methods line around FedAvg; each wraps those to its left."""
     config = run.config
 
     def message(round_number: int) -> dict[str, Scalar]:

@@ -145,12 +145,10 @@ def list_folders(root: Path) -> list[str]:
     return [name for name in names if "__pycache__" not in name]
 
 
-@pytest.mark.parametrize(
-    "page", (ROOT / "docs").glob("architecture.md"), ids=lambda path: path.stem
-)
-def test_the_tree_of_the_architecture_names_every_folder(page: Path) -> None:
+@pytest.mark.skipif(not (ROOT / "docs").exists(), reason="the pages are not here")
+def test_the_tree_of_the_architecture_names_every_folder() -> None:
     """A folder inside these, such as a method's, may be left to its parent."""
-    tree = page.read_text().partition("## The tree")[2].split("```")[1]
+    tree = (ROOT / "docs/architecture.md").read_text().partition("## The tree")[2].split("```")[1]
     parts = re.split(r"^(\w+)/", tree, flags=re.MULTILINE)[1:]  # name, text, name, text, ...
     told = dict(zip(parts[::2], parts[1::2], strict=True))
     missing = [

@@ -43,8 +43,8 @@ from common.secagg.keys import TAG, is_tag, read_public_key
 from common.secagg.masks import GENERATOR, MASKS
 from common.secagg.replacements import ON_THE_CLIENT, install
 
-# It stands here, beside the only call of Flower's mod, because Flower's simulation sends the
-# ClientApp to processes that import this module, but not the one in which its functions are.
+# Installed here, and not in mod.py, because Flower's simulation pickles the ClientApp: functions
+# inside those of mod.py travel by value, so that Ray's processes import this module, but not mod.
 install(import_module(secaggplus_mod.__module__), ON_THE_CLIENT)
 INSTRUCTIONS = "fitins.config"  # Flower's record of what a round's training needs
 

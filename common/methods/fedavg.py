@@ -1,4 +1,4 @@
-"""FedAvg: the base of every run; its name is a legal no-op in the methods line.
+"""FedAvg: the base of every run; naming it in the methods line changes nothing.
 
 McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learning of Deep Networks
 from Decentralized Data, AISTATS 2017.

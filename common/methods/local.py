@@ -24,6 +24,6 @@ class Local(Method):
 
     name: ClassVar[str] = "local"
     title: ClassVar[str] = "Local training, without any exchange"
-    authors: ClassVar[str] = "the usual lower bound"
+    authors: ClassVar[str] = "a baseline without a paper"
     link: ClassVar[str] = ""
     parts: ClassVar[Parts] = Parts(sends=())

@@ -26,7 +26,9 @@ def memory(
 ) -> None:
     """Measure the resident memory of a simulation (server, actors) after round 5 and the last."""
     if rounds <= FIRST:
-        raise typer.BadParameter(f"rounds={rounds}: write more than {FIRST}, which is the first")
+        raise typer.BadParameter(
+            f"rounds={rounds}: write more than {FIRST}, after which memory is first measured"
+        )
     megabytes: dict[int, float] = {}  # by round
     with tempfile.TemporaryDirectory() as folder:
         done = threading.Event()

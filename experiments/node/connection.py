@@ -30,6 +30,7 @@ class TaskTaker:
         module = ["-m", "experiments.node.tasks", address, str(os.getpid()), code, tasks, waiting]
         self.command = [sys.executable, "-P", *module]
         self.end: Callable[[int], object] = os._exit  # Flower's threads would outlive an exception
+        self.ending = threading.Event()  # Flower ends this process, and so the tasks' as well
 
     def start(self) -> None:
         """Start it, and watch over it in a thread."""
@@ -49,7 +50,8 @@ class TaskTaker:
             from flwr.common import log
 
             lived = time.monotonic() - started
-            time.sleep(GRACE)
+            if self.ending.wait(GRACE):
+                return
             what = f"the process that takes this node's tasks ended with code {code}"
             if lived < SHORT:
                 log(
@@ -72,7 +74,9 @@ class TaskTaker:
 def main(code: str, tasks: str, waiting: str, address: str, *arguments: str) -> None:
     """Become the SuperNode; what takes its tasks loads while this process does so, too."""
     end_with_a_sentence()
-    TaskTaker(code, tasks, waiting, address).start()
+    taker = TaskTaker(code, tasks, waiting, address)
+    taker.start()
+    from flwr.supercore.exit import add_exit_handler
     from flwr.supernode import start_client_internal as flower
     from flwr.supernode.cli import flower_supernode
 
@@ -85,6 +89,7 @@ def main(code: str, tasks: str, waiting: str, address: str, *arguments: str) -> 
             fetch_promptly()
     except FedmirageError as error:
         sys.exit(f"error: {error}")
+    add_exit_handler(taker.ending.set)
     sys.argv = ["flower-supernode", *arguments]  # Flower looks there for which program it is
     flower_supernode()
 

@@ -10,7 +10,7 @@ import ssl
 from common.errors import FedmirageError
 
 PATIENCE = 5.0  # seconds; a SuperLink that does not answer by then may do so later
-USUAL = "127.0.0.1:9092"  # where Flower's node looks for a SuperLink
+USUAL = "127.0.0.1:9092"  # what Flower's default, 0.0.0.0:9092, means on this host
 
 
 def require_same_encryption(arguments: list[str]) -> None:
@@ -18,10 +18,16 @@ def require_same_encryption(arguments: list[str]) -> None:
 
     One that cannot be asked is left to Flower, which waits for it.
     """
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument("--superlink", default=USUAL)
     parser.add_argument("--insecure", action="store_true")
-    known, _ = parser.parse_known_args(arguments)
+    parser.add_argument("-V", "--version", action="store_true")
+    try:
+        known, _ = parser.parse_known_args(arguments)
+    except argparse.ArgumentError:
+        return  # Flower says what is wrong
+    if known.version:
+        return
     encrypted = has_tls(known.superlink)
     if encrypted and known.insecure:
         raise FedmirageError(
@@ -32,8 +38,8 @@ def require_same_encryption(arguments: list[str]) -> None:
     if encrypted is False and not known.insecure:
         raise FedmirageError(
             f"--superlink {known.superlink}: this SuperLink has no TLS; start it with"
-            " --ssl-ca-certfile, --ssl-certfile and --ssl-keyfile, or give this node --insecure if"
-            " nobody can listen between the two"
+            " --ssl-ca-certfile, --ssl-certfile and --ssl-keyfile; if it has them, something"
+            " between the two answers in its place"
         )
 
 

@@ -1,9 +1,9 @@
 """What Ctrl-C does to the processes of a node before Flower handles it, and if it comes twice.
 
 A terminal sends it to all of them. Loading takes seconds, in which Python would answer with a stack
-trace per process. Each is therefore started with signals delayed (`undisturbed`) and heeds them
-once it has said what they do to it. Flower restores that when it begins to end a process, so that a
-second Ctrl-C does the same.
+trace per process. Each is therefore started with these signals blocked (`undisturbed`), and
+unblocks them once its own handlers are installed. When Flower begins to end a process, it restores
+these handlers, so that a second Ctrl-C ends it at once.
 """
 
 import os

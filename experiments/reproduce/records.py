@@ -39,7 +39,7 @@ def record_run(source: Path, name: str, results: Path = RESULTS) -> Path:
     if not results.is_dir():
         raise FedmirageError(f"there is no folder {results}; --results names the one of the pages")
     if not (source / FILE).exists():
-        raise FedmirageError(f"there is no {FILE} in {source}; give the directory of a run")
+        raise FedmirageError(f"there is no {FILE} in {source}; give the folder of a run")
     lines = read_record(source)
     if find_summary(source).get("status") != "finished":
         raise FedmirageError(f"{source} is not finished; only finished runs are recorded")

@@ -204,7 +204,7 @@ def show_datasets(console: Console, data_dir: str | None) -> None:
     console.print(made)
     console.print(
         "fedmirage datasets NAME explains one. Files are looked for in --data-dir, $FEDMIRAGE_DATA"
-        " or ~/.cache/fedmirage/data; --download fetches what is missing.",
+        " or ~/.cache/fedmirage/data; a run with --download fetches what is missing.",
         highlight=False,
     )
 

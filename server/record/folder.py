@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from common.errors import ConfigurationError, FedmirageError
 from common.settings.config import RunConfig
@@ -64,18 +64,24 @@ def require_writable(folder: Path) -> None:
         problem = f"this user may not write into {there}"
     else:
         return
-    raise ConfigurationError(
-        [f"out={str(folder)!r}: {problem}; choose another folder with --out"]
-    )
+    raise ConfigurationError([f"out={str(folder)!r}: {problem}; choose another folder"])
+
+
+def is_disk_full(error: BaseException) -> TypeGuard[OSError]:
+    """Whether the run ends because something could not be written."""
+    return isinstance(error, OSError) and error.errno in FULL
 
 
 def explain(error: BaseException, folder: Path) -> str:
-    """Say why a run ends; what the system says of a full disk names no place."""
-    if not isinstance(error, OSError) or error.errno not in FULL:
+    """Say why a run ends; the system does not always say where a disk is full."""
+    if not is_disk_full(error):
         return str(error) or repr(error)
     begun = (folder / checkpoint.FILE).exists()
     rest = f"continue with: fedmirage run --resume {folder}" if begun else "start the run again"
-    return f"out={str(folder)!r}: {error.strerror}; free some space there, then {rest}"
+    return (
+        f"{error.strerror} while writing {error.filename or folder}; free some space there, then"
+        f" {rest}"
+    )
 
 
 def require_vacant(config: RunConfig, folder: Path) -> None:

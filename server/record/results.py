@@ -70,15 +70,22 @@ class Results:
         whole = config.model_copy(update={"warm_start": begun["warm-start"]})
         now, then = find_versions(), begun.get("versions", {})
         renewed = {"rounds": config.rounds, "versions": now, **_expectations(whole)}
-        self._rewrite([{**begun, **renewed}, *others])
         changed = [
             f"{name} {now[name]} (it was {old})"
             for name, old in then.items()
             if now.get(name, old) != old
         ]
+        notes = []
         if changed:
             text = f"the run goes on with {', '.join(changed)}, which may change its numbers"
-            self.note(round_number, text)
+            notes = [{"kind": "note", "round": round_number, "text": text}]
+            self.log(f"round {round_number}: {text}")
+        self._rewrite([{**begun, **renewed}, *others, *notes])
+
+    def drop_torn(self) -> None:
+        """Cut off a last line that a full disk left incomplete, so that another can follow."""
+        if self.path.exists():
+            os.truncate(self.path, self.path.read_bytes().rfind(b"\n") + 1)
 
     def _rewrite(self, lines: list[dict[str, Any]]) -> None:
         draft = self.path.with_suffix(".tmp")

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import cloudpickle
+from ray import cloudpickle
 
 from client.app import app
 

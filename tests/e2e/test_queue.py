@@ -1,6 +1,6 @@
 """A queue is done at low priority, survives kill -9, shares rounds, and shows what is left.
 
-Everything else on a machine comes first, so that these tests need it for themselves.
+A queue gives way to everything else, so these tests need an idle machine.
 """
 
 import json

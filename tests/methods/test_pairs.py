@@ -85,7 +85,7 @@ def test_every_method_runs_and_does_something(name: str, model: str) -> None:
 
 @pytest.mark.parametrize("pair", SOUND, ids=", ".join)
 def test_every_sound_pair_runs_and_both_count(pair: tuple[str, str]) -> None:
-    """`fedavg` is a legal no-op: beside it, a method is what it is alone."""
+    """Naming `fedavg` changes nothing: beside it, a method is what it is alone."""
     result = outcome.__wrapped__(pair)  # not kept: no other test asks for it
     assert finite(result)
     for name, other in (pair, reversed(pair)):

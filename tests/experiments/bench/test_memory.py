@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from experiments.bench import memory
 from experiments.bench.memory import choose_rounds, comes_from, measure_memory
@@ -13,18 +15,27 @@ def test_rounds_before_the_fifth_and_after_the_last_do_not_count() -> None:
     assert choose_rounds(seen, 30) == (6, 29)
 
 
-def test_actors_of_other_runs_do_not_count() -> None:
-    """The process below has an actor's name, and is a descendant of this one only."""
-    name = memory.ACTOR.decode()
+@contextmanager
+def waiting_process(name: str) -> Iterator[int]:
+    """A process with a name among its arguments, which waits; its id."""
     code = "print(flush=True); input()"
-    actor = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", code, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    assert actor.stdout is not None
-    actor.stdout.readline()
+    assert process.stdout is not None
+    process.stdout.readline()
     try:
-        assert comes_from(actor.pid, os.getpid())
-        assert not comes_from(os.getppid(), os.getpid())
-        assert measure_memory(os.getpid()) > measure_memory(actor.pid) > 1.0
+        yield process.pid
     finally:
-        actor.communicate(b"\n")
+        process.communicate(b"\n")
+
+
+def test_actors_of_other_runs_do_not_count() -> None:
+    """A child of this process that has an actor's name counts here, and not for other processes."""
+    with waiting_process("other") as other:
+        own, others = measure_memory(os.getpid()), measure_memory(other)
+        with waiting_process(memory.ACTOR.decode()) as actor:
+            assert comes_from(actor, os.getpid())
+            assert not comes_from(actor, other)
+            assert measure_memory(os.getpid()) > own + 1
+            assert measure_memory(other) < others + 1

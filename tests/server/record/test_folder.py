@@ -13,7 +13,7 @@ from common.settings.config import configure
 from server.record import checkpoint
 from server.record import folder as folders
 from server.record.folder import claim, explain, find_finished, require_vacant
-from server.record.results import Results, read
+from server.record.results import FILE, Results, read
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
 
@@ -106,7 +106,7 @@ def test_a_place_where_no_folder_can_be_is_refused(
         with pytest.raises(FedmirageError, match=told), claim(out):
             pass
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
-    told = f"this user may not write into {tmp_path}; choose another folder with --out"
+    told = f"this user may not write into {tmp_path}; choose another folder"
     with pytest.raises(FedmirageError, match=told), claim(tmp_path / "new" / "run"):
         pass
     assert not (tmp_path / "new").exists()
@@ -116,15 +116,20 @@ def test_a_full_disk_ends_a_run_with_the_place_and_the_way_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fill(self: Results, line: dict[str, Any]) -> None:
-        if line["kind"] != "config":
+        if line["kind"] == "round":
+            with self.path.open("a") as file:
+                file.write('{"kind": "rou')
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         append(self, line)
 
     append = Results.append
     monkeypatch.setattr(Results, "append", fill)
-    told = f"out='{tmp_path}': No space left on device; free some space there, then start the run"
+    told = f"No space left on device while writing {tmp_path}; free some space there, then start"
     with pytest.raises(FedmirageError, match=told):
         run_in_process(tmp_path, **SMALL)
+    summary = read(tmp_path / FILE)[-1]
+    assert summary["status"] == "failed"
+    assert summary["reason"].startswith(told)
     (tmp_path / checkpoint.FILE).touch()
     full = OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
     assert explain(full, tmp_path).endswith(f"fedmirage run --resume {tmp_path}")
