@@ -7,7 +7,6 @@ bundle of the run, imports torch, and runs what is in the bundle.
 """
 
 import json
-import os
 import subprocess
 import sys
 from logging import ERROR
@@ -31,15 +30,19 @@ NOBODY = "nobody takes the tasks of a SuperNode"
 
 
 class Starter:
-    """Starts a process per task: a new Python, or one that is forked from a template."""
+    """Starts a process per task: a new Python, or one that is forked from a template.
 
-    def __init__(self, code: str, waiting: str, forked: bool) -> None:
-        self.way = (code, waiting)
+    Flower stops a task without a reply, for which the node would wait for ever, if the process that
+    is named as its parent ends. That is the node, so that a task outlives the one that started it.
+    """
+
+    def __init__(self, node: str, code: str, waiting: str, forked: bool) -> None:
+        self.node, self.way = node, (code, waiting)
         self.template = self.start_template() if forked else None
 
     def start(self, address: str, token: str) -> None:
         """Start the process that answers the message of a task."""
-        task = [address, token, str(os.getpid())]
+        task = [address, token, self.node]
         if self.template is None:
             with undisturbed():
                 subprocess.Popen([*PYTHON, "experiments.node.task", *self.way, *task])
@@ -86,7 +89,7 @@ def main(address: str, parent: str, code: str, tasks: str, waiting: str) -> None
         Tasks.pace = set_pace(flower) if waiting == "adaptive" else None
     except FedmirageError as error:
         sys.exit(f"error: {error}")
-    Tasks.starter = Starter(code, waiting, tasks == "forked")  # before there is a channel
+    Tasks.starter = Starter(parent, code, waiting, tasks == "forked")  # before there is a channel
     flower.run_superexec(Tasks, RuntimeStub, address, insecure=True, parent_pid=int(parent))
 
 

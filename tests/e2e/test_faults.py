@@ -211,8 +211,11 @@ def test_a_hanging_client_costs_an_actor_and_one_round(
 
 
 def test_a_node_goes_on_if_the_process_that_takes_its_tasks_is_killed(tmp_path: Path) -> None:
-    """It is started anew, and says so; at most one round does without its client."""
-    settings = {**SETTINGS, "clients": 3, "participation": 1.0, "rounds": 200}
+    """It is started anew, and says so; at most one round does without its client.
+
+    A round is nearly all training, so that a task is under way when the process is killed.
+    """
+    settings = {**SETTINGS, "clients": 3, "participation": 1.0, "rounds": 200, "local_steps": 1000}
     folder, logs = tmp_path / "run", tmp_path / "logs"
     logs.mkdir()
     with Federation(tmp_path, logs, verbose=False) as federation:

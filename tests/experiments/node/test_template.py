@@ -20,7 +20,7 @@ from tests.support.commands import kill, wait_until
 SCRIPT = """
 import sys
 from experiments.node import template
-template.answer = lambda own, text, *_: exec(text, {"own": own})
+template.answer = lambda own, text, _, parent: exec(text, {"own": own, "parent": parent})
 template.main(*sys.argv[-2:])
 """
 
@@ -30,7 +30,7 @@ class Ground:
 
     def __init__(self, code: str, folder: Path) -> None:
         self.folder, self.count = folder, 0
-        self.starter = Starter(code, "adaptive", forked=True)
+        self.starter = Starter("77", code, "adaptive", forked=True)
 
     @property
     def template(self) -> "subprocess.Popen[bytes]":
@@ -61,6 +61,10 @@ def ground(
     assert ground.template.stdin is not None
     ground.template.stdin.close()
     assert ground.template.wait(60) == 0, "a template ends when its input does"
+
+
+def test_a_task_lives_as_long_as_the_node_and_not_as_who_started_it(ground: Ground) -> None:
+    assert ground.run("said = parent") == "77"
 
 
 def test_the_template_has_neither_threads_of_grpc_nor_a_cuda_context(ground: Ground) -> None:
