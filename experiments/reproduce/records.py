@@ -22,7 +22,7 @@ from server.record.results import FILE
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 DIGITS = 6
-LARGEST = 100_000  # bytes of a recorded run
+LARGEST = 200_000  # bytes of a recorded run; 200 rounds with evaluations of two models need 113 kB
 PRIVATE = ("resume", "data-dir")  # settings that name places of one machine
 
 
