@@ -36,9 +36,7 @@ from server.run import run
 __all__ = ["Helper", "LocalGrid", "answer", "node_id", "run_in_process"]
 
 START = 120.0  # seconds in which a helper must have loaded everything
-ENDING = (
-    5.0  # seconds that a killed helper is waited for; one that waits for a disk may take longer
-)
+ENDING = 5.0  # seconds to wait for a killed helper, which a slow disk may hold for longer
 
 
 def run_in_process(config: RunConfig, processes: int = 1) -> dict[str, Any]:

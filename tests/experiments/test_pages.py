@@ -12,7 +12,7 @@ from experiments.cli import app
 from experiments.settings import read_layers
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^(?:\.venv/bin/)?fedmirage ", re.MULTILINE)
 OTHERS = {"supernode"}  # takes Flower's own options too
