@@ -1,7 +1,7 @@
 """The one step of a build that pyproject.toml cannot describe.
 
 The defaults of a run are written in pyproject.toml and nowhere else. A wheel has no place for it
-beside the packages, so that a copy goes into `common`, where common/settings/project.py finds it.
+beside the packages, so a copy goes into the package, where common/settings/project.py finds it.
 Editable installations and Flower's app bundle read the file itself.
 """
 
@@ -19,7 +19,7 @@ class BuildWithDefaults(build_py):
         """Copy the file after everything else."""
         super().run()
         if not self.editable_mode:
-            shutil.copyfile("pyproject.toml", Path(self.build_lib, "common", "pyproject.toml"))
+            shutil.copyfile("pyproject.toml", Path(self.build_lib, "fedmirage", "pyproject.toml"))
 
 
 setup(cmdclass={"build_py": BuildWithDefaults})

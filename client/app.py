@@ -10,9 +10,9 @@ from flwr.app import Context
 from flwr.client import Client
 from flwr.clientapp import ClientApp
 
-from client.node.discretion import keep_details
-from client.secagg.mod import secure
-from common.settings.config import RunConfig, validate
+from fedmirage.client.node.discretion import keep_details
+from fedmirage.client.secagg.mod import secure
+from fedmirage.common.settings.config import RunConfig, validate
 
 
 def make_app(config: RunConfig | None = None, memory: Path | None = None) -> ClientApp:
@@ -22,7 +22,7 @@ def make_app(config: RunConfig | None = None, memory: Path | None = None) -> Cli
     """
 
     def client_fn(context: Context) -> Client:
-        from client.build import build_client
+        from fedmirage.client.build import build_client
 
         return build_client(config or validate(context.run_config), context, memory).to_client()
 

@@ -7,20 +7,20 @@ from pathlib import Path
 import torch
 from flwr.app import Context
 
-from client.client import FederatedClient
-from client.node.demands import read_demands
-from client.node.folders import memory_folder
-from common import device
-from common.data import load
-from common.data.catalogue.params import OwnParams
-from common.data.partitions import Indices, split
-from common.data.set import DataSet
-from common.data.view import ClientView, own_view, view
-from common.errors import FedmirageError
-from common.models import Model
-from common.run import Run, make_run
-from common.settings.config import RunConfig
-from common.settings.language import write
+from fedmirage.client.client import FederatedClient
+from fedmirage.client.node.demands import read_demands
+from fedmirage.client.node.folders import memory_folder
+from fedmirage.common import device
+from fedmirage.common.data import load
+from fedmirage.common.data.catalogue.params import OwnParams
+from fedmirage.common.data.partitions import Indices, split
+from fedmirage.common.data.set import DataSet
+from fedmirage.common.data.view import ClientView, own_view, view
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.models import Model
+from fedmirage.common.run import Run, make_run
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.language import write
 
 
 def build_client(

@@ -14,31 +14,31 @@ import numpy as np
 from flwr.client import NumPyClient
 from flwr.common import NDArrays, Scalar, log
 
-from client.data import LocalData
-from client.diagnostics import local_model_scores
-from client.dp import Reply, find_reply, keep_reply, protect, write_down
-from client.node.demands import Demands
-from client.node.discretion import tell
-from client.node.folders import client_folder
-from client.objective import Objective
-from client.preparation import prepare
-from client.round import LocalClient, LocalRound
-from client.train import train
-from common.data.batches import Resident
-from common.data.names import name_problem
-from common.data.view import ClientView, use_of_own_data
-from common.dp.ledger import FILE as RELEASES
-from common.dp.ledger import Ledger
-from common.dp.settings import DpOn, LocalDp
-from common.errors import FedmirageError
-from common.learning.task import evaluate
-from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
-from common.methods import Method, half
-from common.models import Model
-from common.run import Run, appearance
-from common.secagg.settings import SecAggOn
-from common.secagg.vector import SecureVector
-from common.wire.figures import (
+from fedmirage.client.data import LocalData
+from fedmirage.client.diagnostics import local_model_scores
+from fedmirage.client.dp import Reply, find_reply, keep_reply, protect, write_down
+from fedmirage.client.node.demands import Demands
+from fedmirage.client.node.discretion import tell
+from fedmirage.client.node.folders import client_folder
+from fedmirage.client.objective import Objective
+from fedmirage.client.preparation import prepare
+from fedmirage.client.round import LocalClient, LocalRound
+from fedmirage.client.train import train
+from fedmirage.common.data.batches import Resident
+from fedmirage.common.data.names import name_problem
+from fedmirage.common.data.view import ClientView, use_of_own_data
+from fedmirage.common.dp.ledger import FILE as RELEASES
+from fedmirage.common.dp.ledger import Ledger
+from fedmirage.common.dp.settings import DpOn, LocalDp
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.learning.task import evaluate
+from fedmirage.common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
+from fedmirage.common.methods import Method, half
+from fedmirage.common.models import Model
+from fedmirage.common.run import Run, appearance
+from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.secagg.vector import SecureVector
+from fedmirage.common.wire.figures import (
     ERROR,
     SAMPLES,
     SECONDS,
@@ -48,9 +48,9 @@ from common.wire.figures import (
     check_declared,
     declared_figures,
 )
-from common.wire.payload import LAYOUT, SHARED, Sections, pack, unpack
-from common.wire.preparation import PREPARE
-from common.wire.weights import from_arrays, to_arrays
+from fedmirage.common.wire.payload import LAYOUT, SHARED, Sections, pack, unpack
+from fedmirage.common.wire.preparation import PREPARE
+from fedmirage.common.wire.weights import from_arrays, to_arrays
 
 
 @dataclass

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from client.round import LocalRound
-from common.data.batches import Resident, normalise
-from common.learning.augment import AUGMENTATIONS, augment, mean_bytes
+from fedmirage.client.round import LocalRound
+from fedmirage.common.data.batches import Resident, normalise
+from fedmirage.common.learning.augment import AUGMENTATIONS, augment, mean_bytes
 
 
 @dataclass

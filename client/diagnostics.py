@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.data.batches import Resident
-from common.data.view import ClientView
-from common.learning.task import Meter, SingleLabel, SingleLabelMeter, evaluate
-from common.models import Model
-from common.run import Run
-from common.wire.figures import ON_OWN_LABELS, ON_TEST
+from fedmirage.common.data.batches import Resident
+from fedmirage.common.data.view import ClientView
+from fedmirage.common.learning.task import Meter, SingleLabel, SingleLabelMeter, evaluate
+from fedmirage.common.models import Model
+from fedmirage.common.run import Run
+from fedmirage.common.wire.figures import ON_OWN_LABELS, ON_TEST
 
 OWN = "own_labels"
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from flwr.common import Scalar
 
-from client.round import LocalRound
-from common.dp.bound import bound_update
-from common.dp.ledger import Ledger
-from common.dp.settings import DpOn, LocalDp
-from common.errors import DataError, FedmirageError
-from common.wire.figures import CLIPPED
-from common.wire.files import read_arrays, write_arrays
-from common.wire.payload import SHARED, Arrays, Sections
+from fedmirage.client.round import LocalRound
+from fedmirage.common.dp.bound import bound_update
+from fedmirage.common.dp.ledger import Ledger
+from fedmirage.common.dp.settings import DpOn, LocalDp
+from fedmirage.common.errors import DataError, FedmirageError
+from fedmirage.common.wire.figures import CLIPPED
+from fedmirage.common.wire.files import read_arrays, write_arrays
+from fedmirage.common.wire.payload import SHARED, Arrays, Sections
 
 REPLY = "reply.safetensors"
 

@@ -9,9 +9,9 @@ import torch
 from flwr.common import log
 from torch import nn
 
-from client.round import LocalRound
-from common.learning.draws import Noise, draw_labels, draw_noise
-from common.wire.labels import label_shares
+from fedmirage.client.round import LocalRound
+from fedmirage.common.learning.draws import Noise, draw_labels, draw_noise
+from fedmirage.common.wire.labels import label_shares
 
 SAMPLES = 512  # features that are generated for --diagnostics
 

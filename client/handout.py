@@ -5,10 +5,10 @@ The server's half is server/strategy/handout.py.
 
 from collections.abc import Callable
 
-from common.errors import FedmirageError
-from common.memory import Memory
-from common.wire.handout import is_recipe, is_version
-from common.wire.payload import Array, Arrays
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.memory import Memory
+from fedmirage.common.wire.handout import is_recipe, is_version
+from fedmirage.common.wire.payload import Array, Arrays
 
 
 def receive(

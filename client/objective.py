@@ -19,10 +19,10 @@ from typing import Generic, TypeVar
 
 from torch import Tensor
 
-from client.round import LocalClient, LocalRound, Step
-from common.methods import Method
-from common.wire.payload import Array, Sections
-from common.wire.preparation import Preparation
+from fedmirage.client.round import LocalClient, LocalRound, Step
+from fedmirage.common.methods import Method
+from fedmirage.common.wire.payload import Array, Sections
+from fedmirage.common.wire.preparation import Preparation
 
 M = TypeVar("M", bound=Method)
 

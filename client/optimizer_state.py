@@ -12,10 +12,10 @@ from logging import WARNING
 import torch
 from flwr.common import log
 
-from client.round import LocalRound
-from common.errors import FedmirageError
-from common.learning.optimizers import restore_state, save_state
-from common.wire.figures import AFRESH
+from fedmirage.client.round import LocalRound
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.learning.optimizers import restore_state, save_state
+from fedmirage.common.wire.figures import AFRESH
 
 PREFIX = "optimizer."
 

@@ -8,14 +8,14 @@ from statistics import fmean
 
 from flwr.common import Scalar, log
 
-from client.node.discretion import tell
-from client.objective import Objective
-from client.round import LocalClient
-from common.methods import Method
-from common.secagg.settings import SecAggOn
-from common.settings.config import RunConfig
-from common.wire.figures import ERROR
-from common.wire.preparation import Preparation
+from fedmirage.client.node.discretion import tell
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalClient
+from fedmirage.common.methods import Method
+from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.wire.figures import ERROR
+from fedmirage.common.wire.preparation import Preparation
 
 
 def prepare(

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from common.learning.task import Task
-from common.memory import Memory
-from common.models import Model
-from common.models.base import LAST
-from common.run import Run
-from common.seeds import torch_generator
-from common.settings.config import RunConfig
-from common.wire.payload import Arrays, Sections
-from common.wire.weights import tensors_like
+from fedmirage.common.learning.task import Task
+from fedmirage.common.memory import Memory
+from fedmirage.common.models import Model
+from fedmirage.common.models.base import LAST
+from fedmirage.common.run import Run
+from fedmirage.common.seeds import torch_generator
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.wire.payload import Arrays, Sections
+from fedmirage.common.wire.weights import tensors_like
 
 if TYPE_CHECKING:
-    from client.data import LocalData
+    from fedmirage.client.data import LocalData
 
 
 @dataclass(kw_only=True)

@@ -11,13 +11,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from client.objective import Objective
-from client.optimizer_state import recall, remember
-from client.round import LocalRound, Step
-from common.errors import FedmirageError
-from common.learning.optimizers import SGD, Adam, AdamW
-from common.methods import Method
-from common.settings.config import RunConfig
+from fedmirage.client.objective import Objective
+from fedmirage.client.optimizer_state import recall, remember
+from fedmirage.client.round import LocalRound, Step
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.learning.optimizers import SGD, Adam, AdamW
+from fedmirage.common.methods import Method
+from fedmirage.common.settings.config import RunConfig
 
 Objectives = Sequence[Objective[Method]]
 

@@ -6,9 +6,9 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from common.cores import cores
-from common.errors import ConfigurationError
-from common.settings.config import RunConfig
+from fedmirage.common.cores import cores
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.settings.config import RunConfig
 
 __all__ = ["cores", "memory_format", "pick", "place", "prepare"]
 

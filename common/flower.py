@@ -5,7 +5,7 @@ from collections.abc import Container
 
 from flwr.supercore.inflatable import inflatable_utils
 
-from common.errors import FedmirageError
+from fedmirage.common.errors import FedmirageError
 
 WAITING = "FEDMIRAGE_WAITING"  # the variable that says how Flower's loops wait
 SHORTEST = 0.05  # seconds of an adaptive wait

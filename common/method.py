@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import model_validator
 
-from common.settings.language import Params
+from fedmirage.common.settings.language import Params
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 Weighting = Literal["examples", "uniform"]
 Shape = tuple[int, int, int]  # channels, height, width of one image

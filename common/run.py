@@ -9,19 +9,19 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from common.data.batches import Resident
-from common.data.partitions import check, check_columns
-from common.data.set import DataSet
-from common.device import memory_format
-from common.errors import ConfigurationError
-from common.learning.task import ALL_OUTPUTS, TASKS, Task
-from common.method import Parts, Section, Shape, parts_of
-from common.models import Model, build
-from common.seeds import derive, seed_torch
-from common.settings.config import RunConfig
-from common.wire.manifest import Entry, Manifest
-from common.wire.payload import Arrays
-from common.wire.weights import to_arrays
+from fedmirage.common.data.batches import Resident
+from fedmirage.common.data.partitions import check, check_columns
+from fedmirage.common.data.set import DataSet
+from fedmirage.common.device import memory_format
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.learning.task import ALL_OUTPUTS, TASKS, Task
+from fedmirage.common.method import Parts, Section, Shape, parts_of
+from fedmirage.common.models import Model, build
+from fedmirage.common.seeds import derive, seed_torch
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.wire.manifest import Entry, Manifest
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.common.wire.weights import to_arrays
 
 
 @dataclass(frozen=True, eq=False)

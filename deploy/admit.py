@@ -21,8 +21,8 @@ from flwr.proto.control_pb2_grpc import ControlStub
 from flwr.supercore.constant import NodeStatus
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-from common.errors import FedmirageError
-from server.messages.places import VARIABLE
+from fedmirage.common.errors import FedmirageError
+from fedmirage.server.messages.places import VARIABLE
 
 
 def admit(link: ControlStub, folder: Path, file: Path) -> list[str]:

@@ -19,11 +19,11 @@ import tomli_w
 from flwr.common.config import parse_config_args
 from rich.console import Console
 
-from common.errors import FedmirageError
-from common.settings.config import RunConfig, configure
-from experiments.bundle import app_folder
-from experiments.show.progress import Watch, show_summary
-from server.record.results import FILE, read
+from fedmirage.bundle import app_folder
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.server.record.results import FILE, read
+from fedmirage.show.progress import Watch, show_summary
 
 RUNS = Path("/runs")
 CONNECTION = "compose"  # the SuperLink's name in Flower's config.toml

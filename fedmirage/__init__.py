@@ -14,22 +14,45 @@
 Frames are pandas's, pictures are matplotlib's. `read_run` and `read_comparison` open the folders of
 earlier ones. Whatever is wrong with settings is raised as `ConfigurationError`, all of it at once.
 `METHODS` holds the parameters of every method by name, and `load("digits")` reads a data set.
+Everything is loaded when it is first used.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.data import load
-from common.errors import ConfigurationError, FedmirageError
-from common.methods import METHODS
-from common.settings.config import RunConfig, configure
-from common.settings.project import project
-from fedmirage.comparisons import Comparison
-from fedmirage.runs import Run
+# common, client and server lie inside this package: in a wheel as folders, in a checkout as links.
+# Flower's bundle knows no links, so there they lie beside it.
+if not Path(__file__).with_name("common").is_dir():
+    __path__.append(str(Path(__file__).parent.parent))
 
+if TYPE_CHECKING:
+    from fedmirage.api import compare, load_model, read_comparison, read_run, run
+    from fedmirage.common.data import load
+    from fedmirage.common.errors import ConfigurationError, FedmirageError
+    from fedmirage.common.methods import METHODS
+    from fedmirage.common.settings.config import RunConfig, configure
+    from fedmirage.comparisons import Comparison
+    from fedmirage.runs import Run
+
+    __version__: str
+
+_HOMES = {
+    "METHODS": "common.methods",
+    "Comparison": "comparisons",
+    "ConfigurationError": "common.errors",
+    "FedmirageError": "common.errors",
+    "Run": "runs",
+    "RunConfig": "common.settings.config",
+    "__version__": "common.settings.project",
+    "compare": "api",
+    "configure": "common.settings.config",
+    "load": "common.data",
+    "load_model": "api",
+    "read_comparison": "api",
+    "read_run": "api",
+    "run": "api",
+}
 __all__ = [
     "METHODS",
     "Comparison",
@@ -47,100 +70,14 @@ __all__ = [
     "run",
 ]
 
-if TYPE_CHECKING:
-    from common.models import Model
-    from common.models.files import ModelFacts
 
-__version__: str = project()["project"]["version"]
-
-
-def run(
-    *,
-    preset: str | None = None,
-    runtime: str = "auto",
-    actors: int = 0,
-    log: Sequence[str] = (),
-    watch: bool = False,
-    watch_port: int = 0,
-    quiet: bool = False,
-    **settings: Any,
-) -> Run:
-    """Run settings over the defaults to the end; a run that fails raises its reason.
-
-    Every flag of `fedmirage run` is a setting, with underscores for hyphens. Results go to the
-    folder `out`, or else to a new one in runs/. With `resume`, the settings are laid over those of
-    the run that goes on. `quiet` shows no progress.
-    """
-    from rich.console import Console
-
-    from experiments.follow.observers import Wanted
-    from experiments.launch import launch
-    from experiments.settings import read_layers, report_together, settle
-
-    console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
-    with report_together(wanted.find_problems()):
-        config = settle(read_layers(preset, []), settings)
-    folder = Path(config.out)
-    launch(config, runtime, folder, console, actors, observers=wanted.make(console))
-    return Run(folder)
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fedmirage' has no attribute {name!r}")
+    if name == "__version__":
+        return import_module("fedmirage.common.settings.project").project()["project"]["version"]
+    return getattr(import_module(f"fedmirage.{_HOMES[name]}"), name)
 
 
-def compare(
-    methods: str | Sequence[str] = (),
-    seeds: int | Sequence[int] | None = None,
-    *,
-    controls: bool = True,
-    tune: int = 0,
-    tune_schedules: Sequence[str] = (),
-    share_warm_up: bool = True,
-    preset: str | None = None,
-    runtime: str = "auto",
-    actors: int = 0,
-    log: Sequence[str] = (),
-    watch: bool = False,
-    watch_port: int = 0,
-    quiet: bool = False,
-    **settings: Any,
-) -> Comparison:
-    """Run methods against each other and their placebos, as `fedmirage compare` does.
-
-    FedAvg is always among them; without methods, so are the five with virtual data. The same call
-    continues a comparison that was interrupted. A run that fails is shown as failed in the result,
-    and the others go on.
-    """
-    from rich.console import Console
-
-    from experiments.comparison.command import plan_comparison, run_comparison
-    from experiments.follow.observers import Wanted
-    from experiments.settings import read_layers, report_together
-
-    console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
-    lines = [methods] if isinstance(methods, str) else list(methods)
-    several = [seeds] if isinstance(seeds, int) else seeds
-    chosen = None if several is None else ",".join(map(str, several))
-    with report_together(wanted.find_problems()):
-        layers = read_layers(preset, [])
-        choices = (controls, tune, tune_schedules, share_warm_up)
-        plan = plan_comparison(layers, settings, lines, chosen, *choices)
-    observers = wanted.make(console)
-    return Comparison(run_comparison(plan, console, runtime, actors, False, observers).folder)
-
-
-def read_run(folder: str | Path) -> Run:
-    """Open the folder of a run, whether it has ended or not."""
-    return Run(folder)
-
-
-def read_comparison(folder: str | Path) -> Comparison:
-    """Open the folder of a comparison that has ended."""
-    return Comparison(folder)
-
-
-def load_model(path: str | Path) -> tuple[Model, ModelFacts]:
-    """Load a run's model file: the network, in evaluation mode on the CPU, and facts about it.
-
-    The facts are classes, normalisation, image shape, network, methods and round.
-    """
-    from common.models import files  # here, because it loads torch, which settings do not need
-
-    return files.load_model(path)
+def __dir__() -> list[str]:
+    return __all__

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.errors import DataError
+from fedmirage.common.errors import DataError
 from fedmirage.runs import Run, write_page
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Comparison:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        from experiments.comparison.outcome import FILE, read_outcome
+        from fedmirage.comparison.outcome import FILE, read_outcome
 
         self.folder = Path(folder).expanduser().absolute()
         if not (self.folder / FILE).exists():
@@ -82,7 +82,7 @@ class Comparison:
         """One row per run: its scores, its costs to the target, and why it failed if it did."""
         from pandas import DataFrame
 
-        from experiments.comparison.export import describe_outcome
+        from fedmirage.comparison.export import describe_outcome
 
         frame = DataFrame(describe_outcome(self.outcome)["runs"])
         return _with_numbers(
@@ -97,8 +97,8 @@ class Comparison:
         """
         from pandas import DataFrame
 
-        from experiments.report.export import list_rounds
-        from experiments.report.groups import find_groups
+        from fedmirage.report.export import list_rounds
+        from fedmirage.report.groups import find_groups
 
         (group,) = find_groups([self.folder]).groups
         every = DataFrame(list(list_rounds(group))).drop(columns=["group", "reason"])
@@ -110,14 +110,14 @@ class Comparison:
     @property
     def sentences(self) -> list[str]:
         """What the intervals allow to be said."""
-        from experiments.comparison.table import sentences
+        from fedmirage.comparison.table import sentences
 
         return sentences(self.outcome)
 
     @property
     def remarks(self) -> list[str]:
         """What a reader of the numbers must know: runs that failed, methods that never acted."""
-        from experiments.comparison.table import remarks
+        from fedmirage.comparison.table import remarks
 
         return remarks(self.outcome)
 
@@ -160,7 +160,7 @@ class Comparison:
         return f"<Comparison of {rows} methods lines over {seeds} seeds, {self.folder.name}>"
 
     def _repr_html_(self) -> str:
-        from experiments.comparison.table import say_difference, say_spread
+        from fedmirage.comparison.table import say_difference, say_spread
 
         heads = ("methods", "final", "last five", "\N{MINUS SIGN} FedAvg", "\N{MINUS SIGN} placebo")
         rows = ["".join(f"<th>{head}</th>" for head in heads)]

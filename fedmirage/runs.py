@@ -7,14 +7,14 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.errors import DataError
+from fedmirage.common.errors import DataError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from common.models import Model
-    from common.models.files import ModelFacts
+    from fedmirage.common.models import Model
+    from fedmirage.common.models.files import ModelFacts
 
 SHOWN = ("status", "rounds", "final_accuracy", "best_accuracy", "last5_accuracy", "seconds")
 
@@ -23,7 +23,7 @@ class Run:
     """What a run left in its folder. Frames are attributes, pictures are methods."""
 
     def __init__(self, folder: str | Path) -> None:
-        from experiments.comparison.records import read_record
+        from fedmirage.comparison.records import read_record
 
         self.folder = Path(folder).expanduser().absolute()
         self.lines = read_record(self.folder)
@@ -38,7 +38,7 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """How the run ended; of a run that has not ended, as far as it is."""
-        from experiments.show.compare import ending
+        from fedmirage.show.compare import ending
 
         return ending(self.lines)
 
@@ -48,7 +48,7 @@ class Run:
 
         Rounds that a warm start took over are in the run from which it started.
         """
-        from experiments.figures import flatten_round
+        from fedmirage.flat import flatten_round
 
         return self._frame([flatten_round(line) for line in self._rounds], ["round"])
 
@@ -58,7 +58,7 @@ class Run:
 
         Under secure aggregation it has no columns, because the server knows only who took part.
         """
-        from experiments.figures import flatten
+        from fedmirage.flat import flatten
 
         rows = [
             {"round": line["round"], **flatten(client)}
@@ -81,7 +81,7 @@ class Run:
 
     def model(self) -> tuple[Model, ModelFacts]:
         """Load the model of the last round, as `fedmirage.load_model` does."""
-        from common.models.files import load_model
+        from fedmirage.common.models.files import load_model
 
         return load_model(self.folder / "model.safetensors")
 
@@ -123,6 +123,6 @@ def _spell(value: Any) -> str:
 
 def write_page(folder: Path) -> Path:
     """Write the page about a run or a comparison into its folder."""
-    from experiments.report.command import write_report
+    from fedmirage.report.command import write_report
 
     return write_report([folder], None, {}, tsne=False)[0]["page"]

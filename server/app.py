@@ -3,9 +3,9 @@
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from common.flower import fetch_as_configured
-from common.settings.config import RunConfig, validate
-from server.run import run
+from fedmirage.common.flower import fetch_as_configured
+from fedmirage.common.settings.config import RunConfig, validate
+from fedmirage.server.run import run
 
 
 def make_app(config: RunConfig | None = None) -> ServerApp:

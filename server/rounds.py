@@ -24,22 +24,22 @@ from flwr.common import Parameters, log, ndarrays_to_parameters, parameters_to_n
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server.strategy import Strategy
 
-from common.errors import FedmirageError, WireError
-from common.learning.detail import select_for_round, select_for_summary
-from common.settings.config import RunConfig
-from common.wire.payload import Arrays, size
-from server.messages.checks import read_evaluation, read_reply
-from server.messages.exchange import exchange
-from server.messages.plain import Fit, FitOutcome, RoundFailed, add_last_counted, explain
-from server.messages.preparation import Preparer
-from server.messages.sampling import Roster
-from server.record.checkpoint import FILE as CHECKPOINT
-from server.record.checkpoint import Checkpoint
-from server.record.line import make_round_line
-from server.record.results import Results
-from server.record.scores import Evaluator
-from server.record.shown import describe_scores
-from server.strategy.wrapper import idle, release, save_state
+from fedmirage.common.errors import FedmirageError, WireError
+from fedmirage.common.learning.detail import select_for_round, select_for_summary
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.wire.payload import Arrays, size
+from fedmirage.server.messages.checks import read_evaluation, read_reply
+from fedmirage.server.messages.exchange import exchange
+from fedmirage.server.messages.plain import Fit, FitOutcome, RoundFailed, add_last_counted, explain
+from fedmirage.server.messages.preparation import Preparer
+from fedmirage.server.messages.sampling import Roster
+from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
+from fedmirage.server.record.checkpoint import Checkpoint
+from fedmirage.server.record.line import make_round_line
+from fedmirage.server.record.results import Results
+from fedmirage.server.record.scores import Evaluator
+from fedmirage.server.record.shown import describe_scores
+from fedmirage.server.strategy.wrapper import idle, release, save_state
 
 
 @dataclass

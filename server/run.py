@@ -16,23 +16,23 @@ from flwr.common import Scalar, log, parameters_to_ndarrays
 from flwr.server.strategy import Strategy
 from flwr.serverapp import Grid
 
-from common import device
-from common.data import load
-from common.data.names import announce_names
-from common.errors import FedmirageError
-from common.methods import half
-from common.methods.fedavg import FedAvg
-from common.run import Run, appearance, check_with_data, make_run
-from common.secagg.settings import SecAggOn
-from common.secagg.vector import SecureVector
-from common.settings.config import RunConfig
-from server.messages.checks import ReplyCheck
-from server.messages.exchange import exchange
-from server.messages.plain import Fit, PlainFit
-from server.messages.preparation import Preparer
-from server.messages.sampling import Roster, Send
-from server.record.checkpoint import Checkpoint
-from server.record.folder import (
+from fedmirage.common import device
+from fedmirage.common.data import load
+from fedmirage.common.data.names import announce_names
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.methods import half
+from fedmirage.common.methods.fedavg import FedAvg
+from fedmirage.common.run import Run, appearance, check_with_data, make_run
+from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.secagg.vector import SecureVector
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.server.messages.checks import ReplyCheck
+from fedmirage.server.messages.exchange import exchange
+from fedmirage.server.messages.plain import Fit, PlainFit
+from fedmirage.server.messages.preparation import Preparer
+from fedmirage.server.messages.sampling import Roster, Send
+from fedmirage.server.record.checkpoint import Checkpoint
+from fedmirage.server.record.folder import (
     claim,
     explain,
     find_finished,
@@ -41,15 +41,15 @@ from server.record.folder import (
     require_vacant,
     say_finished,
 )
-from server.record.results import Results
-from server.record.scores import Evaluator
-from server.rounds import Rounds
-from server.start import find_start, link_memories
-from server.strategy.average import Average
-from server.strategy.context import ServerContext
-from server.strategy.dp import dp_average
-from server.strategy.drift import Drift
-from server.strategy.wrapper import StrategyWrapper, load_state
+from fedmirage.server.record.results import Results
+from fedmirage.server.record.scores import Evaluator
+from fedmirage.server.rounds import Rounds
+from fedmirage.server.start import find_start, link_memories
+from fedmirage.server.strategy.average import Average
+from fedmirage.server.strategy.context import ServerContext
+from fedmirage.server.strategy.dp import dp_average
+from fedmirage.server.strategy.drift import Drift
+from fedmirage.server.strategy.wrapper import StrategyWrapper, load_state
 
 
 def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
@@ -136,7 +136,9 @@ def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Ch
     config = run.config
     timeout, least = config.round_timeout, config.min_replies
     if isinstance(secagg := config.secagg_params, SecAggOn):
-        from server.messages.secagg import SecureFit  # its cryptography takes time to load
+        from fedmirage.server.messages.secagg import (
+            SecureFit,  # its cryptography takes time to load
+        )
 
         log(INFO, "%s", secagg.budget(config.drawn))
         vector, drawn = SecureVector(run), config.drawn

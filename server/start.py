@@ -9,19 +9,19 @@ from typing import Any
 
 import torch
 
-from common import device
-from common.data import load
-from common.data.partitions import split
-from common.errors import ConfigurationError, FedmirageError
-from common.run import Run, check_with_data, make_run
-from common.settings.config import RunConfig
-from common.wire.files import read_arrays
-from common.wire.manifest import Manifest
-from common.wire.payload import Arrays
-from server.record import checkpoint as checkpoints
-from server.record.checkpoint import Checkpoint
-from server.record.results import FILE as RESULTS
-from server.record.results import read
+from fedmirage.common import device
+from fedmirage.common.data import load
+from fedmirage.common.data.partitions import split
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.run import Run, check_with_data, make_run
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.wire.files import read_arrays
+from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.record import checkpoint as checkpoints
+from fedmirage.server.record.checkpoint import Checkpoint
+from fedmirage.server.record.results import FILE as RESULTS
+from fedmirage.server.record.results import read
 
 
 def check_run(config: RunConfig, folder: Path) -> Manifest:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.settings import PRESETS
+from fedmirage.settings.layers import PRESETS
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("common", "client", "server", "experiments", "fedmirage")
+PROGRAM = ("common", "client", "server")
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +23,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.mkdir()
     for file in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, source)
-    for package in PACKAGES:
-        shutil.copytree(
-            ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
+    for package in (*PROGRAM, "fedmirage"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, source / package, symlinks=True, ignore=ignored)
     options = ["--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check"]
     command = [sys.executable, "-m", "pip", "wheel", *options, "-w", str(place), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -52,29 +51,36 @@ def python(installed: Path, cwd: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_wheel_holds_the_packages_and_nothing_else(installed: Path) -> None:
+def test_the_wheel_adds_one_package(installed: Path) -> None:
     held = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
-    assert held == set(PACKAGES)
-    assert (installed / "common" / "pyproject.toml").read_text() == (
-        ROOT / "pyproject.toml"
-    ).read_text()
+    assert held == {"fedmirage"}
+    packed = installed / "fedmirage" / "pyproject.toml"
+    assert packed.read_text() == (ROOT / "pyproject.toml").read_text()
 
 
-def test_the_tables_of_the_papers_are_found(installed: Path, tmp_path: Path) -> None:
-    code = "from experiments.reproduce.tables import list_tables; print(*list_tables())"
-    from experiments.reproduce.tables import list_tables
-
-    assert python(installed, tmp_path, "-c", code).split() == list(list_tables())
+def test_tables_of_the_papers_need_a_checkout(installed: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fedmirage.cli", "reproduce"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "not part of the installed package" in done.stderr
 
 
 def test_defaults_presets_and_the_bundle_are_found(installed: Path, tmp_path: Path) -> None:
     code = f"""
 import importlib, pathlib, sys
-for name in {PACKAGES}:
-    assert pathlib.Path(importlib.import_module(name).__file__).is_relative_to({str(installed)!r})
+for name in {PROGRAM}:
+    module = importlib.import_module("fedmirage." + name)
+    assert pathlib.Path(module.__file__).is_relative_to({str(installed)!r})
 import fedmirage
-from experiments.bundle import app_folder
-from experiments.settings import PRESETS, read_preset
+from fedmirage.bundle import app_folder
+from fedmirage.settings.layers import PRESETS, read_preset
 print(fedmirage.__version__, fedmirage.configure().clients, *PRESETS)
 print(fedmirage.configure(read_preset("fedcog-flair")).clients)
 print(app_folder(pathlib.Path("app").absolute()))
@@ -89,10 +95,11 @@ print(app_folder(pathlib.Path("app").absolute()))
         "common",
         "client",
         "server",
+        "fedmirage",
     }
-    assert not (tmp_path / "app" / "common" / "pyproject.toml").exists()
+    assert [path.name for path in (tmp_path / "app" / "fedmirage").iterdir()] == ["__init__.py"]
     # In the bundle, as Flower unpacks it, the file beside the packages counts.
-    where = "from common.settings.project import PROJECT_FILE; print(PROJECT_FILE)"
+    where = "from fedmirage.common.settings.project import PROJECT_FILE; print(PROJECT_FILE)"
     assert python(tmp_path / "app", tmp_path, "-c", where).strip() == f"{bundle}/pyproject.toml"
 
 
@@ -101,13 +108,13 @@ print(app_folder(pathlib.Path("app").absolute()))
 def test_a_run_from_the_wheel(installed: Path, tmp_path: Path, runtime: list[str]) -> None:
     """Over gRPC, Flower gets a project folder that was put together for it."""
     settings = ["--rounds", "1", "--dataset", "digits(limit=300)", "--local-steps", "2"]
-    command = ["-m", "experiments.cli", "run", *settings, *runtime, "--out", "result"]
+    command = ["-m", "fedmirage.cli", "run", *settings, *runtime, "--out", "result"]
     assert "finished after round 1" in python(installed, tmp_path, *command)
     assert (tmp_path / "result" / "model.safetensors").exists()
 
 
 def test_the_page_has_its_styles_and_programs_with_it(installed: Path, tmp_path: Path) -> None:
-    code = "from pathlib import Path; from experiments.report.page import build_page;"
+    code = "from pathlib import Path; from fedmirage.report.page import build_page;"
     page = python(installed, tmp_path, "-c", f"{code} print(build_page([Path('.')]))")
     assert "function loadPlotly" in page
     assert "--tone-0:" in page

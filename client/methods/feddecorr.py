@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from client.objective import Objective
-from client.round import Step
-from common.learning.losses import decorrelation
-from common.methods.feddecorr import FedDecorr
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import Step
+from fedmirage.common.learning.losses import decorrelation
+from fedmirage.common.methods.feddecorr import FedDecorr
 
 
 class FedDecorrClient(Objective[FedDecorr]):

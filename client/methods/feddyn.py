@@ -6,12 +6,12 @@ Declared in common/methods/feddyn.py.
 import torch
 from torch import Tensor
 
-from client.objective import Objective
-from client.round import LocalRound, Step
-from common.learning.losses import inner_product, squared_distance
-from common.methods.feddyn import MOVED, FedDyn
-from common.wire.payload import Sections
-from common.wire.weights import arrays_of, tensors_like
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalRound, Step
+from fedmirage.common.learning.losses import inner_product, squared_distance
+from fedmirage.common.methods.feddyn import MOVED, FedDyn
+from fedmirage.common.wire.payload import Sections
+from fedmirage.common.wire.weights import arrays_of, tensors_like
 
 REMEMBERED = "feddyn.gradient"  # h_i
 

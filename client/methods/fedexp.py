@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from client.objective import Objective
-from client.round import LocalRound
-from common.methods.fedexp import SQUARED_NORM, FedExP
-from common.wire.payload import Sections
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalRound
+from fedmirage.common.methods.fedexp import SQUARED_NORM, FedExP
+from fedmirage.common.wire.payload import Sections
 
 
 class FedExPClient(Objective[FedExP]):

@@ -7,15 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from client.objective import Objective
-from client.round import LocalRound, Step
-from common.learning.draws import draw_labels, draw_noise
-from common.learning.losses import divergences
-from common.methods.fedgen import GENERATOR, FedGen
-from common.models.generators import FeatureGenerator
-from common.wire.labels import COUNTS, SHARES, Counts
-from common.wire.payload import Sections
-from common.wire.weights import from_arrays
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalRound, Step
+from fedmirage.common.learning.draws import draw_labels, draw_noise
+from fedmirage.common.learning.losses import divergences
+from fedmirage.common.methods.fedgen import GENERATOR, FedGen
+from fedmirage.common.models.generators import FeatureGenerator
+from fedmirage.common.wire.labels import COUNTS, SHARES, Counts
+from fedmirage.common.wire.payload import Sections
+from fedmirage.common.wire.weights import from_arrays
 
 
 class FedGenClient(Objective[FedGen]):

@@ -5,11 +5,11 @@ Declared in common/methods/fednova.py.
 
 import numpy as np
 
-from client.objective import Objective
-from client.round import LocalRound
-from common.learning.steps import effective_steps
-from common.methods.fednova import EFFECTIVE_STEPS, FedNova
-from common.wire.payload import Array, Sections
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalRound
+from fedmirage.common.learning.steps import effective_steps
+from fedmirage.common.methods.fednova import EFFECTIVE_STEPS, FedNova
+from fedmirage.common.wire.payload import Array, Sections
 
 
 class FedNovaClient(Objective[FedNova]):

@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from client.objective import Objective
-from client.round import Step
-from common.learning.losses import squared_distance
-from common.methods.fedprox import FedProx
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import Step
+from fedmirage.common.learning.losses import squared_distance
+from fedmirage.common.methods.fedprox import FedProx
 
 
 class FedProxClient(Objective[FedProx]):

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.nn.utils import get_total_norm
 
-from client.objective import Objective
-from client.round import Step
-from common.methods.fedsam import FedSam
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import Step
+from fedmirage.common.methods.fedsam import FedSam
 
 TINY = 1e-12  # keeps a zero gradient from dividing by zero
 

@@ -6,13 +6,13 @@ Declared in common/methods/moon.py.
 import torch
 from torch import Tensor
 
-from client.objective import Objective
-from client.round import LocalRound, Step
-from common.learning.losses import contrast
-from common.memory import LOCAL_MODEL
-from common.methods.moon import Moon
-from common.models.base import Model, frozen
-from common.wire.weights import from_arrays
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalRound, Step
+from fedmirage.common.learning.losses import contrast
+from fedmirage.common.memory import LOCAL_MODEL
+from fedmirage.common.methods.moon import Moon
+from fedmirage.common.models.base import Model, frozen
+from fedmirage.common.wire.weights import from_arrays
 
 
 class MoonClient(Objective[Moon]):

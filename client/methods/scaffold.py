@@ -6,13 +6,13 @@ Declared in common/methods/scaffold.py.
 import torch
 from torch import Tensor
 
-from client.objective import Objective
-from client.round import LocalRound, Step
-from common.learning.losses import inner_product
-from common.learning.steps import effective_steps
-from common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
-from common.wire.payload import Sections
-from common.wire.weights import arrays_of, tensors_like
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalRound, Step
+from fedmirage.common.learning.losses import inner_product
+from fedmirage.common.learning.steps import effective_steps
+from fedmirage.common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
+from fedmirage.common.wire.payload import Sections
+from fedmirage.common.wire.weights import arrays_of, tensors_like
 
 REMEMBERED = "scaffold.control"  # c_i
 

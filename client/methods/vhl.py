@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from client.handout import receive
-from client.objective import Objective
-from client.round import LocalRound, Step
-from common.data.batches import ENDLESS, Resident, batches, normalise
-from common.learning.augment import AUGMENTATIONS, augment, mean_bytes
-from common.learning.losses import label_distance, supervised_contrast
-from common.methods.vhl import REMEMBERED, VIRTUAL, Vhl
-from common.methods.vhl.sets import normalisation, virtual_images, virtual_means
-from common.models.base import LAST
-from common.wire.payload import Arrays
+from fedmirage.client.handout import receive
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalRound, Step
+from fedmirage.common.data.batches import ENDLESS, Resident, batches, normalise
+from fedmirage.common.learning.augment import AUGMENTATIONS, augment, mean_bytes
+from fedmirage.common.learning.losses import label_distance, supervised_contrast
+from fedmirage.common.methods.vhl import REMEMBERED, VIRTUAL, Vhl
+from fedmirage.common.methods.vhl.sets import normalisation, virtual_images, virtual_means
+from fedmirage.common.models.base import LAST
+from fedmirage.common.wire.payload import Arrays
 
 COMPARED = 512  # at most this many real and this many virtual samples enter --diagnostics
 

@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from common.dp.accounting import compose_gaussians
-from common.dp.ledger import Ledger
-from common.dp.settings import CentralDp, DpOn, LocalDp
-from common.errors import ConfigurationError, FedmirageError
-from common.secagg.settings import SecAggOn
-from common.settings.config import RunConfig
-from common.settings.language import Params, nearest, split
+from fedmirage.common.dp.accounting import compose_gaussians
+from fedmirage.common.dp.ledger import Ledger
+from fedmirage.common.dp.settings import CentralDp, DpOn, LocalDp
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.language import Params, nearest, split
 
 KINDS: dict[str, type[Params]] = {
     "secagg": SecAggOn,

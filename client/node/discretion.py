@@ -11,7 +11,7 @@ from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common import log
 
-from common.errors import DataError, FedmirageError
+from fedmirage.common.errors import DataError, FedmirageError
 
 UNUSABLE_DATA = "its data cannot be used; its own log says why"
 FAILURE = "its code raised an exception; its own log says why"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flwr.app import Context
 
-from common.errors import WireError
+from fedmirage.common.errors import WireError
 
 TOKEN = re.compile("[0-9a-f]{16}")  # how the server names a run
 

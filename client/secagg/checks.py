@@ -2,11 +2,11 @@
 
 from flwr.common.secure_aggregation.secaggplus_constants import Key
 
-from client.secagg.view import View, write_survivors
-from common.errors import WireError
-from common.secagg.agreement import AGREEMENT
-from common.secagg.circle import CIRCLE, Circle
-from common.secagg.keys import is_tag
+from fedmirage.client.secagg.view import View, write_survivors
+from fedmirage.common.errors import WireError
+from fedmirage.common.secagg.agreement import AGREEMENT
+from fedmirage.common.secagg.circle import CIRCLE, Circle
+from fedmirage.common.secagg.keys import is_tag
 
 
 class Checks(View):

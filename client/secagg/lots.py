@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from client.secagg.notes import write_note
-from common.errors import WireError
-from common.secagg.circle import Circle
+from fedmirage.client.secagg.notes import write_note
+from fedmirage.common.errors import WireError
+from fedmirage.common.secagg.circle import Circle
 
 LENGTH = 32  # bytes of a lot
 

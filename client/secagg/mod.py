@@ -14,12 +14,12 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.common import log
 from flwr.compat.common import recorddict_compat as compat
 
-from client.node.folders import memory_folder
-from client.secagg.participant import Participant
-from common.errors import FedmirageError
-from common.secagg.settings import REFUSAL, SecAggOn
-from common.settings.config import RunConfig, validate
-from common.wire.figures import ERROR as WHY_NOT
+from fedmirage.client.node.folders import memory_folder
+from fedmirage.client.secagg.participant import Participant
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.secagg.settings import REFUSAL, SecAggOn
+from fedmirage.common.settings.config import RunConfig, validate
+from fedmirage.common.wire.figures import ERROR as WHY_NOT
 
 
 def secure(config: RunConfig | None = None, memory: Path | None = None) -> Mod:

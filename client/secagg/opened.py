@@ -10,9 +10,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from client.secagg.notes import write_note
-from common.errors import FedmirageError
-from common.secagg.circle import Circle
+from fedmirage.client.secagg.notes import write_note
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.secagg.circle import Circle
 
 
 @dataclass(frozen=True)

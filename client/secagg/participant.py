@@ -20,13 +20,13 @@ from flwr.common.secure_aggregation.secaggplus_constants import (
     Stage,
 )
 
-from client.secagg.checks import Checks
-from client.secagg.pins import Pins
-from client.secagg.seats import Seats
-from client.secagg.settings import check_setup
-from client.secagg.view import write_survivors
-from common.errors import WireError
-from common.secagg.agreement import (
+from fedmirage.client.secagg.checks import Checks
+from fedmirage.client.secagg.pins import Pins
+from fedmirage.client.secagg.seats import Seats
+from fedmirage.client.secagg.settings import check_setup
+from fedmirage.client.secagg.view import write_survivors
+from fedmirage.common.errors import WireError
+from fedmirage.common.secagg.agreement import (
     AGREE,
     AGREEMENT,
     DRAW,
@@ -38,10 +38,10 @@ from common.secagg.agreement import (
     SURVIVORS,
     TAGS,
 )
-from common.secagg.circle import CIRCLE, Circle, are_distinct, seal_lot
-from common.secagg.keys import TAG, is_tag, read_public_key
-from common.secagg.masks import GENERATOR, MASKS
-from common.secagg.replacements import ON_THE_CLIENT, install
+from fedmirage.common.secagg.circle import CIRCLE, Circle, are_distinct, seal_lot
+from fedmirage.common.secagg.keys import TAG, is_tag, read_public_key
+from fedmirage.common.secagg.masks import GENERATOR, MASKS
+from fedmirage.common.secagg.replacements import ON_THE_CLIENT, install
 
 # Installed here, and not in mod.py, because Flower's simulation pickles the ClientApp: functions
 # inside those of mod.py travel by value, so that Ray's processes import this module, but not mod.

@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from flwr.app import Context
 
-from common.errors import FedmirageError, WireError
-from common.secagg.circle import Circle
-from common.secagg.keys import join
+from fedmirage.common.errors import FedmirageError, WireError
+from fedmirage.common.secagg.circle import Circle
+from fedmirage.common.secagg.keys import join
 
 
 @dataclass(frozen=True)

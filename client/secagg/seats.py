@@ -5,10 +5,10 @@ from typing import cast
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Stage
 
-from client.secagg.view import View
-from common.errors import WireError
-from common.secagg.agreement import LOT, LOTS, NODES, TAGS
-from common.secagg.circle import CIRCLE, seal_lot
+from fedmirage.client.secagg.view import View
+from fedmirage.common.errors import WireError
+from fedmirage.common.secagg.agreement import LOT, LOTS, NODES, TAGS
+from fedmirage.common.secagg.circle import CIRCLE, seal_lot
 
 
 class Seats(View):

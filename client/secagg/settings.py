@@ -5,9 +5,9 @@ from typing import Any, cast
 from flwr.app import ConfigRecord
 from flwr.common.secure_aggregation.secaggplus_constants import Key
 
-from common.errors import WireError
-from common.secagg.masks import GENERATOR, MASKS
-from common.secagg.settings import MODULUS_BITS, SecAggOn
+from fedmirage.common.errors import WireError
+from fedmirage.common.secagg.masks import GENERATOR, MASKS
+from fedmirage.common.secagg.settings import MODULUS_BITS, SecAggOn
 
 
 def check_setup(request: ConfigRecord, secagg: SecAggOn, drawn: int) -> None:

@@ -12,15 +12,15 @@ from flwr.app import ConfigRecord, Context, Message
 from flwr.client.mod.secure_aggregation.secaggplus_mod import SecAggPlusState
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, RECORD_KEY_STATE
 
-from client.node.folders import client_folder
-from client.secagg.lots import Lots
-from client.secagg.opened import Opened
-from common.secagg.agreement import AGREEMENT, NODES, SURVIVORS, TAGS
-from common.secagg.circle import CIRCLE, Circle
-from common.secagg.keys import make_tag
-from common.secagg.neighbours import KeyPlan
-from common.secagg.settings import SecAggOn
-from common.settings.config import RunConfig
+from fedmirage.client.node.folders import client_folder
+from fedmirage.client.secagg.lots import Lots
+from fedmirage.client.secagg.opened import Opened
+from fedmirage.common.secagg.agreement import AGREEMENT, NODES, SURVIVORS, TAGS
+from fedmirage.common.secagg.circle import CIRCLE, Circle
+from fedmirage.common.secagg.keys import make_tag
+from fedmirage.common.secagg.neighbours import KeyPlan
+from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.settings.config import RunConfig
 
 
 @dataclass

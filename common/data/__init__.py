@@ -7,12 +7,12 @@ torch nor numpy nor any reader of files: what needs them is imported on first us
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from common.data.catalogue.params import DATASETS, DatasetParams
+from fedmirage.common.data.catalogue.params import DATASETS, DatasetParams
 
 if TYPE_CHECKING:
-    from common.data.files.checks import describe
-    from common.data.loading import list_available, load
-    from common.data.set import DataSet, Split, Task
+    from fedmirage.common.data.files.checks import describe
+    from fedmirage.common.data.loading import list_available, load
+    from fedmirage.common.data.set import DataSet, Split, Task
 
 __all__ = [
     "DATASETS",

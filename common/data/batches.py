@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.data.partitions.deal import Indices
-from common.data.set import Split
+from fedmirage.common.data.partitions.deal import Indices
+from fedmirage.common.data.set import Split
 
 ENDLESS = 2**62  # steps: passes follow each other for as long as a round lasts
 

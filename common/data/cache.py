@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from common.data.files.raw import RawSplit
-from common.data.set import DataSet, Split
+from fedmirage.common.data.files.raw import RawSplit
+from fedmirage.common.data.set import DataSet, Split
 
 # The version of the decoding: raise it when the same files would give other bytes or other facts.
 VERSION = 2

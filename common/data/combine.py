@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from common.data.cache import content_fingerprint, load_or_build
-from common.data.names import find_difference
-from common.data.set import DataSet, Split
-from common.errors import ConfigurationError
+from fedmirage.common.data.cache import content_fingerprint, load_or_build
+from fedmirage.common.data.names import find_difference
+from fedmirage.common.data.set import DataSet, Split
+from fedmirage.common.errors import ConfigurationError
 
 NEUTRAL = 0.5  # mean and std of a combined set whose parts are normalised differently
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from common.data.partitions.deal import Indices
-from common.data.set import Split
-from common.data.view import count_classes
+from fedmirage.common.data.partitions.deal import Indices
+from fedmirage.common.data.set import Split
+from fedmirage.common.data.view import count_classes
 
 Table = npt.NDArray[np.int64]  # (clients, classes)
 # (clients, classes) or (classes,): label distributions; or (clients,): one figure per client

@@ -6,9 +6,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from common.data.files.raw import Raw, RawSplit, Values
-from common.data.set import Split
-from common.seeds import numpy_generator
+from fedmirage.common.data.files.raw import Raw, RawSplit, Values
+from fedmirage.common.data.set import Split
+from fedmirage.common.seeds import numpy_generator
 
 LEAST_TEST = 200  # test samples that `limit` always keeps: with fewer, an accuracy says little
 

@@ -5,23 +5,23 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.cache import content_fingerprint, load_or_build, stamp_files
-from common.data.catalogue.cards import Card
-from common.data.catalogue.params import (
+from fedmirage.common.data.cache import content_fingerprint, load_or_build, stamp_files
+from fedmirage.common.data.catalogue.cards import Card
+from fedmirage.common.data.catalogue.params import (
     DATASETS,
     DatasetParams,
     ImageFolder,
     OwnParams,
     find_origin,
 )
-from common.data.combine import combine
-from common.data.files.checks import check_lengths, check_splits
-from common.data.files.places import Source, data_folder, homes
-from common.data.files.raw import Form
-from common.data.files.sources import locate
-from common.data.set import DataSet, NamedBy
-from common.errors import ConfigurationError, DataError
-from common.settings.language import resolve_line, write
+from fedmirage.common.data.combine import combine
+from fedmirage.common.data.files.checks import check_lengths, check_splits
+from fedmirage.common.data.files.places import Source, data_folder, homes
+from fedmirage.common.data.files.raw import Form
+from fedmirage.common.data.files.sources import locate
+from fedmirage.common.data.set import DataSet, NamedBy
+from fedmirage.common.errors import ConfigurationError, DataError
+from fedmirage.common.settings.language import resolve_line, write
 
 
 def load(line: str, data_dir: str | Path | None = None, download: bool = False) -> DataSet:
@@ -55,7 +55,7 @@ def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
     """Load one set; it is decoded once per combination of files and parameters."""
     source, origin = locate(params, folder), find_origin(params)
     if source is None and download and origin.about().hub:
-        from common.data.files.hub import fetch
+        from fedmirage.common.data.files.hub import fetch
 
         fetch(origin, homes(origin, folder)[0])
         source = locate(params, folder)
@@ -93,13 +93,13 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
     divided = raw.test is None
     if divided:
         # imported here, because it loads torch, which most sets do not need
-        from common.data.holdout import hold_out_test
+        from fedmirage.common.data.holdout import hold_out_test
 
         raw = hold_out_test(raw, params.test_share if isinstance(params, OwnParams) else 0.0)
     train, test, classes, task = check_splits(source.origin, raw, card, _expected(params, card))
     fingerprint = content_fingerprint(train, test)
     if params.limit is not None:
-        from common.data.holdout import limit_samples
+        from fedmirage.common.data.holdout import limit_samples
 
         train, test = limit_samples(train, test, params.limit, fingerprint)
         fingerprint = content_fingerprint(train, test)

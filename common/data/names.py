@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.data.set import DataSet, NamedBy
+from fedmirage.common.data.set import DataSet, NamedBy
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from common.data.partitions.deal import Indices
-from common.data.set import DataSet
-from common.errors import ConfigurationError
+from fedmirage.common.data.partitions.deal import Indices
+from fedmirage.common.data.set import DataSet
+from fedmirage.common.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def view(
     samples, some test shards are empty.
     """
     # imported here, because it loads torch, which a view does not need
-    from common.seeds import numpy_generator
+    from fedmirage.common.seeds import numpy_generator
 
     if not 0 <= validation < 1:
         raise ConfigurationError(

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from common.dp.noise import gaussian
-from common.wire.payload import Arrays
+from fedmirage.common.dp.noise import gaussian
+from fedmirage.common.wire.payload import Arrays
 
 
 def bound_update(

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from common.secagg.settings import SecAggOn
-from common.settings.language import Params
+from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.settings.language import Params
 
 if TYPE_CHECKING:
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 FARTHEST = 7  # standard deviations; noise is larger only once in about 10^11 numbers
 

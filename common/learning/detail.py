@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.data.set import Task
+from fedmirage.common.data.set import Task
 
 LISTED = 20  # with more classes than this, a round's line does not list the recall per class
 DRAWN = 100  # with more classes than this, the confusion matrix is too large to be read

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from common.settings.language import Params
+from fedmirage.common.settings.language import Params
 
 if TYPE_CHECKING:
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 Round = Annotated[int, Field(ge=1)]
 Factor = Annotated[float, Field(gt=0, le=1)]

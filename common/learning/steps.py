@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 
 def effective_steps(steps: int, momentum: float) -> float:

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.errors import DataError
-from common.learning.detail import Detail
+from fedmirage.common.errors import DataError
+from fedmirage.common.learning.detail import Detail
 
 ALL_OUTPUTS = "accuracy_all_outputs"  # of a widened head, reported with that of the real classes
 

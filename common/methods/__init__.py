@@ -8,7 +8,7 @@ from collections.abc import Iterator, MutableMapping
 from types import ModuleType
 from typing import TypeVar
 
-from common.method import Method, clashes
+from fedmirage.common.method import Method, clashes
 
 __all__ = ["METHODS", "Method", "clashes", "find_methods", "half"]
 
@@ -75,7 +75,7 @@ def find_class(module: ModuleType, base: type[T]) -> type[T]:
 
 def half(side: str, method: Method, base: type[T]) -> type[T] | None:
     """Find a method's half on one side ("client" or "server"); None if it has none there."""
-    module = f"{side}.methods.{method.name.replace('-', '_')}"
+    module = f"fedmirage.{side}.methods.{method.name.replace('-', '_')}"
     if importlib.util.find_spec(module) is None:
         return None
     return find_class(importlib.import_module(module), base)

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from common.method import NETWORK, Method, Parts, first_round
+from fedmirage.common.method import NETWORK, Method, Parts, first_round
 
 if TYPE_CHECKING:
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 
 class Ema(Method):

@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.method import Method
+from fedmirage.common.method import Method
 
 
 class FedAdagrad(Method):

@@ -13,7 +13,7 @@ One round
 
 from typing import ClassVar
 
-from common.method import Method
+from fedmirage.common.method import Method
 
 
 class FedAvg(Method):

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from common.method import Method, first_round
+from fedmirage.common.method import Method, first_round
 
 if TYPE_CHECKING:
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 
 class FedAvgM(Method):

@@ -37,13 +37,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from common.method import CLASSIFIER, Method, Parts, Section, Shape
-from common.wire.labels import LABEL_COUNTS
+from fedmirage.common.method import CLASSIFIER, Method, Parts, Section, Shape
+from fedmirage.common.wire.labels import LABEL_COUNTS
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"  # the parts that the method adds
 
@@ -165,7 +165,7 @@ class FedCg(Method):
 
     def build_parts(self, shape: Shape, classes: int, feature_dim: int) -> dict[str, nn.Module]:
         """The generator and the discriminator."""
-        from common.models.generators import FeatureDiscriminator, FeatureGenerator
+        from fedmirage.common.models.generators import FeatureDiscriminator, FeatureGenerator
 
         seen = classes if self.discriminator == "conditional" else 0
         return {

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from common.method import NETWORK, Method, Parts, first_round
+from fedmirage.common.method import NETWORK, Method, Parts, first_round
 
 if TYPE_CHECKING:
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 EARLY = 5  # the last round in which a global model has little to teach
 

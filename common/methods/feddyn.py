@@ -26,7 +26,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.method import NETWORK, Method, Parts, Section
+from fedmirage.common.method import NETWORK, Method, Parts, Section
 
 MOVED = "moved"  # the section up: w_i - w
 

@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from common.method import Method, Section
+from fedmirage.common.method import Method, Section
 
 SQUARED_NORM = "squared_norm"  # the section: one number
 

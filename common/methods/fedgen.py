@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from common.method import CLASSIFIER, Method, Parts, Section, first_round
-from common.wire.labels import LABEL_COUNTS, LABEL_SHARES
+from fedmirage.common.method import CLASSIFIER, Method, Parts, Section, first_round
+from fedmirage.common.wire.labels import LABEL_COUNTS, LABEL_SHARES
 
 if TYPE_CHECKING:
-    from common.models.generators import FeatureGenerator
-    from common.settings.config import RunConfig
+    from fedmirage.common.models.generators import FeatureGenerator
+    from fedmirage.common.settings.config import RunConfig
 
 GENERATOR = "generator"
 
@@ -154,6 +154,6 @@ class FedGen(Method):
 
     def build_generator(self, classes: int, feature_dim: int) -> FeatureGenerator:
         """Build G; its weights depend on torch's generator."""
-        from common.models.generators import FeatureGenerator
+        from fedmirage.common.models.generators import FeatureGenerator
 
         return FeatureGenerator(self.noise_dim, classes, feature_dim, self.hidden)

@@ -44,8 +44,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from common.method import CLASSIFIER, Method, Parts, Section, Shape
-from common.wire.labels import LABEL_COUNTS, LABEL_SHARES
+from fedmirage.common.method import CLASSIFIER, Method, Parts, Section, Shape
+from fedmirage.common.wire.labels import LABEL_COUNTS, LABEL_SHARES
 
 if TYPE_CHECKING:
     from torch import nn
@@ -221,7 +221,7 @@ class FedMdCg(Method):
 
     def build_parts(self, shape: Shape, classes: int, feature_dim: int) -> dict[str, nn.Module]:
         """The generator, or the means in its place."""
-        from common.models.generators import FeatureGenerator, FeatureMeans
+        from fedmirage.common.models.generators import FeatureGenerator, FeatureMeans
 
         kind = FeatureGenerator if self.source == "generator" else FeatureMeans
         return {GENERATOR: kind(self.noise_dim, classes, feature_dim)}

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from common.learning.steps import check_fresh
-from common.method import Method, Section
+from fedmirage.common.learning.steps import check_fresh
+from fedmirage.common.method import Method, Section
 
 if TYPE_CHECKING:
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 EFFECTIVE_STEPS = "effective_steps"  # the section: a_i, one number
 

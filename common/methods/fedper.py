@@ -16,7 +16,7 @@ local models are scored under names of their own, as for `local`.
 
 from typing import ClassVar
 
-from common.method import FEATURES, Method, Parts
+from fedmirage.common.method import FEATURES, Method, Parts
 
 
 class FedPer(Method):

@@ -18,7 +18,7 @@ has trained, because FedMD-CG's tables do so too.
 
 from typing import ClassVar
 
-from common.method import CLASSIFIER, Method, Parts
+from fedmirage.common.method import CLASSIFIER, Method, Parts
 
 
 class LgFedAvg(Method):

@@ -16,7 +16,7 @@ local models on the test set (its G.acc), each under a name of its own.
 
 from typing import ClassVar
 
-from common.method import Method, Parts
+from fedmirage.common.method import Method, Parts
 
 
 class Local(Method):

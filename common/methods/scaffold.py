@@ -26,11 +26,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from common.learning.steps import check_fresh
-from common.method import NETWORK, Method, Parts, Section, first_round
+from fedmirage.common.learning.steps import check_fresh
+from fedmirage.common.method import NETWORK, Method, Parts, Section, first_round
 
 if TYPE_CHECKING:
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 CONTROL = "control"  # the section down: c
 CONTROL_DELTA = "control-delta"  # the section up: c_i+ - c_i

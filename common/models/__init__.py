@@ -6,22 +6,22 @@ does not import torch.
 
 from typing import TYPE_CHECKING, Any
 
-from common.models.params import MODELS, ModelParams
+from fedmirage.common.models.params import MODELS, ModelParams
 
 if TYPE_CHECKING:
-    from common.models.base import Model
-    from common.models.factory import build
+    from fedmirage.common.models.base import Model
+    from fedmirage.common.models.factory import build
 
 __all__ = ["MODELS", "Model", "ModelParams", "build"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "Model":
-        from common.models.base import Model
+        from fedmirage.common.models.base import Model
 
         return Model
     if name == "build":
-        from common.models.factory import build
+        from fedmirage.common.models.factory import build
 
         return build
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

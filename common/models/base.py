@@ -6,9 +6,9 @@ from collections import OrderedDict
 
 from torch import Tensor, nn
 
-from common.errors import ConfigurationError
-from common.models.params import ModelParams
-from common.settings.language import write
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.models.params import ModelParams
+from fedmirage.common.settings.language import write
 
 Shape = tuple[int, int, int]  # channels, height, width of one image
 LAST = "last"

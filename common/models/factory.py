@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from common.errors import ConfigurationError
-from common.models import small
-from common.models.base import Model, Shape
-from common.models.params import MODELS, ModelParams
-from common.seeds import seed_torch
-from common.settings.language import resolve_one
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.models import small
+from fedmirage.common.models.base import Model, Shape
+from fedmirage.common.models.params import MODELS, ModelParams
+from fedmirage.common.seeds import seed_torch
+from fedmirage.common.settings.language import resolve_one
 
 
 def build(
@@ -43,7 +43,7 @@ def build(
 def _builder(params: ModelParams) -> Callable[[Any, Shape, int], Model]:
     if params.name.startswith("resnet"):
         # Importing torchvision takes a second, and only these networks need it.
-        from common.models.resnet import resnet
+        from fedmirage.common.models.resnet import resnet
 
         return resnet
     return SMALL[params.name]

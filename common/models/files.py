@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from common.data.batches import normalise
-from common.data.set import Task
-from common.errors import DataError
-from common.method import NETWORK
-from common.models.base import Model
-from common.models.factory import build
-from common.wire.files import read_arrays, write_arrays
-from common.wire.manifest import Manifest
-from common.wire.payload import Array
-from common.wire.weights import from_arrays
+from fedmirage.common.data.batches import normalise
+from fedmirage.common.data.set import Task
+from fedmirage.common.errors import DataError
+from fedmirage.common.method import NETWORK
+from fedmirage.common.models.base import Model
+from fedmirage.common.models.factory import build
+from fedmirage.common.wire.files import read_arrays, write_arrays
+from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.payload import Array
+from fedmirage.common.wire.weights import from_arrays
 
 
 @dataclass(frozen=True)

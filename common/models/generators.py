@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from common.models.base import Shape, chain
+from fedmirage.common.models.base import Shape, chain
 
 FEATURE_GENERATOR_WIDTHS = (512, 256)  # FedMD-CG's
 DISCRIMINATOR_WIDTH = 64  # the hidden layer of FedMD-CG's classifier for Fashion-MNIST

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from common.settings.language import Params
+from fedmirage.common.settings.language import Params
 
 Width = Annotated[int, Field(ge=1, le=4096)]
 

@@ -4,9 +4,9 @@ from functools import partial
 
 from torch import nn
 
-from common.models.base import Model, Shape, chain, norm_layer, require_size
-from common.models.params import ResNetParams
-from common.models.vision import torchvision
+from fedmirage.common.models.base import Model, Shape, chain, norm_layer, require_size
+from fedmirage.common.models.params import ResNetParams
+from fedmirage.common.models.vision import torchvision
 
 BLOCKS = {
     "resnet10": (1, 1, 1, 1),

@@ -7,8 +7,8 @@ pooling comes first here: values and gradients are the same bits, and ReLU has l
 
 from torch import nn
 
-from common.models.base import Model, Shape, chain, norm_layer, require_size
-from common.models.params import Cnn3, ConvNet, LenetBn, Mlp, SimpleCnn, VhlCnn
+from fedmirage.common.models.base import Model, Shape, chain, norm_layer, require_size
+from fedmirage.common.models.params import Cnn3, ConvNet, LenetBn, Mlp, SimpleCnn, VhlCnn
 
 
 def simple_cnn(params: SimpleCnn, shape: Shape, outputs: int) -> Model:

@@ -20,8 +20,8 @@ from typing import Any, cast
 
 from flwr.app import ConfigRecord
 
-from common.errors import WireError
-from common.secagg.keys import join
+from fedmirage.common.errors import WireError
+from fedmirage.common.secagg.keys import join
 
 CIRCLE = "circle"  # the record in which the server names the clients of a try
 SEAL = 32  # bytes of a sealed lot

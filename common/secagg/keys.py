@@ -16,7 +16,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from common.errors import WireError
+from fedmirage.common.errors import WireError
 
 KEY = 32  # bytes of a key, public or private
 TAG = 32  # bytes

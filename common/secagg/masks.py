@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from common.secagg.keys import derive
+from fedmirage.common.secagg.keys import derive
 
 MASKS = "masks"  # the key under which each side names its generator
 GENERATOR = "aes256-ctr-2"  # also stands for the version of the keys and shares

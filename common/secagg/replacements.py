@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from common.secagg import keys, masks, shamir
+from fedmirage.common.secagg import keys, masks, shamir
 
 Function = Callable[..., Any]
 

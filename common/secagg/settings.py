@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from common.secagg.neighbours import KeyPlan, plan_neighbours
-from common.settings.language import Params
+from fedmirage.common.secagg.neighbours import KeyPlan, plan_neighbours
+from fedmirage.common.settings.language import Params
 
 if TYPE_CHECKING:
-    from common.methods import Method
-    from common.settings.config import RunConfig
+    from fedmirage.common.methods import Method
+    from fedmirage.common.settings.config import RunConfig
 
 LEAST = 3  # clients per sum: with two, each could subtract itself and learn the other's update
 # The largest rounding error that is allowed in the update of a client with one example.

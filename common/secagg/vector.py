@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from common.errors import FedmirageError, WireError
-from common.method import Weighting
-from common.run import Run
-from common.secagg.settings import SecAggOn
-from common.wire.figures import check_declared, declared_figures, weighting_of
-from common.wire.manifest import Entry
-from common.wire.payload import SHARED, Array, Arrays, Sections
+from fedmirage.common.errors import FedmirageError, WireError
+from fedmirage.common.method import Weighting
+from fedmirage.common.run import Run
+from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.wire.figures import check_declared, declared_figures, weighting_of
+from fedmirage.common.wire.manifest import Entry
+from fedmirage.common.wire.payload import SHARED, Array, Arrays, Sections
 
 Vector = npt.NDArray[np.float64]
 Steps = npt.NDArray[np.int64]  # a sum of vectors, in whole steps of secure aggregation

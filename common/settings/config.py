@@ -18,18 +18,18 @@ from pydantic import (
     field_validator,
 )
 
-from common.data.catalogue.params import DatasetParams
-from common.data.partitions.params import PartitionParams
-from common.dp.settings import DpParams
-from common.errors import ConfigurationError
-from common.learning.schedules import Exponential, Schedule
-from common.method import NETWORK, Method, Weighting, parts_of, required_weighting
-from common.models.params import ModelParams
-from common.secagg.settings import SecAggOn, SecAggParams
-from common.settings.language import nearest, sentence
-from common.settings.lines import Lines, read_lines
-from common.settings.project import project
-from common.settings.rules import RefusedError, contradictions, require
+from fedmirage.common.data.catalogue.params import DatasetParams
+from fedmirage.common.data.partitions.params import PartitionParams
+from fedmirage.common.dp.settings import DpParams
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.learning.schedules import Exponential, Schedule
+from fedmirage.common.method import NETWORK, Method, Weighting, parts_of, required_weighting
+from fedmirage.common.models.params import ModelParams
+from fedmirage.common.secagg.settings import SecAggOn, SecAggParams
+from fedmirage.common.settings.language import nearest, sentence
+from fedmirage.common.settings.lines import Lines, read_lines
+from fedmirage.common.settings.project import project
+from fedmirage.common.settings.rules import RefusedError, contradictions, require
 
 MOST = 2**63 - 1  # Flower's run config holds integers of 64 bits
 Positive = Annotated[int, Field(ge=1, le=MOST)]

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError
 
 LONGEST = 5000  # characters of a line
 NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.IGNORECASE)

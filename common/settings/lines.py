@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from common.data.catalogue.params import DATASETS, DatasetParams
-from common.data.partitions.params import PARTITIONS, PartitionParams
-from common.dp.settings import DP, DpParams
-from common.errors import ConfigurationError
-from common.learning.schedules import SCHEDULES, Schedule
-from common.methods import METHODS, Method
-from common.models.params import MODELS, ModelParams
-from common.secagg.settings import SECAGG, SecAggParams
-from common.settings.language import resolve_line, resolve_one
+from fedmirage.common.data.catalogue.params import DATASETS, DatasetParams
+from fedmirage.common.data.partitions.params import PARTITIONS, PartitionParams
+from fedmirage.common.dp.settings import DP, DpParams
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.learning.schedules import SCHEDULES, Schedule
+from fedmirage.common.methods import METHODS, Method
+from fedmirage.common.models.params import MODELS, ModelParams
+from fedmirage.common.secagg.settings import SECAGG, SecAggParams
+from fedmirage.common.settings.language import resolve_line, resolve_one
 
 T = TypeVar("T")
 

@@ -1,8 +1,7 @@
 """pyproject.toml, the only file that holds the run's defaults and the version.
 
-It lies beside the packages in a checkout, in an editable installation and in Flower's app bundle.
-A wheel contains nothing but packages, so building one copies the file into `common` (see setup.py).
-Only wheels have that copy; if it exists, it belongs to the code around it.
+It lies beside `common` in a checkout, in an editable installation and in Flower's app bundle.
+Building a wheel copies it into the package (see setup.py), which is beside `common` again.
 """
 
 import tomllib
@@ -10,12 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError
 
-ROOT = Path(__file__).parents[2]
-"""The folder that holds the packages: the checkout, the unpacked app bundle, or site-packages."""
-PACKAGED_FILE = ROOT / "common" / "pyproject.toml"
-PROJECT_FILE = PACKAGED_FILE if PACKAGED_FILE.exists() else ROOT / "pyproject.toml"
+ROOT = Path(__file__).resolve().parents[2]
+"""The folder of common, client and server: the checkout, the unpacked bundle, or the package."""
+PROJECT_FILE = ROOT / "pyproject.toml"
+INSTALLED = (ROOT / "__init__.py").exists()  # from a wheel, without a checkout
 
 
 @lru_cache(maxsize=1)

@@ -13,12 +13,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from common.learning.schedules import Constant
-from common.method import clashes, required_weighting
-from common.settings.lines import Lines
+from fedmirage.common.learning.schedules import Constant
+from fedmirage.common.method import clashes, required_weighting
+from fedmirage.common.settings.lines import Lines
 
 if TYPE_CHECKING:
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 T = TypeVar("T")
 Rule = Callable[["RunConfig", Lines], list[str]]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from common.errors import WireError
-from common.method import Weighting
+from fedmirage.common.errors import WireError
+from fedmirage.common.method import Weighting
 
 if TYPE_CHECKING:
-    from common.run import Run
+    from fedmirage.common.run import Run
 
 TERM = "term."  # the prefix of the terms of the local objective
 TASK_TERM = f"{TERM}task"

@@ -16,8 +16,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from common.errors import DataError
-from common.wire.payload import Array
+from fedmirage.common.errors import DataError
+from fedmirage.common.wire.payload import Array
 
 # The only key of the file's metadata. Safetensors writes several keys in an order that differs from
 # time to time, but the same content must give the same file.

@@ -9,7 +9,7 @@ import hashlib
 
 import numpy as np
 
-from common.wire.payload import Array, Arrays
+from fedmirage.common.wire.payload import Array, Arrays
 
 
 def digest(arrays: Arrays) -> Array:

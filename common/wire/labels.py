@@ -8,7 +8,7 @@ counts is needed for p(y).
 import numpy as np
 import numpy.typing as npt
 
-from common.method import Section
+from fedmirage.common.method import Section
 
 COUNTS = "label-counts"  # up: (classes,) the number of samples of each class
 SHARES = "label-shares"  # down: (classes,) p(y)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from common.errors import WireError
-from common.wire.payload import Array, Arrays
+from fedmirage.common.errors import WireError
+from fedmirage.common.wire.payload import Array, Arrays
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

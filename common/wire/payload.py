@@ -16,7 +16,7 @@ import numpy.typing as npt
 from flwr.common import Parameters, ndarrays_to_parameters
 from numpy.lib import format as npy
 
-from common.errors import WireError
+from fedmirage.common.errors import WireError
 
 Array = npt.NDArray[Any]
 Arrays = list[Array]

@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 from flwr.common import Scalar
 
-from common.errors import WireError
+from fedmirage.common.errors import WireError
 
 PREPARE = "prepare"  # in a request for properties: work for so many seconds
 DONE, SECONDS, NOTES = "prepared", "seconds", "notes"  # in the answer

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.wire.manifest import Manifest, floating
-from common.wire.payload import Array
+from fedmirage.common.wire.manifest import Manifest, floating
+from fedmirage.common.wire.payload import Array
 
 
 def to_arrays(module: nn.Module) -> list[Array]:

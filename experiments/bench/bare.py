@@ -4,8 +4,8 @@ import multiprocessing
 import time
 from multiprocessing.synchronize import Barrier
 
-from common import device
-from common.settings.config import RunConfig
+from fedmirage.common import device
+from fedmirage.common.settings.config import RunConfig
 
 
 def time_bare(config: RunConfig, rounds: int) -> list[float]:
@@ -37,9 +37,9 @@ def bare_worker(
     import torch
     import torch.nn.functional as F
 
-    from common.data import load
-    from common.learning.augment import AUGMENTATIONS, augment
-    from common.models import build
+    from fedmirage.common.data import load
+    from fedmirage.common.learning.augment import AUGMENTATIONS, augment
+    from fedmirage.common.models import build
 
     torch.set_num_threads(1)
     data = load(config.dataset, config.data_dir or None)

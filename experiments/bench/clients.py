@@ -13,13 +13,13 @@ from unittest.mock import patch
 import typer
 from rich.table import Table
 
-from common import device
-from common.settings.config import RunConfig, configure
 from experiments.bench.app import app, out
-from experiments.runtimes.inprocess import run_in_process
-from experiments.runtimes.simulation import plan_actors, simulate
-from server.record.results import FILE, read
-from server.rounds import Rounds
+from fedmirage.common import device
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.runtimes.inprocess import run_in_process
+from fedmirage.runtimes.simulation import plan_actors, simulate
+from fedmirage.server.record.results import FILE, read
+from fedmirage.server.rounds import Rounds
 
 RUNTIMES = {
     "inprocess": lambda config: run_in_process(config, plan_actors(config).actors),
@@ -144,9 +144,9 @@ def train_share(
     """Train every so many-th client of a round, and send the seconds inside the training loop."""
     from flwr.app import Context, RecordDict
 
-    from client.build import build_client
-    from client.train import train
-    from common.wire.payload import SHARED
+    from fedmirage.client.build import build_client
+    from fedmirage.client.train import train
+    from fedmirage.common.wire.payload import SHARED
 
     clock = time.process_time if processor else time.perf_counter
     seconds: list[float] = []

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from common import device
-from common.settings.config import RunConfig, configure
 from experiments.bench.app import app, out
 from experiments.bench.bare import time_bare
 from experiments.bench.measure import measure_processor, time_simulation
+from fedmirage.common import device
+from fedmirage.common.settings.config import RunConfig, configure
 
 
 @app.command()
@@ -105,15 +105,15 @@ def generation_times(
     config: RunConfig, sizes: list[int], steps: int
 ) -> tuple[float, dict[int, float]]:
     """Return processor seconds of a client's training, and of its generation by image count."""
-    from client.build import deal_data
-    from client.client import FederatedClient
-    from client.methods.fedcog.generation import synthesise
-    from client.train import train
-    from common.data.view import view
-    from common.methods.fedcog import FedCog
-    from common.models.base import frozen
-    from common.run import make_run
-    from common.wire.payload import SHARED
+    from fedmirage.client.build import deal_data
+    from fedmirage.client.client import FederatedClient
+    from fedmirage.client.methods.fedcog.generation import synthesise
+    from fedmirage.client.train import train
+    from fedmirage.common.data.view import view
+    from fedmirage.common.methods.fedcog import FedCog
+    from fedmirage.common.models.base import frozen
+    from fedmirage.common.run import make_run
+    from fedmirage.common.wire.payload import SHARED
 
     chosen = device.prepare(config, 1)
     data, parts = deal_data(config)

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from common import device
-from common.settings.config import configure
 from experiments.bench.app import app, out
 from experiments.bench.measure import measure_round
+from fedmirage.common import device
+from fedmirage.common.settings.config import configure
 
 # What is measured, the code that the nodes run, and how: as Flower's own programs do it, then ours.
 WAYS = {

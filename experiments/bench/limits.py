@@ -127,11 +127,11 @@ def fastest(work: Work, repeats: int, clock: Callable[[], float]) -> float:
 
 def generation() -> Work:
     """One step of the generation, without that of its optimiser."""
-    from client.methods.fedcog.loss import GenerationLoss
-    from common.learning.task import TASKS
-    from common.methods.fedcog import FedCog
-    from common.models import build
-    from common.models.base import frozen
+    from fedmirage.client.methods.fedcog.loss import GenerationLoss
+    from fedmirage.common.learning.task import TASKS
+    from fedmirage.common.methods.fedcog import FedCog
+    from fedmirage.common.models import build
+    from fedmirage.common.models.base import frozen
 
     teacher, partner = (
         frozen(build("simple-cnn", (1, 28, 28), 10, seed=seed)).to(
@@ -147,11 +147,11 @@ def generation() -> Work:
 
 def synthesis(name: str, augment: bool) -> Work:
     """One outer iteration of the synthesis, without the step of its optimiser."""
-    from common.learning.losses import squared_ratio
-    from common.methods.dynafed import DynaFed
-    from common.models import build
-    from server.methods.dynafed.students import make_student
-    from server.methods.dynafed.synthesis import Learned, matching_gradients, plans
+    from fedmirage.common.learning.losses import squared_ratio
+    from fedmirage.common.methods.dynafed import DynaFed
+    from fedmirage.common.models import build
+    from fedmirage.server.methods.dynafed.students import make_student
+    from fedmirage.server.methods.dynafed.synthesis import Learned, matching_gradients, plans
 
     params, generator = DynaFed(augment=augment), torch.Generator().manual_seed(0)
     model = build(name, (1, 28, 28), 10, seed=1)

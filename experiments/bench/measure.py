@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
-from common.settings.config import RunConfig, configure
-from experiments.runtimes.simulation import simulate
-from server.record.results import FILE, read
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.runtimes.simulation import simulate
+from fedmirage.server.record.results import FILE, read
 
 
 def time_simulation(config: RunConfig, rounds: int) -> float:
@@ -26,9 +26,9 @@ def measure_round(
 ) -> dict[str, float]:
     """Measure the median round of a run: seconds without evaluation, and bytes.
 
-    Over gRPC, SuperNodes run their own code or any (experiments/node/supernode.py).
+    Over gRPC, SuperNodes run their own code or any (fedmirage/node/supernode.py).
     """
-    from experiments.runtimes.grpc import deploy
+    from fedmirage.runtimes.grpc import deploy
 
     with tempfile.TemporaryDirectory() as folder:
         placed = configure(config.flat(), {"out": folder})
@@ -54,7 +54,7 @@ def measure_processor(settings: dict[str, Any], rounds: int) -> dict[str, float]
 
     The start, the first round and the last evaluation are in both of two runs, and cancel.
     """
-    from experiments.runtimes.inprocess import run_in_process
+    from fedmirage.runtimes.inprocess import run_in_process
 
     seconds = []
     for number in (1, rounds + 1):

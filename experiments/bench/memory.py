@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from common.settings.config import configure
 from experiments.bench.app import app, out
-from experiments.runtimes.simulation import simulate
-from server.record.results import FILE, read
+from fedmirage.common.settings.config import configure
+from fedmirage.runtimes.simulation import simulate
+from fedmirage.server.record.results import FILE, read
 
 FIRST = 5  # the round after which everything is loaded
 ACTOR = b"ray::ClientAppActor"

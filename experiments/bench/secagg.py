@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from common.secagg.settings import SecAggOn
-from common.settings.config import configure
 from experiments.bench.app import app, out
 from experiments.bench.measure import measure_processor, measure_round
+from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.settings.config import configure
 
 
 @app.command()

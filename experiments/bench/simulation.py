@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from common import device
-from common.settings.config import configure
 from experiments.bench.app import app, out
 from experiments.bench.bare import time_bare
 from experiments.bench.measure import time_simulation
+from fedmirage.common import device
+from fedmirage.common.settings.config import configure
 
 MEMORY_FORMATS = ("channels_last", "contiguous")
 

@@ -13,10 +13,10 @@ import typer
 from rich.table import Table
 
 from experiments.bench.app import app, out
-from experiments.runtimes.processes import environment
-from server.record.results import FILE, read
+from fedmirage.runtimes.processes import environment
+from fedmirage.server.record.results import FILE, read
 
-COMMAND = [sys.executable, "-P", "-m", "experiments.entry"]
+COMMAND = [sys.executable, "-P", "-m", "fedmirage.entry"]
 LOOK = 0.02  # seconds between two looks for the first round
 
 

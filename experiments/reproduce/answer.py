@@ -11,11 +11,11 @@ from typing import Any
 from rich import box
 from rich.table import Table as Shown
 
-from common.errors import DataError
-from experiments.comparison.records import find_summary, is_finished, read_rounds
-from experiments.comparison.statistics import spread
 from experiments.reproduce.cells import Cell, Scale
 from experiments.reproduce.figures import in_per_cent, read_figure
+from fedmirage.common.errors import DataError
+from fedmirage.comparison.records import find_summary, is_finished, read_rounds
+from fedmirage.comparison.statistics import spread
 
 NONE = "-"
 NUMBER = re.compile(r"\d+(?:\.\d+)?")

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from common.errors import ConfigurationError
-from common.settings.config import RunConfig, configure
-from common.settings.language import Call, nearest, parse
-from experiments.comparison.rows import spell
 from experiments.reproduce.tables import NO_NUMBER, Line, Small, Table, TableRow, When
-from experiments.settings import read_preset
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.common.settings.language import Call, nearest, parse
+from fedmirage.comparison.rows import spell
+from fedmirage.settings.layers import read_preset
 
 Scale = Literal["small", "paper"]
 SCALES: tuple[Scale, ...] = ("small", "paper")

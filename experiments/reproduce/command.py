@@ -8,10 +8,6 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as Shown
 
-from common.errors import ConfigurationError, FedmirageError
-from experiments.comparison.plan import read_seeds
-from experiments.comparison.runs import Means, carry_out, check_runs, share_cores
-from experiments.launch import RUNTIMES
 from experiments.reproduce.answer import (
     Answer,
     make_answer,
@@ -24,8 +20,12 @@ from experiments.reproduce.cost import Clock, estimate_jobs
 from experiments.reproduce.jobs import Work, is_recorded, make_work
 from experiments.reproduce.records import recorded_runs
 from experiments.reproduce.tables import list_tables, read_table
-from experiments.show.times import say_time
-from server.record.folder import make_folder
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.comparison.plan import read_seeds
+from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
+from fedmirage.launch import RUNTIMES
+from fedmirage.server.record.folder import make_folder
+from fedmirage.show.times import say_time
 
 USUAL_OUT = Path("runs", "reproduce")
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common.settings.config import RunConfig
-from experiments.comparison.plan import Job
-from experiments.comparison.runs import is_over
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.comparison.plan import Job
+from fedmirage.comparison.runs import is_over
 
 WALL = (time.perf_counter, 1)
 START = 5.0  # seconds until the first round of a run: loading torch, data and processes
@@ -80,10 +80,10 @@ def measure(config: RunConfig, channels: int, size: int, classes: int) -> float:
     """Time training steps on random images: augmentation, both passes, the optimiser's step."""
     import torch  # here, because listing tables does not need it
 
-    from client.train import make_optimizer
-    from common import device
-    from common.learning.augment import AUGMENTATIONS, augment
-    from common.models import build
+    from fedmirage.client.train import make_optimizer
+    from fedmirage.common import device
+    from fedmirage.common.learning.augment import AUGMENTATIONS, augment
+    from fedmirage.common.models import build
 
     where = device.pick(config.device)
     threads = torch.get_num_threads()

@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.comparison.scores import LAST
 from experiments.reproduce.tables import When
+from fedmirage.comparison.scores import LAST
 
 WORDS = {
     "last": "last round",

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.data import DATASETS
-from common.data.files.places import data_folder
-from common.data.files.sources import locate
-from common.errors import ConfigurationError
-from common.settings.config import RunConfig, configure
-from common.settings.language import resolve_line
-from experiments.comparison.plan import Job, make_slug, share_warm_up, shared_rounds
-from experiments.comparison.rows import Row
 from experiments.reproduce.cells import Cell, Scale
-from experiments.settings import place
+from fedmirage.common.data import DATASETS
+from fedmirage.common.data.files.places import data_folder
+from fedmirage.common.data.files.sources import locate
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.common.settings.language import resolve_line
+from fedmirage.comparison.plan import Job, make_slug, share_warm_up, shared_rounds
+from fedmirage.comparison.rows import Row
+from fedmirage.settings.layers import place
 
 # Settings that change where and how a run is done and what it writes, but none of its numbers; the
 # server's threads do so in the last digits, where a method trains on the server.

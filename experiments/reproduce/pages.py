@@ -15,14 +15,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from common.errors import DataError
-from experiments.comparison.records import read_record, read_rounds
-from experiments.comparison.statistics import paired_difference, spread
-from experiments.comparison.table import say_difference, say_spread
 from experiments.reproduce.checks import Written, complaints
 from experiments.reproduce.figures import WORDS, read_figure
 from experiments.reproduce.tables import When
-from experiments.show.compare import STYLES
+from fedmirage.common.errors import DataError
+from fedmirage.comparison.records import read_record, read_rounds
+from fedmirage.comparison.statistics import paired_difference, spread
+from fedmirage.comparison.table import say_difference, say_spread
+from fedmirage.show.compare import STYLES
 
 FILE = "tables.toml"
 BLOCK = "<!-- table: {name} -->\n{text}<!-- end -->"

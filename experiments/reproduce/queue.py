@@ -36,12 +36,6 @@ from typing import Any, NamedTuple
 from pydantic import Field, NonNegativeInt, ValidationError
 from rich.console import Console
 
-from common.errors import ConfigurationError, DataError
-from common.settings.config import RunConfig, configure
-from common.settings.language import nearest
-from experiments.comparison.plan import Job
-from experiments.comparison.rows import Row
-from experiments.comparison.runs import carry_out, share_cores
 from experiments.reproduce.cells import Scale, choose_cells
 from experiments.reproduce.checks import Written, complaints
 from experiments.reproduce.jobs import share_all
@@ -52,9 +46,15 @@ from experiments.reproduce.recording import (
 )
 from experiments.reproduce.standing import show_state
 from experiments.reproduce.tables import read_table
-from experiments.runtimes.processes import undisturbed
-from experiments.settings import place, read_preset
-from server.record.folder import make_folder
+from fedmirage.common.errors import ConfigurationError, DataError
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.common.settings.language import nearest
+from fedmirage.comparison.plan import Job
+from fedmirage.comparison.rows import Row
+from fedmirage.comparison.runs import carry_out, share_cores
+from fedmirage.runtimes.processes import undisturbed
+from fedmirage.server.record.folder import make_folder
+from fedmirage.settings.layers import place, read_preset
 
 FAILED = "failed.json"  # why runs failed, by their names
 LOWEST = 19  # the priority at which everything else comes first

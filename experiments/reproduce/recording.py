@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from common.errors import DataError, FedmirageError
-from common.settings.config import configure
-from experiments.comparison.plan import Job
-from experiments.comparison.records import is_finished, recorded_settings
-from experiments.comparison.runs import is_over
 from experiments.reproduce.jobs import numbers_of
 from experiments.reproduce.records import record_run
-from server.record import checkpoint
+from fedmirage.common.errors import DataError, FedmirageError
+from fedmirage.common.settings.config import configure
+from fedmirage.comparison.plan import Job
+from fedmirage.comparison.records import is_finished, recorded_settings
+from fedmirage.comparison.runs import is_over
+from fedmirage.server.record import checkpoint
 
 
 def leave_out_recorded(jobs: Sequence[Job], results: Path | None) -> list[Job]:

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from common.errors import ConfigurationError, DataError, FedmirageError
-from experiments.comparison.records import find_summary, read_record
-from server.record.results import FILE
+from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
+from fedmirage.comparison.records import find_summary, read_record
+from fedmirage.server.record.results import FILE
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 DIGITS = 6

@@ -8,11 +8,11 @@ from typing import Any
 from rich import box
 from rich.table import Table as Shown
 
-from common.errors import DataError
-from experiments.comparison.plan import Job
-from experiments.comparison.records import find_summary, is_finished, read_record
-from experiments.comparison.runs import is_over
-from experiments.show.times import say_time
+from fedmirage.common.errors import DataError
+from fedmirage.comparison.plan import Job
+from fedmirage.comparison.records import find_summary, is_finished, read_record
+from fedmirage.comparison.runs import is_over
+from fedmirage.show.times import say_time
 
 
 def show_state(

@@ -20,9 +20,9 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from common.errors import DataError
 from experiments.reproduce.checks import Written, complaints
-from experiments.settings import find
+from fedmirage.common.errors import DataError
+from fedmirage.settings.layers import find
 
 FOLDER = Path(__file__).parent.parent / "tables"
 PAPERS = FOLDER / "papers.toml"

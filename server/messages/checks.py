@@ -15,11 +15,11 @@ from flwr.app import Message
 from flwr.common import EvaluateRes, FitRes
 from flwr.compat.common import recorddict_compat as compat
 
-from common.errors import WireError
-from common.run import Run
-from common.wire.figures import ERROR, SAMPLES, STEPS, check_declared, declared_figures
-from common.wire.manifest import Entry
-from common.wire.payload import LAYOUT, SHARED, decode, slices
+from fedmirage.common.errors import WireError
+from fedmirage.common.run import Run
+from fedmirage.common.wire.figures import ERROR, SAMPLES, STEPS, check_declared, declared_figures
+from fedmirage.common.wire.manifest import Entry
+from fedmirage.common.wire.payload import LAYOUT, SHARED, decode, slices
 
 HEADER = 256  # more bytes than numpy writes before the content of an array
 MOST_EXAMPLES = 10**9  # of one client

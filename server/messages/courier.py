@@ -11,8 +11,8 @@ from typing import Any, cast
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 
-from common.errors import WireError
-from common.secagg.agreement import (
+from fedmirage.common.errors import WireError
+from fedmirage.common.secagg.agreement import (
     AGREE,
     AGREEMENT,
     DRAW,
@@ -24,14 +24,14 @@ from common.secagg.agreement import (
     SURVIVORS,
     TAGS,
 )
-from common.secagg.circle import CIRCLE, Circle
-from common.secagg.masks import GENERATOR, MASKS
-from common.secagg.settings import REFUSAL
-from server.messages.checks import clean, read_reply
-from server.messages.plain import Asked
-from server.messages.records import count_bytes, find_signatures, read_parts, write_tags
-from server.messages.sampling import Send
-from server.messages.secure_checks import (
+from fedmirage.common.secagg.circle import CIRCLE, Circle
+from fedmirage.common.secagg.masks import GENERATOR, MASKS
+from fedmirage.common.secagg.settings import REFUSAL
+from fedmirage.server.messages.checks import clean, read_reply
+from fedmirage.server.messages.plain import Asked
+from fedmirage.server.messages.records import count_bytes, find_signatures, read_parts, write_tags
+from fedmirage.server.messages.sampling import Send
+from fedmirage.server.messages.secure_checks import (
     find_senders_of_equal_keys,
     problem_of_keys,
     problem_of_lot,

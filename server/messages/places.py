@@ -14,7 +14,7 @@ import os
 import tomllib
 from pathlib import Path
 
-from common.errors import FedmirageError, WireError
+from fedmirage.common.errors import FedmirageError, WireError
 
 VARIABLE = "FEDMIRAGE_NODES"
 

@@ -16,14 +16,14 @@ from flwr.compat.common import recorddict_compat as compat
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
-from common.errors import FedmirageError, WireError
-from common.wire.figures import TERM
-from common.wire.payload import size
-from server.messages.checks import ReplyCheck, read_reply
-from server.messages.exchange import Replies
-from server.messages.sampling import PartitionProxy, Roster, Send
-from server.record.checkpoint import Checkpoint
-from server.strategy.average import in_partition_order
+from fedmirage.common.errors import FedmirageError, WireError
+from fedmirage.common.wire.figures import TERM
+from fedmirage.common.wire.payload import size
+from fedmirage.server.messages.checks import ReplyCheck, read_reply
+from fedmirage.server.messages.exchange import Replies
+from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
+from fedmirage.server.record.checkpoint import Checkpoint
+from fedmirage.server.strategy.average import in_partition_order
 
 Asked = list[tuple[PartitionProxy, FitIns]]
 

@@ -14,13 +14,13 @@ from flwr.app import Message
 from flwr.common import GetPropertiesIns, MessageTypeLegacy
 from flwr.compat.common import recorddict_compat as compat
 
-from common.errors import WireError
-from common.wire.figures import ERROR
-from common.wire.preparation import PREPARE, Preparation, read_preparation
-from server.messages.checks import clean, read_reply
-from server.messages.plain import warn
-from server.messages.sampling import PartitionProxy, Roster, Send
-from server.record.results import Results
+from fedmirage.common.errors import WireError
+from fedmirage.common.wire.figures import ERROR
+from fedmirage.common.wire.preparation import PREPARE, Preparation, read_preparation
+from fedmirage.server.messages.checks import clean, read_reply
+from fedmirage.server.messages.plain import warn
+from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
+from fedmirage.server.record.results import Results
 
 TURN = 10.0  # seconds of work per message
 START = 300.0  # seconds in which all clients can have begun a turn, each in a new process

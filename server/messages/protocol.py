@@ -26,12 +26,12 @@ from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECOR
 from flwr.server.workflow.constant import Key as WorkflowKey
 from flwr.server.workflow.secure_aggregation.secaggplus_workflow import WorkflowState
 
-from common.secagg.neighbours import KeyPlan
-from common.secagg.replacements import ON_THE_SERVER, install
-from common.secagg.settings import MODULUS_BITS, SecAggOn
-from common.secagg.vector import Steps
-from server.messages.courier import Courier
-from server.messages.plain import Asked, RoundFailed, explain
+from fedmirage.common.secagg.neighbours import KeyPlan
+from fedmirage.common.secagg.replacements import ON_THE_SERVER, install
+from fedmirage.common.secagg.settings import MODULUS_BITS, SecAggOn
+from fedmirage.common.secagg.vector import Steps
+from fedmirage.server.messages.courier import Courier
+from fedmirage.server.messages.plain import Asked, RoundFailed, explain
 
 install(import_module(SecAggPlusWorkflow.__module__), ON_THE_SERVER)
 Step = Callable[[Any, LegacyContext, WorkflowState], bool]

@@ -5,7 +5,7 @@ from typing import cast
 from flwr.app import ConfigRecord, Message
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS
 
-from common.secagg.agreement import NODES, SIGNATURES, TAGS
+from fedmirage.common.secagg.agreement import NODES, SIGNATURES, TAGS
 
 
 def write_tags(tags: dict[int, bytes]) -> ConfigRecord:

@@ -19,12 +19,12 @@ from flwr.server.compat.grid_client_proxy import GridClientProxy
 from flwr.server.criterion import Criterion
 from flwr.serverapp import Grid
 
-from common.errors import FedmirageError, WireError
-from common.seeds import numpy_generator
-from common.wire.figures import ERROR
-from server.messages.checks import clean, read_reply
-from server.messages.exchange import Replies
-from server.messages.places import check_place
+from fedmirage.common.errors import FedmirageError, WireError
+from fedmirage.common.seeds import numpy_generator
+from fedmirage.common.wire.figures import ERROR
+from fedmirage.server.messages.checks import clean, read_reply
+from fedmirage.server.messages.exchange import Replies
+from fedmirage.server.messages.places import check_place
 
 Send = Callable[[list[Message], float], Replies]
 GRACE = 10.0  # seconds to wait for changes once all nodes have come but some were refused

@@ -17,17 +17,17 @@ from flwr.common import (
     parameters_to_ndarrays,
 )
 
-from common.errors import WireError
-from common.secagg.circle import Circle
-from common.secagg.settings import SecAggOn
-from common.secagg.vector import SecureMeans, SecureVector, Steps
-from common.wire.figures import ANSWERED, PARTICIPANTS
-from common.wire.payload import LAYOUT, pack
-from server.messages.courier import Courier
-from server.messages.plain import Asked, Fit, FitOutcome, RoundFailed, explain, warn
-from server.messages.protocol import Protocol
-from server.messages.sampling import PartitionProxy
-from server.strategy.average import Results
+from fedmirage.common.errors import WireError
+from fedmirage.common.secagg.circle import Circle
+from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.secagg.vector import SecureMeans, SecureVector, Steps
+from fedmirage.common.wire.figures import ANSWERED, PARTICIPANTS
+from fedmirage.common.wire.payload import LAYOUT, pack
+from fedmirage.server.messages.courier import Courier
+from fedmirage.server.messages.plain import Asked, Fit, FitOutcome, RoundFailed, explain, warn
+from fedmirage.server.messages.protocol import Protocol
+from fedmirage.server.messages.sampling import PartitionProxy
+from fedmirage.server.strategy.average import Results
 
 
 @dataclass

@@ -7,14 +7,14 @@ import numpy as np
 from flwr.app import ConfigRecord, Message
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key
 
-from common.errors import WireError
-from common.secagg.agreement import LOT, SEALED_LOT
-from common.secagg.circle import SEAL, seal_lot
-from common.secagg.keys import read_public_key
-from common.secagg.masks import WORD
-from common.secagg.settings import MODULUS_BITS
-from common.wire.payload import decode
-from server.messages.checks import HEADER
+from fedmirage.common.errors import WireError
+from fedmirage.common.secagg.agreement import LOT, SEALED_LOT
+from fedmirage.common.secagg.circle import SEAL, seal_lot
+from fedmirage.common.secagg.keys import read_public_key
+from fedmirage.common.secagg.masks import WORD
+from fedmirage.common.secagg.settings import MODULUS_BITS
+from fedmirage.common.wire.payload import decode
+from fedmirage.server.messages.checks import HEADER
 
 
 def problem_of_keys(answer: ConfigRecord) -> str | None:

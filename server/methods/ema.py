@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from flwr.server.strategy import Strategy
 
-from common.methods.ema import Ema
-from common.wire.payload import Arrays
-from server.strategy.average import weighted_mean
-from server.strategy.context import ServerContext, StandAlone
-from server.strategy.release import Release
+from fedmirage.common.methods.ema import Ema
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.strategy.average import weighted_mean
+from fedmirage.server.strategy.context import ServerContext, StandAlone
+from fedmirage.server.strategy.release import Release
 
 
 @dataclass

@@ -3,9 +3,9 @@
 Declared in common/methods/fedadagrad.py.
 """
 
-from common.methods.fedadagrad import FedAdagrad
-from common.wire.payload import Array
-from server.strategy.adaptive import AdaptiveRule
+from fedmirage.common.methods.fedadagrad import FedAdagrad
+from fedmirage.common.wire.payload import Array
+from fedmirage.server.strategy.adaptive import AdaptiveRule
 
 
 class FedAdagradServer(AdaptiveRule[FedAdagrad]):

@@ -3,9 +3,9 @@
 Declared in common/methods/fedadam.py.
 """
 
-from common.methods.fedadam import FedAdam
-from common.wire.payload import Array
-from server.strategy.adaptive import AdaptiveRule
+from fedmirage.common.methods.fedadam import FedAdam
+from fedmirage.common.wire.payload import Array
+from fedmirage.server.strategy.adaptive import AdaptiveRule
 
 
 class FedAdamServer(AdaptiveRule[FedAdam]):

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from flwr.server.strategy import Strategy
 
-from common.methods.fedavgm import FedAvgM
-from common.wire.payload import Arrays
-from server.strategy.context import ServerContext, StandAlone
-from server.strategy.rule import ServerRule, plus
+from fedmirage.common.methods.fedavgm import FedAvgM
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.strategy.context import ServerContext, StandAlone
+from fedmirage.server.strategy.rule import ServerRule, plus
 
 
 @dataclass

@@ -5,11 +5,11 @@ Declared in common/methods/fedcg.py.
 
 from flwr.common import Parameters, Scalar
 
-from common.methods.fedcg import FedCg
-from common.wire.labels import Counts, label_shares
-from server.strategy.average import Failures, Results
-from server.strategy.pair_server import Distillation, PairServer
-from server.strategy.pairs import compare_by_divergence
+from fedmirage.common.methods.fedcg import FedCg
+from fedmirage.common.wire.labels import Counts, label_shares
+from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.pair_server import Distillation, PairServer
+from fedmirage.server.strategy.pairs import compare_by_divergence
 
 
 class FedCgServer(PairServer[FedCg]):

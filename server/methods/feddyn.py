@@ -10,12 +10,12 @@ from flwr.common import Parameters, Scalar
 from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 
-from common.methods.feddyn import MOVED, FedDyn
-from common.wire.payload import Arrays
-from server.strategy.average import Failures, Results, participants
-from server.strategy.context import ServerContext, StandAlone
-from server.strategy.rule import ServerRule
-from server.strategy.wrapper import Instructions, mean_section
+from fedmirage.common.methods.feddyn import MOVED, FedDyn
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.strategy.average import Failures, Results, participants
+from fedmirage.server.strategy.context import ServerContext, StandAlone
+from fedmirage.server.strategy.rule import ServerRule
+from fedmirage.server.strategy.wrapper import Instructions, mean_section
 
 
 @dataclass

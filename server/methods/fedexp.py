@@ -3,11 +3,11 @@
 import numpy as np
 from flwr.common import Parameters, Scalar
 
-from common.methods.fedexp import SQUARED_NORM, FedExP
-from common.wire.payload import Arrays
-from server.strategy.average import Failures, Results
-from server.strategy.rule import ServerRule, plus
-from server.strategy.wrapper import mean_section
+from fedmirage.common.methods.fedexp import SQUARED_NORM, FedExP
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.rule import ServerRule, plus
+from fedmirage.server.strategy.wrapper import mean_section
 
 
 class FedExPServer(ServerRule[FedExP]):

@@ -14,21 +14,27 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 from torch import Tensor, nn
 
-from common.errors import FedmirageError
-from common.learning.diversity import absolute_diversity, mean_squares, noise_diversity
-from common.learning.draws import draw_labels, draw_noise
-from common.learning.losses import divergences
-from common.learning.optimizers import Adam, restore_moments, save_moments
-from common.method import CLASSIFIER
-from common.methods.fedgen import GENERATOR, FedGen
-from common.models.generators import FeatureGenerator
-from common.seeds import derive, seed_torch, torch_generator
-from common.wire.labels import COUNTS, SHARES, Counts, client_shares, label_shares
-from common.wire.payload import Arrays
-from common.wire.weights import from_arrays, to_arrays
-from server.strategy.average import Failures, Results
-from server.strategy.context import ServerContext, StandAlone
-from server.strategy.wrapper import Instructions, StrategyWrapper, attach, detach, read_models
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.learning.diversity import absolute_diversity, mean_squares, noise_diversity
+from fedmirage.common.learning.draws import draw_labels, draw_noise
+from fedmirage.common.learning.losses import divergences
+from fedmirage.common.learning.optimizers import Adam, restore_moments, save_moments
+from fedmirage.common.method import CLASSIFIER
+from fedmirage.common.methods.fedgen import GENERATOR, FedGen
+from fedmirage.common.models.generators import FeatureGenerator
+from fedmirage.common.seeds import derive, seed_torch, torch_generator
+from fedmirage.common.wire.labels import COUNTS, SHARES, Counts, client_shares, label_shares
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.context import ServerContext, StandAlone
+from fedmirage.server.strategy.wrapper import (
+    Instructions,
+    StrategyWrapper,
+    attach,
+    detach,
+    read_models,
+)
 
 
 @dataclass

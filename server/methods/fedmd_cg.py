@@ -7,11 +7,11 @@ import numpy as np
 from flwr.common import Parameters
 from flwr.server.client_manager import ClientManager
 
-from common.methods.fedmd_cg import FedMdCg
-from common.wire.labels import SHARES
-from server.strategy.pair_server import Distillation, PairServer
-from server.strategy.pairs import compare_by_divergence, compare_by_product
-from server.strategy.wrapper import Instructions, attach
+from fedmirage.common.methods.fedmd_cg import FedMdCg
+from fedmirage.common.wire.labels import SHARES
+from fedmirage.server.strategy.pair_server import Distillation, PairServer
+from fedmirage.server.strategy.pairs import compare_by_divergence, compare_by_product
+from fedmirage.server.strategy.wrapper import Instructions, attach
 
 
 class FedMdCgServer(PairServer[FedMdCg]):

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from flwr.common import FitRes, Parameters, Scalar
 
-from common.methods.fednova import EFFECTIVE_STEPS, FedNova
-from common.wire.payload import LAYOUT, SHARED, put, take
-from server.strategy.average import Failures, Results
-from server.strategy.rule import ServerRule
-from server.strategy.wrapper import mean_section
+from fedmirage.common.methods.fednova import EFFECTIVE_STEPS, FedNova
+from fedmirage.common.wire.payload import LAYOUT, SHARED, put, take
+from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.rule import ServerRule
+from fedmirage.server.strategy.wrapper import mean_section
 
 
 class FedNovaServer(ServerRule[FedNova]):

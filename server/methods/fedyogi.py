@@ -5,9 +5,9 @@ Declared in common/methods/fedyogi.py.
 
 import numpy as np
 
-from common.methods.fedyogi import FedYogi
-from common.wire.payload import Array
-from server.strategy.adaptive import AdaptiveRule
+from fedmirage.common.methods.fedyogi import FedYogi
+from fedmirage.common.wire.payload import Array
+from fedmirage.server.strategy.adaptive import AdaptiveRule
 
 
 class FedYogiServer(AdaptiveRule[FedYogi]):

@@ -7,11 +7,11 @@ from flwr.common import Parameters, Scalar, parameters_to_ndarrays
 from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 
-from common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
-from common.wire.payload import Arrays
-from server.strategy.average import Failures, Results, participants
-from server.strategy.context import ServerContext, StandAlone
-from server.strategy.wrapper import (
+from fedmirage.common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.strategy.average import Failures, Results, participants
+from fedmirage.server.strategy.context import ServerContext, StandAlone
+from fedmirage.server.strategy.wrapper import (
     Instructions,
     StrategyWrapper,
     attach,

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from common.errors import DataError, FedmirageError
-from common.wire.files import read_arrays, write_arrays
-from common.wire.payload import Array, Arrays
+from fedmirage.common.errors import DataError, FedmirageError
+from fedmirage.common.wire.files import read_arrays, write_arrays
+from fedmirage.common.wire.payload import Array, Arrays
 
 FILE = "checkpoint.safetensors"
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from common.errors import ConfigurationError, FedmirageError
-from common.settings.config import RunConfig
-from server.record import checkpoint
-from server.record.results import FACTS, FILE, Results, find_versions, read
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.server.record import checkpoint
+from fedmirage.server.record.results import FACTS, FILE, Results, find_versions, read
 
 LOCK = ".lock"  # holds the id of the process that writes into the folder
 PATIENCE = 3.0  # seconds to wait for another writer that is about to end

@@ -37,9 +37,9 @@ from typing import Any
 
 from flwr.common import Scalar
 
-from common.errors import WireError
-from common.settings.config import RunConfig
-from common.wire.figures import (
+from fedmirage.common.errors import WireError
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.wire.figures import (
     AFRESH,
     DIAGNOSTICS,
     DP,
@@ -56,8 +56,8 @@ from common.wire.figures import (
     TEST_SHARD,
     TIMES,
 )
-from server.messages.plain import FitOutcome
-from server.strategy.budget import figures as budget_figures
+from fedmirage.server.messages.plain import FitOutcome
+from fedmirage.server.strategy.budget import figures as budget_figures
 
 # What a round's metrics hold beside the figures of its methods.
 PREFIXES = (TERM, DIAGNOSTICS, SCORES, OPTIMIZER, DP, TIMES)

@@ -10,10 +10,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from common.errors import DataError
-from common.settings.config import RunConfig
-from common.settings.project import project
-from server.record.shown import describe_outcome
+from fedmirage.common.errors import DataError
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.project import project
+from fedmirage.server.record.shown import describe_outcome
 
 FILE = "results.jsonl"
 PACKAGES = ("flwr", "torch", "torchvision", "numpy", "ray")

@@ -8,21 +8,21 @@ import torch
 from flwr.common import Scalar
 from torch import Tensor
 
-from common.data.batches import Resident
-from common.data.set import Split
-from common.device import place
-from common.learning.detail import Detail
-from common.learning.task import evaluate
-from common.memory import local_models
-from common.models import Model
-from common.models.files import ModelFacts, save_model
-from common.run import Run
-from common.settings.language import write
-from common.settings.project import project
-from common.wire.figures import AVERAGE_SCORES
-from common.wire.payload import Arrays
-from common.wire.weights import from_arrays
-from server.strategy.average import shares_of, weighted_mean
+from fedmirage.common.data.batches import Resident
+from fedmirage.common.data.set import Split
+from fedmirage.common.device import place
+from fedmirage.common.learning.detail import Detail
+from fedmirage.common.learning.task import evaluate
+from fedmirage.common.memory import local_models
+from fedmirage.common.models import Model
+from fedmirage.common.models.files import ModelFacts, save_model
+from fedmirage.common.run import Run
+from fedmirage.common.settings.language import write
+from fedmirage.common.settings.project import project
+from fedmirage.common.wire.figures import AVERAGE_SCORES
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.common.wire.weights import from_arrays
+from fedmirage.server.strategy.average import shares_of, weighted_mean
 
 
 @dataclass

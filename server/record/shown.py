@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from common.wire.figures import AVERAGE_SCORES, TEST_SHARD
-from server.strategy.budget import spent
+from fedmirage.common.wire.figures import AVERAGE_SCORES, TEST_SHARD
+from fedmirage.server.strategy.budget import spent
 
 SHARD = f"{TEST_SHARD}accuracy"  # FedMD-CG's L.acc
 AVERAGE = f"{AVERAGE_SCORES}accuracy"  # its G.acc

@@ -9,12 +9,12 @@ from typing import TypeVar
 import numpy as np
 from flwr.server.strategy import Strategy
 
-from common.methods.fedadagrad import FedAdagrad
-from common.methods.fedadam import FedAdam
-from common.methods.fedyogi import FedYogi
-from common.wire.payload import Array, Arrays
-from server.strategy.context import ServerContext, StandAlone
-from server.strategy.rule import ServerRule
+from fedmirage.common.methods.fedadagrad import FedAdagrad
+from fedmirage.common.methods.fedadam import FedAdam
+from fedmirage.common.methods.fedyogi import FedYogi
+from fedmirage.common.wire.payload import Array, Arrays
+from fedmirage.server.strategy.context import ServerContext, StandAlone
+from fedmirage.server.strategy.rule import ServerRule
 
 A = TypeVar("A", bound=FedAdagrad | FedAdam | FedYogi)
 

@@ -12,10 +12,10 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import FedAvg
 
-from common.errors import WireError
-from common.method import Weighting
-from common.wire.figures import ANSWERED, PARTICIPANTS
-from common.wire.payload import LAYOUT, SHARED, Arrays, decode, slices
+from fedmirage.common.errors import WireError
+from fedmirage.common.method import Weighting
+from fedmirage.common.wire.figures import ANSWERED, PARTICIPANTS
+from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, decode, slices
 
 Results = list[tuple[ClientProxy, FitRes]]
 Failures = list[tuple[ClientProxy, FitRes] | BaseException]

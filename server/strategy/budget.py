@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from common.dp.accounting import compose_gaussians
-from common.wire.figures import CLIPPED
+from fedmirage.common.dp.accounting import compose_gaussians
+from fedmirage.common.wire.figures import CLIPPED
 
 if TYPE_CHECKING:  # a command that only shows a budget need not wait for Flower or numpy
     import numpy as np

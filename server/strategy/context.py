@@ -16,15 +16,15 @@ import torch
 from flwr.common import log
 from torch import nn
 
-from common.errors import FedmirageError
-from common.method import Weighting
-from common.models import build
-from common.run import Run
-from common.seeds import derive
-from common.settings.config import RunConfig, configure
-from common.wire.manifest import Manifest
-from common.wire.payload import Arrays
-from server.record.scores import Evaluator
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.method import Weighting
+from fedmirage.common.models import build
+from fedmirage.common.run import Run
+from fedmirage.common.seeds import derive
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.record.scores import Evaluator
 
 
 class Note(Protocol):

@@ -19,18 +19,18 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
-from common.dp.bound import bound_update
-from common.dp.ledger import FILE as RELEASES
-from common.dp.ledger import Ledger
-from common.dp.noise import gaussian
-from common.dp.settings import CentralDp, DpOn, LocalDp
-from common.errors import FedmirageError
-from common.wire.figures import CLIPPED, PARTICIPANTS
-from common.wire.payload import Array, Arrays
-from server.strategy.average import Failures, Results, participants
-from server.strategy.budget import DELTA, EPSILON, Draw, epsilon, figures, spent
-from server.strategy.context import ServerContext, StandAlone
-from server.strategy.wrapper import Instructions, StrategyWrapper
+from fedmirage.common.dp.bound import bound_update
+from fedmirage.common.dp.ledger import FILE as RELEASES
+from fedmirage.common.dp.ledger import Ledger
+from fedmirage.common.dp.noise import gaussian
+from fedmirage.common.dp.settings import CentralDp, DpOn, LocalDp
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.wire.figures import CLIPPED, PARTICIPANTS
+from fedmirage.common.wire.payload import Array, Arrays
+from fedmirage.server.strategy.average import Failures, Results, participants
+from fedmirage.server.strategy.budget import DELTA, EPSILON, Draw, epsilon, figures, spent
+from fedmirage.server.strategy.context import ServerContext, StandAlone
+from fedmirage.server.strategy.wrapper import Instructions, StrategyWrapper
 
 D = TypeVar("D", bound=DpOn)
 

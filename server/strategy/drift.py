@@ -5,11 +5,17 @@ import math
 import numpy as np
 from flwr.common import Parameters, Scalar, parameters_to_ndarrays
 
-from common.methods.fedavg import FedAvg
-from common.wire.figures import DRIFT
-from common.wire.payload import Arrays
-from server.strategy.average import Failures, Results, in_partition_order, shared_only, shares_of
-from server.strategy.wrapper import StrategyWrapper
+from fedmirage.common.methods.fedavg import FedAvg
+from fedmirage.common.wire.figures import DRIFT
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.strategy.average import (
+    Failures,
+    Results,
+    in_partition_order,
+    shared_only,
+    shares_of,
+)
+from fedmirage.server.strategy.wrapper import StrategyWrapper
 
 
 class Drift(StrategyWrapper[FedAvg]):

@@ -10,10 +10,10 @@ its state in its own, so that a checkpoint saves it.
 from dataclasses import dataclass, field
 from typing import Any
 
-from common.wire.handout import digest
-from common.wire.payload import Array, Arrays
-from server.strategy.average import Results, answered
-from server.strategy.wrapper import Instructions, attach
+from fedmirage.common.wire.handout import digest
+from fedmirage.common.wire.payload import Array, Arrays
+from fedmirage.server.strategy.average import Results, answered
+from fedmirage.server.strategy.wrapper import Instructions, attach
 
 
 @dataclass

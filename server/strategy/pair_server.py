@@ -15,16 +15,16 @@ from flwr.common import Parameters, Scalar, ndarrays_to_parameters, parameters_t
 from flwr.server.strategy import Strategy
 from torch import Tensor
 
-from common.learning.draws import Noise, draw_labels, draw_noise
-from common.learning.optimizers import Adam, restore_moments, save_moments
-from common.models.base import Model
-from common.seeds import torch_generator
-from common.settings.language import Params
-from common.wire.labels import COUNTS, Counts, client_shares, label_shares
-from common.wire.payload import Arrays
-from server.strategy.average import Failures, Results, shares_of
-from server.strategy.context import ServerContext, StandAlone
-from server.strategy.pairs import (
+from fedmirage.common.learning.draws import Noise, draw_labels, draw_noise
+from fedmirage.common.learning.optimizers import Adam, restore_moments, save_moments
+from fedmirage.common.models.base import Model
+from fedmirage.common.seeds import torch_generator
+from fedmirage.common.settings.language import Params
+from fedmirage.common.wire.labels import COUNTS, Counts, client_shares, label_shares
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.strategy.average import Failures, Results, shares_of
+from fedmirage.server.strategy.context import ServerContext, StandAlone
+from fedmirage.server.strategy.pairs import (
     Compare,
     Inputs,
     Pair,
@@ -33,7 +33,7 @@ from server.strategy.pairs import (
     distil,
     mean_logits_loss,
 )
-from server.strategy.wrapper import StrategyWrapper, detach, read_models
+from fedmirage.server.strategy.wrapper import StrategyWrapper, detach, read_models
 
 M = TypeVar("M", bound=Params)
 

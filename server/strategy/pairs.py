@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.learning.losses import divergences
-from common.models.base import Model
-from common.wire.payload import Arrays
-from common.wire.weights import from_arrays, to_arrays
+from fedmirage.common.learning.losses import divergences
+from fedmirage.common.models.base import Model
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.common.wire.weights import from_arrays, to_arrays
 
 Compare = Callable[[Tensor, Tensor], Tensor]  # logits of student and teacher to (batch,)
 

@@ -17,11 +17,11 @@ from flwr.common import (
 from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 
-from common.methods.ema import Ema
-from common.methods.swa import Swa
-from common.wire.payload import Arrays
-from server.strategy.average import Failures, Results
-from server.strategy.wrapper import StrategyWrapper
+from fedmirage.common.methods.ema import Ema
+from fedmirage.common.methods.swa import Swa
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.wrapper import StrategyWrapper
 
 A = TypeVar("A", bound=Swa | Ema)
 

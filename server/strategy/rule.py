@@ -9,9 +9,9 @@ import numpy as np
 from flwr.common import Parameters, Scalar, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server.client_manager import ClientManager
 
-from common.wire.payload import Array, Arrays
-from server.strategy.average import Failures, Results
-from server.strategy.wrapper import Instructions, M, StrategyWrapper
+from fedmirage.common.wire.payload import Array, Arrays
+from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.wrapper import Instructions, M, StrategyWrapper
 
 
 class ServerRule(StrategyWrapper[M]):

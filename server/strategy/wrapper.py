@@ -16,12 +16,18 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
-from common.errors import FedmirageError
-from common.method import Weighting
-from common.settings.language import Params
-from common.wire.payload import LAYOUT, SHARED, Arrays, put, take
-from server.strategy.average import Failures, Results, in_partition_order, shares_of, weighted_mean
-from server.strategy.context import ServerContext, StandAlone
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.method import Weighting
+from fedmirage.common.settings.language import Params
+from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, put, take
+from fedmirage.server.strategy.average import (
+    Failures,
+    Results,
+    in_partition_order,
+    shares_of,
+    weighted_mean,
+)
+from fedmirage.server.strategy.context import ServerContext, StandAlone
 
 M = TypeVar("M", bound=Params)
 Instructions = list[tuple[ClientProxy, FitIns]]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ray import cloudpickle
 
-from client.app import app
+from fedmirage.client.app import app
 
 ROOT = Path(__file__).parents[2]
 LOADED = """
@@ -29,6 +29,7 @@ def test_its_keys_and_masks_are_ours_where_it_was_sent_to() -> None:
         timeout=300,
         check=False,
     )
-    assert done.stdout.decode().split() == ["common.secagg.keys", "common.secagg.masks"], (
-        done.stderr.decode()
-    )
+    assert done.stdout.decode().split() == [
+        "fedmirage.common.secagg.keys",
+        "fedmirage.common.secagg.masks",
+    ], done.stderr.decode()

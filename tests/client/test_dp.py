@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import client.client
-from client.dp import REPLY, Reply, find_reply, keep_reply, write_down
-from common.dp.ledger import Ledger
-from common.dp.settings import CentralDp, LocalDp
-from common.errors import FedmirageError
+from fedmirage.client import client as client_module
+from fedmirage.client.dp import REPLY, Reply, find_reply, keep_reply, write_down
+from fedmirage.common.dp.ledger import Ledger
+from fedmirage.common.dp.settings import CentralDp, LocalDp
+from fedmirage.common.errors import FedmirageError
 from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE
 from tests.support.runs import lines
@@ -61,7 +61,7 @@ def test_a_reply_is_counted_before_it_is_repeated(
             raise FedmirageError("killed")
         write_down(*arguments)
 
-    monkeypatch.setattr(client.client, "write_down", count)
+    monkeypatch.setattr(client_module, "write_down", count)
     settings = {**BASE, "rounds": 1, "dp": "local(clip=1, noise=2)"}
     run_in_process(tmp_path, **settings, min_replies=settings["clients"])
     (retry,) = lines(tmp_path, "retry")

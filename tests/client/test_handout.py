@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from client.handout import receive
-from common.errors import FedmirageError
-from common.memory import Memory
-from common.wire.handout import digest
-from common.wire.payload import Array, Arrays
+from fedmirage.client.handout import receive
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.memory import Memory
+from fedmirage.common.wire.handout import digest
+from fedmirage.common.wire.payload import Array, Arrays
 
 KEY = "test.set"
 SET = [np.arange(6, dtype=np.uint8), np.array([0.5], np.float32)]

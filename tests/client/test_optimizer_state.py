@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from client.train import make_optimizer
-from common.errors import ConfigurationError, FedmirageError
-from common.memory import Memory
-from common.settings.config import configure
+from fedmirage.client.train import make_optimizer
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.memory import Memory
+from fedmirage.common.settings.config import configure
 from tests.support.hand import Batch, linear_model, open_round, settings, visit
 
 KINDS = [

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from common.methods import METHODS
+from fedmirage.common.methods import METHODS
 from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE, line
 from tests.support.runs import weights

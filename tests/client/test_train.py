@@ -6,12 +6,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from client.objective import Objective, Step
-from client.train import train
-from common.memory import Memory
-from common.methods import Method
-from common.methods.fedprox import FedProx
-from common.methods.fedsam import FedSam
+from fedmirage.client.objective import Objective, Step
+from fedmirage.client.train import train
+from fedmirage.common.memory import Memory
+from fedmirage.common.methods import Method
+from fedmirage.common.methods.fedprox import FedProx
+from fedmirage.common.methods.fedsam import FedSam
 from tests.support.hand import linear_model, open_round, settings
 
 

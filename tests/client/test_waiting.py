@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-import client.train
-from client.methods.fedcg import adversary
-from client.methods.fedmd_cg import generator
-from common.methods import METHODS
+from fedmirage.client import train as loop
+from fedmirage.client.methods.fedcg import adversary
+from fedmirage.client.methods.fedmd_cg import generator
+from fedmirage.common.methods import METHODS
 from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE, line
 from tests.support.simulated_device import DEVICE, simulated_device
@@ -29,7 +29,7 @@ def count_waits(
     folder: Path, methods: str, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> Counter[str]:
     """The waits in the loops of all clients, except for the means that are read after the last."""
-    inner, read_means = client.train.train_phase, client.train.TermMeans.values
+    inner, read_means = loop.train_phase, loop.TermMeans.values
     found: list[str] = []
 
     with monkeypatch.context() as patch, simulated_device(patch) as simulation:
@@ -40,15 +40,15 @@ def count_waits(
             found.extend(simulation.waits[before:])
             return trained
 
-        def uncounted(means: client.train.TermMeans) -> dict[str, float]:
+        def uncounted(means: loop.TermMeans) -> dict[str, float]:
             before = len(simulation.waits)
             values = read_means(means)
             del simulation.waits[before:]
             return values
 
-        for module in (client.train, adversary, generator):
+        for module in (loop, adversary, generator):
             patch.setattr(module, "train_phase", watched)
-        patch.setattr(client.train.TermMeans, "values", uncounted)
+        patch.setattr(loop.TermMeans, "values", uncounted)
         settings = {**BASE, "methods": methods, "local_epochs": 0, "local_steps": steps}
         run_in_process(folder, **settings)
     return Counter(found)

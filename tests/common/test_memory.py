@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory, local_models, versions
+from fedmirage.common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory, local_models, versions
 
 
 def remember(folder: Path, number: int, value: float, **more: bool) -> None:

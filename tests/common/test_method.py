@@ -4,8 +4,8 @@ from typing import ClassVar
 
 import pytest
 
-from common.errors import ConfigurationError
-from common.method import (
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.method import (
     CLASSIFIER,
     FEATURES,
     Method,
@@ -15,12 +15,12 @@ from common.method import (
     clashes,
     required_weighting,
 )
-from common.methods import METHODS
-from common.methods.dynafed import DynaFed
-from common.methods.fedavgm import FedAvgM
-from common.methods.fedper import FedPer
-from common.methods.scaffold import Scaffold
-from common.settings.language import resolve_line
+from fedmirage.common.methods import METHODS
+from fedmirage.common.methods.dynafed import DynaFed
+from fedmirage.common.methods.fedavgm import FedAvgM
+from fedmirage.common.methods.fedper import FedPer
+from fedmirage.common.methods.scaffold import Scaffold
+from fedmirage.common.settings.language import resolve_line
 
 
 class Reader(Method):

@@ -16,9 +16,9 @@ from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.superlink.federation import NoOpFederationManager
 
-from common.errors import FedmirageError
-from common.settings.project import ROOT
-from server.messages.places import read_places
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.settings.project import ROOT
+from fedmirage.server.messages.places import read_places
 
 admit = runpy.run_path(str(ROOT / "deploy" / "admit.py"))["admit"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from common.settings.project import ROOT
-from experiments.show.doctor import certificates, lifetime
+from fedmirage.common.settings.project import ROOT
+from fedmirage.show.doctor import certificates, lifetime
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("openssl") and shutil.which("ssh-keygen")),

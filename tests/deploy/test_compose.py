@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from common.settings.project import ROOT
+from fedmirage.common.settings.project import ROOT
 
 
 def services(file: str) -> dict[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ import runpy
 
 import pytest
 
-from common.settings.project import ROOT
+from fedmirage.common.settings.project import ROOT
 
 LOCK = (ROOT / "requirements.lock").read_text()
 HASHES = (ROOT / "requirements.hashes").read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from common.settings.project import ROOT
+from fedmirage.common.settings.project import ROOT
 
 PROGRAMS = ("flower-superlink", "flower-supernode", "fedmirage")
 

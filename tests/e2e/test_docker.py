@@ -17,9 +17,9 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from common.data import load
-from common.settings.project import PROJECT_FILE
-from server.record.results import read
+from fedmirage.common.data import load
+from fedmirage.common.settings.project import PROJECT_FILE
+from fedmirage.server.record.results import read
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits
 

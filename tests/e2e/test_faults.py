@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from common.settings.config import configure
-from experiments.runtimes.grpc import Federation
-from server.record.results import read
+from fedmirage.common.settings.config import configure
+from fedmirage.runtimes.grpc import Federation
+from fedmirage.server.record.results import read
 from tests.support.commands import (
     SETTINGS,
     TINY,
@@ -225,7 +225,7 @@ def test_a_node_goes_on_if_the_process_that_takes_its_tasks_is_killed(tmp_path: 
         time.sleep(15)  # who ends sooner than this is not replaced
         node = federation.processes["supernode-1"]
         listed = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()
-        (taker,) = {int(number) for number in listed} & {*processes("experiments.node.tasks")}
+        (taker,) = {int(number) for number in listed} & {*processes("fedmirage.node.tasks")}
         before = rounds_done(folder)
         kill(taker)
 

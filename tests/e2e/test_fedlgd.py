@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from server.record.checkpoint import read
+from fedmirage.server.record.checkpoint import read
 from tests.support.commands import SETTINGS, TINY, fedmirage
 from tests.support.fedlgd import fedlgd
 from tests.support.inprocess import run_in_process

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from common.settings.config import configure
-from common.settings.project import PROJECT_FILE
-from experiments.runtimes.grpc import (
+from fedmirage.common.settings.config import configure
+from fedmirage.common.settings.project import PROJECT_FILE
+from fedmirage.runtimes.grpc import (
     ENVIRONMENT,
     PROGRAMS,
     Federation,
     free_addresses,
 )
-from experiments.runtimes.guardian import processes_with
-from server.record.results import read
+from fedmirage.runtimes.guardian import processes_with
+from fedmirage.server.record.results import read
 from tests.support.commands import wait_until
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits

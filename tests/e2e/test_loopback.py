@@ -6,8 +6,8 @@ import sys
 SCRIPT = """
 import os
 from pathlib import Path
-from common.settings.config import configure
-from experiments.runtimes.ray_start import start_ray
+from fedmirage.common.settings.config import configure
+from fedmirage.runtimes.ray_start import start_ray
 
 start_ray(configure({}))
 import ray

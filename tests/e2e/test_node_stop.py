@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from common.settings.config import configure
-from experiments.runtimes.grpc import Federation, free_addresses
+from fedmirage.common.settings.config import configure
+from fedmirage.runtimes.grpc import Federation, free_addresses
 from tests.support.commands import command, heed_signals, kill, processes, wait_until
 
 pytestmark = pytest.mark.slow
@@ -79,7 +79,7 @@ def test_a_node_ends_though_its_superlink_does_not_answer(tmp_path: Path, trains
 
 def of_node(home: Path) -> list[int]:
     """Find the processes of a node: itself, what takes its tasks, the template, and tasks."""
-    return [*({*processes("experiments.node.")} & {*processes(f"FLWR_HOME={home}")})]
+    return [*({*processes("fedmirage.node.")} & {*processes(f"FLWR_HOME={home}")})]
 
 
 @pytest.mark.parametrize("moment", [0.0, 1.0, 2.5, 5.0, 10.0])

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from common.errors import FedmirageError
-from common.settings.config import configure
-from experiments.bundle import assemble
-from experiments.runtimes.grpc import Federation
+from fedmirage.bundle import assemble
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.settings.config import configure
+from fedmirage.runtimes.grpc import Federation
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits
 
@@ -35,7 +35,7 @@ def test_a_run_with_changed_code_is_refused_by_the_nodes(
     with Federation(tmp_path, logs, False) as federation:
         federation.start(configure(SETTINGS), tmp_path / "memory")
         with monkeypatch.context() as patch:
-            patch.setattr("experiments.runtimes.grpc.app_folder", lambda spare: evil)
+            patch.setattr("fedmirage.runtimes.grpc.app_folder", lambda spare: evil)
             run_id = federation.submit(configure(SETTINGS | {"out": str(tmp_path / "refused")}))
         with pytest.raises(FedmirageError, match=r"brought other code: it differs in client/app\."):
             federation.wait(run_id, tmp_path / "refused")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import FedmirageError
-from common.settings.config import configure
-from experiments.runtimes import grpc as deployment
-from experiments.runtimes.grpc import PROGRAMS, Federation, free_addresses
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.settings.config import configure
+from fedmirage.runtimes import grpc as deployment
+from fedmirage.runtimes.grpc import PROGRAMS, Federation, free_addresses
 from tests.support.commands import processes
 
 

@@ -15,8 +15,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from experiments.report.data import gather
-from experiments.report.page import build_page
+from fedmirage.report.data import gather
+from fedmirage.report.page import build_page
 from tests.support.browser import complaints, emulate, open_browser, overflow, requests, visit
 from tests.support.browser import wait_for as wait
 from tests.support.comparison import plan_records, read_lines, write_lines, write_records

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from server.record.results import read
+from fedmirage.server.record.results import read
 from tests.support.commands import SETTINGS, TINY, fedmirage, processes
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits, without_times

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from server.record.results import read
+from fedmirage.server.record.results import read
 from tests.support.commands import (
     SETTINGS,
     TINY,

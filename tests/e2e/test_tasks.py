@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from common.settings.config import configure
-from experiments.bundle import assemble
-from experiments.runtimes.grpc import Federation
+from fedmirage.bundle import assemble
+from fedmirage.common.settings.config import configure
+from fedmirage.runtimes.grpc import Federation
 from tests.support.commands import kill, processes, wait_until
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits, lines
@@ -50,7 +50,7 @@ def federate(folder: Path, app: Path, settings: dict[str, Any]) -> None:
     with Federation(folder, folder / "logs", verbose=False, code="any") as federation:
         federation.start(configure(settings), folder / "memory")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("experiments.runtimes.grpc.app_folder", lambda _: app)
+            patch.setattr("fedmirage.runtimes.grpc.app_folder", lambda _: app)
             run_id = federation.submit(configure(settings | {"out": str(folder / "run")}))
         federation.wait(run_id, folder / "run")
 
@@ -91,13 +91,13 @@ def test_nothing_outlives_a_node_that_was_killed(tmp_path: Path) -> None:
     with Federation(tmp_path, logs, verbose=False) as federation:
         federation.start(configure(settings), tmp_path / "memory")
         federation.submit(configure(settings | {"out": str(tmp_path / "run")}))
-        template = "experiments.node.template"
+        template = "fedmirage.node.template"
         wait_until(lambda: len(processes(template)) >= 2, 120, "a task besides the template")
         node = federation.processes["supernode-0"]
         kill(node.pid)
         node.wait()
         wait_until(
-            lambda: not {*processes("experiments.node")} & {*processes(f"FLWR_HOME={tmp_path}")},
+            lambda: not {*processes("fedmirage.node")} & {*processes(f"FLWR_HOME={tmp_path}")},
             30,
             "all processes of the node end",
         )

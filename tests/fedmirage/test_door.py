@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import fedmirage
-from common.errors import DataError
-from common.settings.project import project
+from fedmirage.common.errors import DataError
+from fedmirage.common.settings.project import project
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
 
@@ -51,7 +51,7 @@ def test_run_places_its_results_and_returns_the_run(
         asked.append((config.clients, runtime, config.out, folder))
         run_in_process(folder, **{**SMALL, "rounds": 1})
 
-    monkeypatch.setattr("experiments.launch.launch", launch)
+    monkeypatch.setattr("fedmirage.launch.launch", launch)
     monkeypatch.chdir(tmp_path)
     run = fedmirage.run(clients=3, runtime="grpc", quiet=True)
     ((clients, runtime, out, folder),) = asked
@@ -64,7 +64,7 @@ def test_run_places_its_results_and_returns_the_run(
 def test_a_resumed_run_keeps_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_in_process(tmp_path, **{**SMALL, "rounds": 1})
     asked: list[Any] = []
-    monkeypatch.setattr("experiments.launch.launch", lambda *given, **_: asked.append(given))
+    monkeypatch.setattr("fedmirage.launch.launch", lambda *given, **_: asked.append(given))
     fedmirage.run(resume=str(tmp_path), rounds=2)
     ((config, _, folder, *_),) = asked
     assert (config.dataset, config.clients, config.rounds) == (SMALL["dataset"], 4, 2)

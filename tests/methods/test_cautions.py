@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.methods import METHODS
-from common.settings.config import configure
-from common.wire.files import read_arrays
+from fedmirage.common.methods import METHODS
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.files import read_arrays
 from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE, line
 from tests.support.runs import weights

@@ -8,9 +8,9 @@ import pytest
 from flwr.common import ndarrays_to_parameters
 from flwr.server.strategy import FedAvg
 
-from common.methods.fedavgm import FedAvgM
-from server.methods.fedavgm import FedAvgMServer
-from server.strategy.rule import plus
+from fedmirage.common.methods.fedavgm import FedAvgM
+from fedmirage.server.methods.fedavgm import FedAvgMServer
+from fedmirage.server.strategy.rule import plus
 from tests.support.inprocess import run_in_process
 from tests.support.rules import assert_buffers_are_averaged, one_round, reply, rule
 from tests.support.runs import SMALL, KilledError, assert_same_bits, kill_in_round, weights

@@ -10,24 +10,24 @@ import torch
 from flwr.app import Message
 from torch import Tensor, nn
 
-from client.data import LocalData
-from client.methods.fedcg import FedCgClient
-from client.methods.fedcg.adversary import discriminator_loss, generator_loss
-from client.round import LocalRound
-from client.train import train
-from common.data.batches import Resident
-from common.errors import ConfigurationError
-from common.memory import LOCAL_MODEL, Memory
-from common.methods.fedcg import DISCRIMINATOR, GENERATOR, FedCg
-from common.models.base import Model
-from common.models.generators import FeatureDiscriminator, FeatureMeans
-from common.settings.config import configure
-from common.wire.files import read_arrays
-from common.wire.payload import decode
-from common.wire.weights import from_arrays, to_arrays
-from server.methods.fedcg import FedCgServer
-from server.record.checkpoint import read as read_checkpoint
-from server.strategy.average import Average
+from fedmirage.client.data import LocalData
+from fedmirage.client.methods.fedcg import FedCgClient
+from fedmirage.client.methods.fedcg.adversary import discriminator_loss, generator_loss
+from fedmirage.client.round import LocalRound
+from fedmirage.client.train import train
+from fedmirage.common.data.batches import Resident
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.memory import LOCAL_MODEL, Memory
+from fedmirage.common.methods.fedcg import DISCRIMINATOR, GENERATOR, FedCg
+from fedmirage.common.models.base import Model
+from fedmirage.common.models.generators import FeatureDiscriminator, FeatureMeans
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.files import read_arrays
+from fedmirage.common.wire.payload import decode
+from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.server.methods.fedcg import FedCgServer
+from fedmirage.server.record.checkpoint import read as read_checkpoint
+from fedmirage.server.strategy.average import Average
 from tests.support.facts import make_facts
 from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE, BATCH_NORM

@@ -12,24 +12,24 @@ from flwr.app import Message
 from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
 from torch import nn
 
-from client.data import LocalData
-from client.methods.fedgen import FedGenClient
-from client.round import LocalRound
-from client.train import train
-from common.data.batches import Resident
-from common.errors import ConfigurationError, FedmirageError
-from common.memory import Memory, local_models
-from common.methods.fedgen import GENERATOR, FedGen
-from common.models.base import Model
-from common.models.generators import FeatureMeans
-from common.settings.config import configure
-from common.wire.labels import SHARES
-from common.wire.payload import LAYOUT, decode
-from common.wire.weights import from_arrays, to_arrays
-from server.methods.fedgen import FedGenServer, Teachers, agreement_loss, generator_loss
-from server.record.checkpoint import read as read_checkpoint
-from server.strategy.average import Average
-from server.strategy.context import ServerContext
+from fedmirage.client.data import LocalData
+from fedmirage.client.methods.fedgen import FedGenClient
+from fedmirage.client.round import LocalRound
+from fedmirage.client.train import train
+from fedmirage.common.data.batches import Resident
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.memory import Memory, local_models
+from fedmirage.common.methods.fedgen import GENERATOR, FedGen
+from fedmirage.common.models.base import Model
+from fedmirage.common.models.generators import FeatureMeans
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.labels import SHARES
+from fedmirage.common.wire.payload import LAYOUT, decode
+from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.server.methods.fedgen import FedGenServer, Teachers, agreement_loss, generator_loss
+from fedmirage.server.record.checkpoint import read as read_checkpoint
+from fedmirage.server.strategy.average import Average
+from fedmirage.server.strategy.context import ServerContext
 from tests.support.facts import make_facts
 from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from client.methods.fednova import FedNovaClient
-from common.errors import ConfigurationError
-from common.learning.steps import effective_steps
-from common.memory import Memory
-from common.methods.fednova import FedNova
-from common.settings.config import configure
+from fedmirage.client.methods.fednova import FedNovaClient
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.learning.steps import effective_steps
+from fedmirage.common.memory import Memory
+from fedmirage.common.methods.fednova import FedNova
+from fedmirage.common.settings.config import configure
 from tests.support.inprocess import run_in_process
 from tests.support.rules import buffers, initial, last_local_models, one_round, reply, rule
 from tests.support.runs import SMALL, lines, weights

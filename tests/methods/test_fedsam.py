@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from client.methods.fedsam import frozen_statistics
-from common.memory import Memory
-from common.models.base import Model
-from common.wire.weights import from_arrays, to_arrays
+from fedmirage.client.methods.fedsam import frozen_statistics
+from fedmirage.common.memory import Memory
+from fedmirage.common.models.base import Model
+from fedmirage.common.wire.weights import from_arrays, to_arrays
 from tests.support.hand import open_round, settings, visit
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, assert_same_bits, lines

@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from client.objective import Objective
-from common.errors import ConfigurationError
-from common.memory import local_models
-from common.methods import METHODS, clashes, half
-from common.settings.config import configure
-from common.settings.language import resolve_line
-from common.wire.files import read_arrays
-from server.record.checkpoint import read
-from server.strategy.wrapper import StrategyWrapper
+from fedmirage.client.objective import Objective
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.memory import local_models
+from fedmirage.common.methods import METHODS, clashes, half
+from fedmirage.common.settings.config import configure
+from fedmirage.common.settings.language import resolve_line
+from fedmirage.common.wire.files import read_arrays
+from fedmirage.server.record.checkpoint import read
+from fedmirage.server.strategy.wrapper import StrategyWrapper
 from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE, BATCH_NORM, finite, line
 from tests.support.runs import KilledError, kill_in_round

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from common.errors import ConfigurationError
-from common.memory import LOCAL_MODEL, Memory
-from common.settings.config import configure
-from common.wire.files import read_arrays
-from common.wire.payload import Arrays
-from experiments.show.progress import summary_table
-from server.record.checkpoint import read as read_checkpoint
-from server.record.shown import describe_scores
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.memory import LOCAL_MODEL, Memory
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.files import read_arrays
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.record.checkpoint import read as read_checkpoint
+from fedmirage.server.record.shown import describe_scores
+from fedmirage.show.progress import summary_table
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.rules import initial, last_local_models, named
 from tests.support.runs import (
@@ -203,9 +203,9 @@ def test_unsound_pairs_are_refused(methods: str, words: str) -> None:
 def test_a_method_with_sections_is_refused_beside_local() -> None:
     from typing import ClassVar
 
-    from common.method import Section
-    from common.methods import Method, clashes
-    from common.methods.local import Local
+    from fedmirage.common.method import Section
+    from fedmirage.common.methods import Method, clashes
+    from fedmirage.common.methods.local import Local
 
     class Asks(Method):
         name: ClassVar[str] = "asks"

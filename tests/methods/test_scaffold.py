@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import ConfigurationError
-from common.memory import Memory
-from server.record.checkpoint import read
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.memory import Memory
+from fedmirage.server.record.checkpoint import read
 from tests.support.hand import Federation, linear_model, settings
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, assert_same_bits, lines, weights

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from flwr.server.strategy import FedAvg
 
-from common.errors import ConfigurationError
-from common.methods.swa import Swa
-from common.settings.config import configure
-from server.methods.swa import SwaServer
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.methods.swa import Swa
+from fedmirage.common.settings.config import configure
+from fedmirage.server.methods.swa import SwaServer
 from tests.support.inprocess import run_in_process
 from tests.support.released import released_after, saved
 from tests.support.rules import buffers, named, one_round, reply, rule

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from client.build import deal_data
-from client.diagnostics import OwnLabels
-from common.data import load
-from common.data.batches import normalise
-from common.data.view import view
-from common.errors import ConfigurationError
-from common.run import make_run
-from common.settings.config import RunConfig, configure
-from common.wire.manifest import Manifest
-from common.wire.weights import from_arrays
+from fedmirage.client.build import deal_data
+from fedmirage.client.diagnostics import OwnLabels
+from fedmirage.common.data import load
+from fedmirage.common.data.batches import normalise
+from fedmirage.common.data.view import view
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.run import make_run
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.weights import from_arrays
 from tests.support.inprocess import run_in_process
 from tests.support.rules import initial, last_local_models
 from tests.support.runs import (

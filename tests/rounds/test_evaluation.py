@@ -9,12 +9,12 @@ import pytest
 import torch
 from rich.console import Console
 
-from common.data import load
-from common.data.batches import normalise
-from common.run import blueprint
-from common.wire.weights import from_arrays
-from experiments.show import compare
-from experiments.show.progress import summary_table
+from fedmirage.common.data import load
+from fedmirage.common.data.batches import normalise
+from fedmirage.common.run import blueprint
+from fedmirage.common.wire.weights import from_arrays
+from fedmirage.show import compare
+from fedmirage.show.progress import summary_table
 from tests.support.inprocess import run_in_process
 from tests.support.rules import last_local_models
 from tests.support.runs import SMALL, lines

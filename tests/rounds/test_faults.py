@@ -12,14 +12,14 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.compat.common import recorddict_compat as compat
 
-from client.app import make_app
-from common.errors import FedmirageError
-from common.memory import Memory, versions
-from common.settings.config import configure
-from server.messages import sampling
-from server.messages.exchange import exchange
-from server.messages.sampling import Roster
-from server.run import run
+from fedmirage.client.app import make_app
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.memory import Memory, versions
+from fedmirage.common.settings.config import configure
+from fedmirage.server.messages import sampling
+from fedmirage.server.messages.exchange import exchange
+from fedmirage.server.messages.sampling import Roster
+from fedmirage.server.run import run
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 from tests.support.runs import SMALL, lines, weights
 

@@ -13,10 +13,10 @@ import pytest
 from flwr.app import Message
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Stage
 
-from client.node.folders import client_folder
-from common.secagg.agreement import AGREE, DRAW, LOT, SEALED_LOT
-from common.secagg.circle import seal_lot
-from common.secagg.keys import generate_key_pairs, public_key_to_bytes
+from fedmirage.client.node.folders import client_folder
+from fedmirage.common.secagg.agreement import AGREE, DRAW, LOT, SEALED_LOT
+from fedmirage.common.secagg.circle import seal_lot
+from fedmirage.common.secagg.keys import generate_key_pairs, public_key_to_bytes
 from tests.support.hostile import TOKEN, HostileServer, RefusedError
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.pairs import BASE

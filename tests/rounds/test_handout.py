@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from flwr.common import FitIns, ndarrays_to_parameters, parameters_to_ndarrays
 
-from client.handout import receive
-from common.errors import FedmirageError
-from common.memory import Memory
-from common.wire.payload import LAYOUT, Arrays, unpack
-from server.strategy.handout import HandOut, HandOutState
+from fedmirage.client.handout import receive
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.memory import Memory
+from fedmirage.common.wire.payload import LAYOUT, Arrays, unpack
+from fedmirage.server.strategy.handout import HandOut, HandOutState
 from tests.support.strategies import Client, reply
 
 

@@ -12,10 +12,10 @@ from flwr.app import Message
 from flwr.client.mod import secaggplus_mod
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 
-from common.secagg.settings import MODULUS_BITS
-from common.secagg.shamir import create_shares
-from common.secagg.vector import SecureVector
-from common.wire.payload import decode
+from fedmirage.common.secagg.settings import MODULUS_BITS
+from fedmirage.common.secagg.shamir import create_shares
+from fedmirage.common.secagg.vector import SecureVector
+from fedmirage.common.wire.payload import decode
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.pairs import BASE
 from tests.support.runs import assert_same_bits, lines

@@ -15,8 +15,8 @@ from flwr.common.secure_aggregation.secaggplus_utils import (
     share_keys_plaintext_separate,
 )
 
-from common.secagg.circle import CIRCLE, Circle
-from common.secagg.keys import (
+from fedmirage.common.secagg.circle import CIRCLE, Circle
+from fedmirage.common.secagg.keys import (
     TAG,
     bytes_to_public_key,
     decrypt,

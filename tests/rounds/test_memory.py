@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from common.memory import LOCAL_MODEL, Memory
+from fedmirage.common.memory import LOCAL_MODEL, Memory
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flwr.app import Message
 
-from common.memory import Memory
+from fedmirage.common.memory import Memory
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.runs import SMALL, KilledError, assert_same_bits, kill_in_round, lines, weights
 

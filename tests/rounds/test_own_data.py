@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 
-from client.app import make_app
-from common.errors import FedmirageError
-from common.settings.config import RunConfig, configure
-from server.run import run
+from fedmirage.client.app import make_app
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.server.run import run
 from tests.support.files import png, write_files
 from tests.support.inprocess import InProcessGrid, node_id
 from tests.support.runs import lines

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from common.errors import FedmirageError
-from server.record.results import read
+from fedmirage.common.errors import FedmirageError
+from fedmirage.server.record.results import read
 from tests.support.inprocess import node_id, run_in_process
 
 SETTINGS: dict[str, Any] = {

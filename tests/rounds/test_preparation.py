@@ -10,17 +10,17 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.common import Code, GetPropertiesRes, Scalar, Status
 from flwr.compat.common import recorddict_compat as compat
 
-from client.app import make_app
-from client.methods.distil import DistilClient, cache
-from client.objective import Objective
-from client.preparation import join, prepare
-from common.errors import FedmirageError, WireError
-from common.methods.distil import Distil
-from common.methods.fedavg import FedAvg
-from common.settings.config import configure
-from common.wire.preparation import DONE, Preparation, read_preparation
-from server.messages import preparation
-from server.run import run
+from fedmirage.client.app import make_app
+from fedmirage.client.methods.distil import DistilClient, cache
+from fedmirage.client.objective import Objective
+from fedmirage.client.preparation import join, prepare
+from fedmirage.common.errors import FedmirageError, WireError
+from fedmirage.common.methods.distil import Distil
+from fedmirage.common.methods.fedavg import FedAvg
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.preparation import DONE, Preparation, read_preparation
+from fedmirage.server.messages import preparation
+from fedmirage.server.run import run
 from tests.support.distil import local_client
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 from tests.support.pairs import BASE

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import ConfigurationError, FedmirageError
-from common.wire.files import read_arrays
-from server.record.results import read
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.wire.files import read_arrays
+from fedmirage.server.record.results import read
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.runs import (
     SMALL,

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, KilledError, assert_same_bits, kill_in_round, lines, weights
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import ConfigurationError
-from common.memory import LOCAL_MODEL, Memory
-from common.run import blueprint
-from common.settings.config import configure
-from common.wire.files import read_arrays
-from common.wire.manifest import Manifest
-from common.wire.weights import to_arrays
-from server.record.checkpoint import read
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.memory import LOCAL_MODEL, Memory
+from fedmirage.common.run import blueprint
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.files import read_arrays
+from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.weights import to_arrays
+from fedmirage.server.record.checkpoint import read
 from tests.support.inprocess import run_in_process
 from tests.support.methods import add_methods
 from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lines

@@ -13,19 +13,19 @@ from flwr.common import parameters_to_ndarrays
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 from flwr.compat.common import recorddict_compat as compat
 
-from client.app import make_app
-from client.secagg.mod import secure
-from common.errors import ConfigurationError, FedmirageError
-from common.memory import local_models
-from common.methods import METHODS
-from common.secagg.agreement import AGREE
-from common.secagg.masks import GENERATOR, MASKS, mask
-from common.secagg.settings import MODULUS_BITS, REFUSAL, why_not
-from common.settings.config import configure
-from common.wire.payload import decode
-from server.record.checkpoint import read
-from server.rounds import Rounds
-from server.run import run
+from fedmirage.client.app import make_app
+from fedmirage.client.secagg.mod import secure
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.memory import local_models
+from fedmirage.common.methods import METHODS
+from fedmirage.common.secagg.agreement import AGREE
+from fedmirage.common.secagg.masks import GENERATOR, MASKS, mask
+from fedmirage.common.secagg.settings import MODULUS_BITS, REFUSAL, why_not
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.payload import decode
+from fedmirage.server.record.checkpoint import read
+from fedmirage.server.rounds import Rounds
+from fedmirage.server.run import run
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 from tests.support.pairs import BASE, BATCH_NORM, finite, line
 from tests.support.runs import KilledError, kill_in_round
@@ -483,7 +483,7 @@ def test_what_an_exception_says_stays_with_the_client(
     def fails(*_: Any) -> None:
         raise ValueError("record 17 of the patients is odd")
 
-    monkeypatch.setattr("client.client.train", fails)
+    monkeypatch.setattr("fedmirage.client.client.train", fails)
     with pytest.raises(
         FedmirageError, match="its training failed; its own log says why"
     ) as failure:

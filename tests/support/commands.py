@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments.interrupts import INTERRUPTIONS
+from fedmirage.interrupts import INTERRUPTIONS
 from tests.support.runs import lines
 
 TINY = [
@@ -35,7 +35,7 @@ SETTINGS = {
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "experiments.entry", *arguments]
+    return [sys.executable, "-m", "fedmirage.entry", *arguments]
 
 
 def fedmirage(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from experiments.comparison.outcome import record
-from experiments.comparison.plan import Job, Plan, make_plan
+from fedmirage.comparison.outcome import record
+from fedmirage.comparison.plan import Job, Plan, make_plan
 
 METHODS = ("fedcog(start=2)", "vhl(width=8)", "lg-fedavg")
 # Accuracy of the last of seven rounds by row and seed; earlier rounds have one per cent less each.

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from client.data import LocalData
-from client.methods.distil.matching import RealImages
-from client.round import LocalClient
-from common.data.batches import Resident
-from common.data.view import count_classes
-from common.settings.config import configure
+from fedmirage.client.data import LocalData
+from fedmirage.client.methods.distil.matching import RealImages
+from fedmirage.client.round import LocalClient
+from fedmirage.common.data.batches import Resident
+from fedmirage.common.data.view import count_classes
+from fedmirage.common.settings.config import configure
 from tests.support.facts import make_facts
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 import torch
 
-from common.data.set import DataSet, Split
-from common.learning.task import TASKS, Task
-from common.run import Run
-from common.settings.config import RunConfig
-from common.wire.manifest import Entry, Manifest
-from common.wire.weights import to_arrays
+from fedmirage.common.data.set import DataSet, Split
+from fedmirage.common.learning.task import TASKS, Task
+from fedmirage.common.run import Run
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.wire.manifest import Entry, Manifest
+from fedmirage.common.wire.weights import to_arrays
 
 
 def entries(*arrays: tuple[str, np.ndarray, bool]) -> Manifest:

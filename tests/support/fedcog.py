@@ -7,17 +7,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from client.data import LocalData
-from client.methods.fedcog.generation import Virtual, synthesise
-from client.objective import LocalRound
-from common.data.batches import Resident
-from common.data.view import count_classes
-from common.memory import LOCAL_MODEL, Memory
-from common.methods.fedcog import FedCog
-from common.models import Model, build
-from common.models.base import frozen
-from common.settings.config import configure
-from common.wire.weights import to_arrays
+from fedmirage.client.data import LocalData
+from fedmirage.client.methods.fedcog.generation import Virtual, synthesise
+from fedmirage.client.objective import LocalRound
+from fedmirage.common.data.batches import Resident
+from fedmirage.common.data.view import count_classes
+from fedmirage.common.memory import LOCAL_MODEL, Memory
+from fedmirage.common.methods.fedcog import FedCog
+from fedmirage.common.models import Model, build
+from fedmirage.common.models.base import frozen
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.weights import to_arrays
 from tests.support.facts import make_facts
 
 BATCH_NORM = "convnet(width=4, depth=1, norm='batch')"

@@ -14,18 +14,18 @@ import torch
 from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
 from torch import nn
 
-from client.data import LocalData
-from client.round import LocalRound
-from common.data.batches import Resident
-from common.memory import Memory
-from common.models.base import Model
-from common.models.generators import FeatureMeans
-from common.settings.config import RunConfig, configure
-from common.wire.labels import SHARES
-from common.wire.weights import from_arrays, to_arrays
-from server.methods.fedmd_cg import FedMdCgServer
-from server.strategy.average import Average
-from server.strategy.context import ServerContext
+from fedmirage.client.data import LocalData
+from fedmirage.client.round import LocalRound
+from fedmirage.common.data.batches import Resident
+from fedmirage.common.memory import Memory
+from fedmirage.common.models.base import Model
+from fedmirage.common.models.generators import FeatureMeans
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.common.wire.labels import SHARES
+from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.server.methods.fedmd_cg import FedMdCgServer
+from fedmirage.server.strategy.average import Average
+from fedmirage.server.strategy.context import ServerContext
 from tests.support.facts import make_facts
 
 Numbers = Sequence[float]

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from server.record.results import Results
+from fedmirage.server.record.results import Results
 
 CLIENTS: list[dict[str, Any]] = [
     {"partition": 0, "examples": 10, "train": {"task": 1.5}, "seconds": 0.1},

@@ -14,16 +14,16 @@ import torch
 from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
 from torch import Tensor, nn
 
-from client.objective import LocalRound, Objective
-from client.train import train
-from common.memory import LOCAL_MODEL, Memory
-from common.methods import half
-from common.models.base import Model
-from common.settings.config import RunConfig, configure
-from common.wire.payload import LAYOUT, SHARED, pack, unpack
-from common.wire.weights import from_arrays, to_arrays
-from server.strategy.average import Average
-from server.strategy.wrapper import StrategyWrapper
+from fedmirage.client.objective import LocalRound, Objective
+from fedmirage.client.train import train
+from fedmirage.common.memory import LOCAL_MODEL, Memory
+from fedmirage.common.methods import half
+from fedmirage.common.models.base import Model
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.common.wire.payload import LAYOUT, SHARED, pack, unpack
+from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.server.strategy.average import Average
+from fedmirage.server.strategy.wrapper import StrategyWrapper
 from tests.support.facts import make_facts
 from tests.support.strategies import Client
 

@@ -6,7 +6,7 @@ from pathlib import Path
 HANG = """
 import os, threading
 from pathlib import Path
-from client import client
+from fedmirage.client import client
 
 train = client.FederatedClient.fit
 

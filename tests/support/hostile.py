@@ -15,8 +15,8 @@ from flwr.common import Code, FitIns, FitRes, Parameters, Status, ndarrays_to_pa
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 from flwr.compat.common import recorddict_compat as compat
 
-from client.secagg.mod import secure
-from common.secagg.agreement import (
+from fedmirage.client.secagg.mod import secure
+from fedmirage.common.secagg.agreement import (
     AGREE,
     AGREEMENT,
     DRAW,
@@ -28,13 +28,17 @@ from common.secagg.agreement import (
     SURVIVORS,
     TAGS,
 )
-from common.secagg.circle import CIRCLE, Circle
-from common.secagg.keys import bytes_to_private_key, bytes_to_public_key, generate_shared_key
-from common.secagg.masks import GENERATOR, MASKS, mask
-from common.secagg.settings import MODULUS_BITS, REFUSAL, SecAggOn
-from common.secagg.shamir import combine_shares
-from common.settings.config import configure
-from common.wire.payload import decode
+from fedmirage.common.secagg.circle import CIRCLE, Circle
+from fedmirage.common.secagg.keys import (
+    bytes_to_private_key,
+    bytes_to_public_key,
+    generate_shared_key,
+)
+from fedmirage.common.secagg.masks import GENERATOR, MASKS, mask
+from fedmirage.common.secagg.settings import MODULUS_BITS, REFUSAL, SecAggOn
+from fedmirage.common.secagg.shamir import combine_shares
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.payload import decode
 from tests.support.inprocess import node_id
 
 TOKEN = "0123456789abcdef"

@@ -7,10 +7,10 @@ from typing import Any
 from flwr.app import Message
 from flwr.clientapp import ClientApp
 
-from client.app import make_app
-from common.settings.config import RunConfig, configure
-from experiments.runtimes.inprocess import LocalGrid, node_id
-from server.run import run
+from fedmirage.client.app import make_app
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.runtimes.inprocess import LocalGrid, node_id
+from fedmirage.server.run import run
 
 __all__ = ["InProcessGrid", "node_id", "run_in_process"]
 

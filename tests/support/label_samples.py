@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from common.data.set import Split
+from fedmirage.common.data.set import Split
 
 
 def make_split(labels: np.ndarray, **columns: np.ndarray) -> Split:

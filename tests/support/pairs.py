@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args, get_origin
 import numpy as np
 from pydantic import ValidationError
 
-from common.methods import METHODS
-from common.settings.language import write
+from fedmirage.common.methods import METHODS
+from fedmirage.common.settings.language import write
 
 # Four clients of unlike size and classes, with one to three steps: FedNova and FedExP have
 # something to do.

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays
 
-from common.wire.files import read_arrays
-from server.strategy.wrapper import release
+from fedmirage.common.wire.files import read_arrays
+from fedmirage.server.strategy.wrapper import release
 from tests.support.rules import one_round, reply
 
 

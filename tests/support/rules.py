@@ -14,15 +14,15 @@ from flwr.common import (
     parameters_to_ndarrays,
 )
 
-from common.data import load
-from common.memory import local_models
-from common.methods import half
-from common.run import make_run
-from common.settings.config import RunConfig, configure
-from server.record.checkpoint import read as read_checkpoint
-from server.strategy.average import Average, shares_of, weighted_mean
-from server.strategy.context import ServerContext
-from server.strategy.wrapper import StrategyWrapper
+from fedmirage.common.data import load
+from fedmirage.common.memory import local_models
+from fedmirage.common.methods import half
+from fedmirage.common.run import make_run
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.server.record.checkpoint import read as read_checkpoint
+from fedmirage.server.strategy.average import Average, shares_of, weighted_mean
+from fedmirage.server.strategy.context import ServerContext
+from fedmirage.server.strategy.wrapper import StrategyWrapper
 from tests.support.facts import entries, make_facts
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, weights

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from flwr.app import Message
 
-from server.record.checkpoint import read as read_checkpoint
-from server.record.results import read
+from fedmirage.server.record.checkpoint import read as read_checkpoint
+from fedmirage.server.record.results import read
 
 SMALL: dict[str, Any] = {
     "dataset": "digits(limit=300)",

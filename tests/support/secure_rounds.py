@@ -16,7 +16,7 @@ from flwr.app import Message
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 from flwr.supercore.primitives.asymmetric import generate_key_pairs
 
-from common.secagg.agreement import AGREE, DRAW, LOT, TAGS
+from fedmirage.common.secagg.agreement import AGREE, DRAW, LOT, TAGS
 from tests.support.inprocess import Intercept, node_id
 
 

@@ -135,7 +135,7 @@ _kernels.impl("_copy_from", _copy_from, "PrivateUse1")
 @contextmanager
 def simulated_device(patch: Any) -> Iterator[Simulation]:
     """Let every part of a run compute on the simulated device."""
-    patch.setattr("common.device.pick", lambda name: DEVICE)
+    patch.setattr("fedmirage.common.device.pick", lambda name: DEVICE)
     # torch cannot make views of tensors of a class like ours in inference mode.
     patch.setattr(torch, "inference_mode", torch.no_grad)
     with Simulation() as simulation:

@@ -4,6 +4,6 @@ FedLGD builds on `virtual_set` and `prepare_virtual_set` (client.methods.distil.
 `match_distributions` (client.methods.distil.matching).
 """
 
-from client.methods.distil.client import DistilClient
+from fedmirage.client.methods.distil.client import DistilClient
 
 __all__ = ["DistilClient"]

@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from client.methods.distil.matching import Matching
-from client.round import LocalClient
-from common.data.cache import cache_folder
-from common.errors import DataError
-from common.methods.distil.declaration import Distilling
-from common.wire.files import read_arrays, write_arrays
-from common.wire.weights import arrays_of
+from fedmirage.client.methods.distil.matching import Matching
+from fedmirage.client.round import LocalClient
+from fedmirage.common.data.cache import cache_folder
+from fedmirage.common.errors import DataError
+from fedmirage.common.methods.distil.declaration import Distilling
+from fedmirage.common.wire.files import read_arrays, write_arrays
+from fedmirage.common.wire.weights import arrays_of
 
 # Raise it when the same fingerprint would give other images.
 VERSION = 1

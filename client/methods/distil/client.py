@@ -5,12 +5,12 @@ Declared in common/methods/distil.
 
 import math
 
-from client.methods.distil.pictures import draw_picture
-from client.methods.distil.virtual import prepare_virtual_set, virtual_set
-from client.objective import Objective
-from client.round import LocalClient, LocalRound
-from common.methods.distil import Distil
-from common.wire.preparation import Preparation
+from fedmirage.client.methods.distil.pictures import draw_picture
+from fedmirage.client.methods.distil.virtual import prepare_virtual_set, virtual_set
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalClient, LocalRound
+from fedmirage.common.methods.distil import Distil
+from fedmirage.common.wire.preparation import Preparation
 
 
 class DistilClient(Objective[Distil]):

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from client.round import LocalClient
-from common.data.batches import Resident, normalise
-from common.learning.diffaugment import apply, draw_once
-from common.methods.distil.declaration import Distilling
+from fedmirage.client.round import LocalClient
+from fedmirage.common.data.batches import Resident, normalise
+from fedmirage.common.learning.diffaugment import apply, draw_once
+from fedmirage.common.methods.distil.declaration import Distilling
 
 Extractor = Callable[[Tensor], Tensor]  # images (batch, ...) to features (batch, values)
 

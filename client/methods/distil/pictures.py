@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from client.methods.distil.virtual import VirtualSet
-from client.round import LocalClient
-from common.sheet import draw_sheet
+from fedmirage.client.methods.distil.virtual import VirtualSet
+from fedmirage.client.round import LocalClient
+from fedmirage.common.sheet import draw_sheet
 
 ACROSS = 10  # images shown per class
 

@@ -5,9 +5,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from client.methods.distil.matching import RealImages
-from common.methods.distil.declaration import Distilling
-from common.seeds import torch_generator
+from fedmirage.client.methods.distil.matching import RealImages
+from fedmirage.common.methods.distil.declaration import Distilling
+from fedmirage.common.seeds import torch_generator
 
 Counts = npt.NDArray[np.int64]  # (classes,)
 

@@ -7,16 +7,16 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from client.methods.distil.cache import Entry
-from client.methods.distil.matching import Matching, RealImages, match_distributions
-from client.methods.distil.start import draw_start, explain_counts, plan_counts
-from client.round import LocalClient
-from common.device import place
-from common.errors import FedmirageError
-from common.methods.distil.declaration import Distilling
-from common.models import build
-from common.seeds import derive, torch_generator
-from common.wire.preparation import Preparation
+from fedmirage.client.methods.distil.cache import Entry
+from fedmirage.client.methods.distil.matching import Matching, RealImages, match_distributions
+from fedmirage.client.methods.distil.start import draw_start, explain_counts, plan_counts
+from fedmirage.client.round import LocalClient
+from fedmirage.common.device import place
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.methods.distil.declaration import Distilling
+from fedmirage.common.models import build
+from fedmirage.common.seeds import derive, torch_generator
+from fedmirage.common.wire.preparation import Preparation
 
 
 @dataclass(frozen=True)

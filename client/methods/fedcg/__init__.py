@@ -1,5 +1,5 @@
 """FedCG on the client."""
 
-from client.methods.fedcg.client import FedCgClient
+from fedmirage.client.methods.fedcg.client import FedCgClient
 
 __all__ = ["FedCgClient"]

@@ -6,14 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from client.generation import frozen_network
-from client.objective import Objective
-from client.round import LocalRound, Step
-from client.train import Phase, TermMeans, train_phase
-from common.learning.draws import draw_noise
-from common.learning.optimizers import Adam, restore_moments, save_moments
-from common.methods import Method
-from common.methods.fedcg import DISCRIMINATOR, GENERATOR, FedCg
+from fedmirage.client.generation import frozen_network
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalRound, Step
+from fedmirage.client.train import Phase, TermMeans, train_phase
+from fedmirage.common.learning.draws import draw_noise
+from fedmirage.common.learning.optimizers import Adam, restore_moments, save_moments
+from fedmirage.common.methods import Method
+from fedmirage.common.methods.fedcg import DISCRIMINATOR, GENERATOR, FedCg
 
 # In the client's memory: the moments of the two Adams.
 MOMENTS = {GENERATOR: "fedcg.generator", DISCRIMINATOR: "fedcg.discriminator"}

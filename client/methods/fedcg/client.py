@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from client.generation import generated_loss, say_how_it_starts
-from client.methods.fedcg.adversary import train_adversaries
-from client.objective import Objective
-from client.round import LocalRound, Step
-from common.learning.draws import draw_noise
-from common.learning.losses import feature_distance
-from common.methods.fedcg import GENERATOR, FedCg
-from common.wire.labels import COUNTS
-from common.wire.payload import Sections
+from fedmirage.client.generation import generated_loss, say_how_it_starts
+from fedmirage.client.methods.fedcg.adversary import train_adversaries
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalRound, Step
+from fedmirage.common.learning.draws import draw_noise
+from fedmirage.common.learning.losses import feature_distance
+from fedmirage.common.methods.fedcg import GENERATOR, FedCg
+from fedmirage.common.wire.labels import COUNTS
+from fedmirage.common.wire.payload import Sections
 
 
 class FedCgClient(Objective[FedCg]):

@@ -1,5 +1,5 @@
 """FedCOG on the client, the only half it has."""
 
-from client.methods.fedcog.client import FedCogClient
+from fedmirage.client.methods.fedcog.client import FedCogClient
 
 __all__ = ["FedCogClient"]

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from client.round import LocalRound
-from common.methods.fedcog import FedCog
-from common.models.generators import ImageGenerator
+from fedmirage.client.round import LocalRound
+from fedmirage.common.methods.fedcog import FedCog
+from fedmirage.common.models.generators import ImageGenerator
 
 NOISE = 256  # the size of a generator's input
 

@@ -8,18 +8,18 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
-from client.data import has_batch_statistics
-from client.methods.fedcog.generation import Virtual, synthesise
-from client.methods.fedcog.labels import balancing_weights
-from client.objective import Objective
-from client.round import LocalRound, Step
-from common.data.batches import ENDLESS, Resident
-from common.learning.losses import bernoulli, distillation
-from common.learning.task import MultiLabel
-from common.memory import LOCAL_MODEL
-from common.methods.fedcog import FedCog
-from common.models.base import Model, frozen
-from common.wire.weights import from_arrays
+from fedmirage.client.data import has_batch_statistics
+from fedmirage.client.methods.fedcog.generation import Virtual, synthesise
+from fedmirage.client.methods.fedcog.labels import balancing_weights
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalRound, Step
+from fedmirage.common.data.batches import ENDLESS, Resident
+from fedmirage.common.learning.losses import bernoulli, distillation
+from fedmirage.common.learning.task import MultiLabel
+from fedmirage.common.memory import LOCAL_MODEL
+from fedmirage.common.methods.fedcog import FedCog
+from fedmirage.common.models.base import Model, frozen
+from fedmirage.common.wire.weights import from_arrays
 
 
 class FedCogClient(Objective[FedCog]):

@@ -13,17 +13,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from client.methods.fedcog.canvas import draw_canvases
-from client.methods.fedcog.labels import allocate, complement
-from client.methods.fedcog.loss import GenerationLoss
-from client.methods.fedcog.pictures import Frames, draw_pictures
-from client.round import LocalRound
-from common.learning.augment import AUGMENTATIONS, augment
-from common.learning.optimizers import Adam
-from common.learning.task import MultiLabel
-from common.methods.fedcog import FedCog
-from common.models.base import Model
-from common.seeds import torch_generator
+from fedmirage.client.methods.fedcog.canvas import draw_canvases
+from fedmirage.client.methods.fedcog.labels import allocate, complement
+from fedmirage.client.methods.fedcog.loss import GenerationLoss
+from fedmirage.client.methods.fedcog.pictures import Frames, draw_pictures
+from fedmirage.client.round import LocalRound
+from fedmirage.common.learning.augment import AUGMENTATIONS, augment
+from fedmirage.common.learning.optimizers import Adam
+from fedmirage.common.learning.task import MultiLabel
+from fedmirage.common.methods.fedcog import FedCog
+from fedmirage.common.models.base import Model
+from fedmirage.common.seeds import torch_generator
 
 # Adam's betas by source.
 BETAS = {"pixels": (0.5, 0.9), "noise": (0.5, 0.9), "generator": (0.5, 0.999)}

@@ -8,16 +8,16 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from client.methods.fedcog.networks import Networks, one_by_one, side_by_side
-from common.learning.losses import (
+from fedmirage.client.methods.fedcog.networks import Networks, one_by_one, side_by_side
+from fedmirage.common.learning.losses import (
     bernoulli,
     jensen_shannon,
     jensen_shannon_clamped,
     statistics_distance,
 )
-from common.learning.task import MultiLabel, Task
-from common.methods.fedcog import FedCog
-from common.models.base import Model
+from fedmirage.common.learning.task import MultiLabel, Task
+from fedmirage.common.methods.fedcog import FedCog
+from fedmirage.common.models.base import Model
 
 # Images that go through the networks at a time: more of them would not stay in the cache, and with
 # fewer, the calls of small kernels would take longer than what they compute.

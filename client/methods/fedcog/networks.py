@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from client.methods.fedcog.blocks import BlockConvolution
-from common.models.base import Model, chain
+from fedmirage.client.methods.fedcog.blocks import BlockConvolution
+from fedmirage.common.models.base import Model, chain
 
 Networks = Callable[[Tensor], Sequence[Tensor]]  # images to the logits of each network
 

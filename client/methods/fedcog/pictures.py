@@ -6,9 +6,9 @@ See figure 5 of FedCOG.
 import torch
 from torch import Tensor
 
-from client.round import LocalRound
-from common.methods.fedcog import FedCog
-from common.sheet import draw_sheet
+from fedmirage.client.round import LocalRound
+from fedmirage.common.methods.fedcog import FedCog
+from fedmirage.common.sheet import draw_sheet
 
 ACROSS = 10  # images shown per label
 STAGES = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0)  # fractions of the generation, shown as columns

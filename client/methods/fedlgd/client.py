@@ -9,19 +9,19 @@ import time
 import torch
 from torch import Tensor
 
-from client.handout import receive
-from client.methods.distil.matching import Matching, RealImages, match_distributions
-from client.methods.distil.pictures import draw_picture
-from client.methods.distil.virtual import VirtualSet, prepare_virtual_set, virtual_set
-from client.objective import Objective
-from client.round import LocalClient, LocalRound, Step
-from common.learning.losses import kernel_discrepancy, supervised_contrast
-from common.methods.fedlgd import GLOBAL, REMEMBERED_GLOBAL, REMEMBERED_LOCAL, FedLgd
-from common.methods.fedlgd.images import decode
-from common.models.base import frozen
-from common.wire.payload import Array
-from common.wire.preparation import Preparation
-from common.wire.weights import arrays_of
+from fedmirage.client.handout import receive
+from fedmirage.client.methods.distil.matching import Matching, RealImages, match_distributions
+from fedmirage.client.methods.distil.pictures import draw_picture
+from fedmirage.client.methods.distil.virtual import VirtualSet, prepare_virtual_set, virtual_set
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalClient, LocalRound, Step
+from fedmirage.common.learning.losses import kernel_discrepancy, supervised_contrast
+from fedmirage.common.methods.fedlgd import GLOBAL, REMEMBERED_GLOBAL, REMEMBERED_LOCAL, FedLgd
+from fedmirage.common.methods.fedlgd.images import decode
+from fedmirage.common.models.base import frozen
+from fedmirage.common.wire.payload import Array
+from fedmirage.common.wire.preparation import Preparation
+from fedmirage.common.wire.weights import arrays_of
 
 
 class FedLgdClient(Objective[FedLgd]):

@@ -1,5 +1,5 @@
 """FedMD-CG on the client."""
 
-from client.methods.fedmd_cg.client import FedMdCgClient
+from fedmirage.client.methods.fedmd_cg.client import FedMdCgClient
 
 __all__ = ["FedMdCgClient"]

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from client.round import LocalRound
-from common.learning.optimizers import Adam
-from common.seeds import torch_generator
+from fedmirage.client.round import LocalRound
+from fedmirage.common.learning.optimizers import Adam
+from fedmirage.common.seeds import torch_generator
 
 
 class Accumulating(Adam):

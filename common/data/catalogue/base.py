@@ -4,8 +4,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from common.data.catalogue.cards import Card
-from common.settings.language import Params
+from fedmirage.common.data.catalogue.cards import Card
+from fedmirage.common.settings.language import Params
 
 # In Python ("user") is a text, not a tuple: accept it as the tuple that was meant.
 Names = Annotated[

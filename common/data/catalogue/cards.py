@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from common.data.set import Task
+    from fedmirage.common.data.set import Task
 
 DIGITS = tuple("0123456789")
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")

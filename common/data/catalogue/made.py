@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from pydantic import Field, field_validator
 
-from common.data.catalogue import cards
-from common.data.catalogue.base import DatasetParams, Names
-from common.data.catalogue.cards import Card
+from fedmirage.common.data.catalogue import cards
+from fedmirage.common.data.catalogue.base import DatasetParams, Names
+from fedmirage.common.data.catalogue.cards import Card
 
 
 class StyleParams(DatasetParams):

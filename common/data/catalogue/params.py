@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from common.data.catalogue import cards
-from common.data.catalogue.base import DatasetParams, Names
-from common.data.catalogue.cards import Card
-from common.data.catalogue.made import Cifar10C, DigitsDomains, MnistDomains
+from fedmirage.common.data.catalogue import cards
+from fedmirage.common.data.catalogue.base import DatasetParams, Names
+from fedmirage.common.data.catalogue.cards import Card
+from fedmirage.common.data.catalogue.made import Cifar10C, DigitsDomains, MnistDomains
 
 __all__ = ["DATASETS", "DatasetParams", "find_origin"]
 

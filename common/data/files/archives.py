@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from common.data.files.raw import reading
-from common.errors import DataError
+from fedmirage.common.data.files.raw import reading
+from fedmirage.common.errors import DataError
 
 LARGEST_ENTRY = 2**30  # bytes of one file in an archive
 

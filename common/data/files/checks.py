@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from common.data.catalogue.cards import Card
-from common.data.files.raw import Raw, RawSplit, Values
-from common.data.set import DataSet, Split, Task
-from common.errors import DataError
+from fedmirage.common.data.catalogue.cards import Card
+from fedmirage.common.data.files.raw import Raw, RawSplit, Values
+from fedmirage.common.data.set import DataSet, Split, Task
+from fedmirage.common.errors import DataError
 
 SAMPLED = 10_000  # pictures from which the pixel figures of a description are computed
 

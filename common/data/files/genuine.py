@@ -4,10 +4,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from common.data.catalogue.made import Cifar10C
-from common.data.catalogue.params import DatasetParams, Emnist
-from common.data.files.places import Source, homes
-from common.data.files.raw import Form, Raw
+from fedmirage.common.data.catalogue.made import Cifar10C
+from fedmirage.common.data.catalogue.params import DatasetParams, Emnist
+from fedmirage.common.data.files.places import Source, homes
+from fedmirage.common.data.files.raw import Form, Raw
 
 DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 IDX_NAMES = (
@@ -68,7 +68,7 @@ def _cifar(params: DatasetParams, data: Path) -> Source | None:
     )
 
     def read(path: Path, form: Form) -> Raw:
-        from common.data.files.formats import published
+        from fedmirage.common.data.files.formats import published
 
         return published.cifar100(path, form) if hundred else published.cifar10(path, form)
 
@@ -77,7 +77,7 @@ def _cifar(params: DatasetParams, data: Path) -> Source | None:
 
 def _svhn(params: DatasetParams, data: Path) -> Source | None:
     def read(files: tuple[Path, ...], form: Form) -> Raw:
-        from common.data.files.formats import published
+        from fedmirage.common.data.files.formats import published
 
         return published.svhn(files[0], files[1], form)
 
@@ -86,7 +86,7 @@ def _svhn(params: DatasetParams, data: Path) -> Source | None:
 
 def _usps(params: DatasetParams, data: Path) -> Source | None:
     def read(files: tuple[Path, ...], form: Form) -> Raw:
-        from common.data.files.formats import published
+        from fedmirage.common.data.files.formats import published
 
         return (
             published.usps_text(files[0], files[1], form)
@@ -101,7 +101,7 @@ def _usps(params: DatasetParams, data: Path) -> Source | None:
 
 def _cinic(params: DatasetParams, data: Path) -> Source | None:
     def read(path: Path, form: Form) -> Raw:
-        from common.data.files.formats import folders
+        from fedmirage.common.data.files.formats import folders
 
         return folders.cinic10(path, form, params.about().classes)
 
@@ -113,7 +113,7 @@ def _cinic(params: DatasetParams, data: Path) -> Source | None:
 
 def _tiny(params: DatasetParams, data: Path) -> Source | None:
     def read(path: Path, form: Form) -> Raw:
-        from common.data.files.formats import folders
+        from fedmirage.common.data.files.formats import folders
 
         return folders.tiny_imagenet(path, form)
 
@@ -125,7 +125,7 @@ def _tiny(params: DatasetParams, data: Path) -> Source | None:
 
 def _mnist_m(params: DatasetParams, data: Path) -> Source | None:
     def read(path: Path, form: Form) -> Raw:
-        from common.data.files.formats import folders
+        from fedmirage.common.data.files.formats import folders
 
         return folders.mnist_m(path, form)
 
@@ -137,7 +137,7 @@ def _mnist_m(params: DatasetParams, data: Path) -> Source | None:
 
 def _synth_digits(params: DatasetParams, data: Path) -> Source | None:
     def read(files: tuple[Path, ...], form: Form) -> Raw:
-        from common.data.files.formats import published
+        from fedmirage.common.data.files.formats import published
 
         return published.svhn(files[0], files[1], form)
 
@@ -146,7 +146,7 @@ def _synth_digits(params: DatasetParams, data: Path) -> Source | None:
 
 def _cifar10_c(params: DatasetParams, data: Path) -> Source | None:
     def read(files: tuple[Path, ...], form: Form) -> Raw:
-        from common.data.made import corrupted
+        from fedmirage.common.data.made import corrupted
 
         assert isinstance(params, Cifar10C)
         return corrupted.read_published(files[0], files[1:], params, form)
@@ -191,7 +191,7 @@ def _idx(
         files.append(found)
 
     def read(form: Form) -> Raw:
-        from common.data.files.formats import idx
+        from fedmirage.common.data.files.formats import idx
 
         return idx.read(idx.IdxFiles(*files), tuple(map(str, files)), form, transposed, first_label)
 
@@ -201,9 +201,9 @@ def _idx(
 def _read_idx_archive(
     archive: Path, names: tuple[str, ...], form: Form, transposed: bool, first_label: int
 ) -> Raw:
-    from common.data.files.archives import read_entries
-    from common.data.files.formats import idx
-    from common.errors import DataError
+    from fedmirage.common.data.files.archives import read_entries
+    from fedmirage.common.data.files.formats import idx
+    from fedmirage.common.errors import DataError
 
     found = {
         Path(name).name.removesuffix(".gz"): content

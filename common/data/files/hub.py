@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from common.data.catalogue.params import DatasetParams
-from common.errors import DataError
+from fedmirage.common.data.catalogue.params import DatasetParams
+from fedmirage.common.errors import DataError
 
 
 def fetch(params: DatasetParams, home: Path) -> None:

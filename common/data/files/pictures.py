@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from common.data.files.raw import Form, Images
-from common.errors import DataError
+from fedmirage.common.data.files.raw import Form, Images
+from fedmirage.common.errors import DataError
 
 # Only decoders of pixels: Pillow would hand an EPS file to Ghostscript, whatever its name ends in.
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM", "TIFF")

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from common.data.catalogue.params import DatasetParams, Emnist
-from common.data.files.archives import require_plain_file
-from common.data.files.raw import Form, Raw
+from fedmirage.common.data.catalogue.params import DatasetParams, Emnist
+from fedmirage.common.data.files.archives import require_plain_file
+from fedmirage.common.data.files.raw import Form, Raw
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 

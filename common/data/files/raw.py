@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from common.errors import DataError
+from fedmirage.common.errors import DataError
 
 Images = npt.NDArray[np.uint8]  # (samples, channels, height, width)
 Values = npt.NDArray[Any]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.catalogue.made import Cifar10C, DigitsDomains, MnistDomains
-from common.data.catalogue.params import (
+from fedmirage.common.data.catalogue.made import Cifar10C, DigitsDomains, MnistDomains
+from fedmirage.common.data.catalogue.params import (
     DatasetParams,
     Digits,
     DigitsMulti,
@@ -17,10 +17,10 @@ from common.data.catalogue.params import (
     Parquet,
     find_origin,
 )
-from common.data.files.genuine import FINDERS
-from common.data.files.places import Source, homes, list_pictures
-from common.data.files.raw import Form, Raw
-from common.errors import DataError
+from fedmirage.common.data.files.genuine import FINDERS
+from fedmirage.common.data.files.places import Source, homes, list_pictures
+from fedmirage.common.data.files.raw import Form, Raw
+from fedmirage.common.errors import DataError
 
 
 def locate(params: DatasetParams, data: Path) -> Source | None:
@@ -38,7 +38,7 @@ def locate(params: DatasetParams, data: Path) -> Source | None:
 
 def _embedded(params: DatasetParams) -> Source:
     def read(form: Form) -> Raw:
-        from common.data.files.formats import embedded
+        from fedmirage.common.data.files.formats import embedded
 
         if isinstance(params, DigitsMulti):
             return embedded.digits_multi(
@@ -58,7 +58,7 @@ def _made(params: DatasetParams, data: Path) -> Source | None:
         return None
 
     def read(form: Form) -> Raw:
-        from common.data.made import corrupted, digits
+        from fedmirage.common.data.made import corrupted, digits
 
         if isinstance(params, Cifar10C):
             return corrupted.make_corrupted(origin.read(Form(channels=3)), params, form)
@@ -107,7 +107,7 @@ def _image_folder(params: ImageFolder, path: Path) -> Source:
     classes = card.classes or tuple(map(str, range(card.count or 0)))
 
     def read(form: Form) -> Raw:
-        from common.data.files.formats.folders import image_folder
+        from fedmirage.common.data.files.formats.folders import image_folder
 
         return image_folder(train, test, form, classes)
 
@@ -116,7 +116,7 @@ def _image_folder(params: ImageFolder, path: Path) -> Source:
 
 def _npz(params: Npz, path: Path) -> Source:
     def read(form: Form) -> Raw:
-        from common.data.files.formats import npz
+        from fedmirage.common.data.files.formats import npz
 
         return npz.read(path, form, params.columns)
 
@@ -159,7 +159,7 @@ def _parquet_source(
     columns: tuple[str, ...],
 ) -> Source:
     def read(form: Form) -> Raw:
-        from common.data.files.formats import parquet
+        from fedmirage.common.data.files.formats import parquet
 
         raw = parquet.read(train, test, params.about(), form, columns)
         if not isinstance(params, Emnist) or not params.transposed:

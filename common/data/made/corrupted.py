@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from common.data.catalogue.made import Cifar10C
-from common.data.files.pictures import arrange
-from common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
-from common.data.holdout import choose_held_out
-from common.data.made.corruptions import corrupt
-from common.data.partitions.deal import Indices, deal_evenly
-from common.errors import DataError
-from common.seeds import numpy_generator, torch_generator
+from fedmirage.common.data.catalogue.made import Cifar10C
+from fedmirage.common.data.files.pictures import arrange
+from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
+from fedmirage.common.data.holdout import choose_held_out
+from fedmirage.common.data.made.corruptions import corrupt
+from fedmirage.common.data.partitions.deal import Indices, deal_evenly
+from fedmirage.common.errors import DataError
+from fedmirage.common.seeds import numpy_generator, torch_generator
 
 SEVERITIES = (1, 2, 3, 4, 5)
 TEST_SHARE = 0.1  # of the published pictures, as in FedLGD

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.data.catalogue.cards import DIGIT_STYLES
-from common.data.files.pictures import arrange
-from common.data.files.raw import Form, Images, Raw, RawSplit
-from common.data.made.glyphs import render
-from common.data.made.resample import blur, positions, sample, smooth_field
-from common.data.made.textures import colour_patches, grey_surfaces
-from common.data.partitions.deal import deal_evenly
-from common.seeds import numpy_generator, torch_generator
+from fedmirage.common.data.catalogue.cards import DIGIT_STYLES
+from fedmirage.common.data.files.pictures import arrange
+from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit
+from fedmirage.common.data.made.glyphs import render
+from fedmirage.common.data.made.resample import blur, positions, sample, smooth_field
+from fedmirage.common.data.made.textures import colour_patches, grey_surfaces
+from fedmirage.common.data.partitions.deal import deal_evenly
+from fedmirage.common.seeds import numpy_generator, torch_generator
 
 CLASSES = 10
 WARP = 0.1  # how far the warp moves a pixel at most, in sides of the picture

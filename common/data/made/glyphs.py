@@ -8,9 +8,9 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from common.data.files.pictures import arrange
-from common.data.files.raw import Form
-from common.data.made.resample import positions, sample, smooth_field, turn, uniform
+from fedmirage.common.data.files.pictures import arrange
+from fedmirage.common.data.files.raw import Form
+from fedmirage.common.data.made.resample import positions, sample, smooth_field, turn, uniform
 
 # Fonts that come with matplotlib: with and without serifs, upright and slanted, thin and bold.
 FONTS = (

@@ -8,12 +8,12 @@ a partition says otherwise.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from common.data.partitions.params import PARTITIONS, PartitionParams
+from fedmirage.common.data.partitions.params import PARTITIONS, PartitionParams
 
 if TYPE_CHECKING:
-    from common.data.partitions.checks import check, check_columns
-    from common.data.partitions.deal import Indices
-    from common.data.partitions.named import split
+    from fedmirage.common.data.partitions.checks import check, check_columns
+    from fedmirage.common.data.partitions.deal import Indices
+    from fedmirage.common.data.partitions.named import split
 
 __all__ = ["PARTITIONS", "Indices", "PartitionParams", "check", "check_columns", "split"]
 HOMES = {"check": "checks", "check_columns": "checks", "Indices": "deal", "split": "named"}

@@ -5,9 +5,15 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from common.data.partitions.params import Classes, Dirichlet, Domains, Natural, PartitionParams
-from common.data.set import Task
-from common.settings.language import write
+from fedmirage.common.data.partitions.params import (
+    Classes,
+    Dirichlet,
+    Domains,
+    Natural,
+    PartitionParams,
+)
+from fedmirage.common.data.set import Task
+from fedmirage.common.settings.language import write
 
 
 def check(

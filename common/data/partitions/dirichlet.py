@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from common.data.partitions.deal import Counts, Indices, apportion, deal, divide_evenly
-from common.data.partitions.params import Dirichlet, DirichletClient, DirichletEqual
-from common.errors import ConfigurationError
-from common.settings.language import write
+from fedmirage.common.data.partitions.deal import Counts, Indices, apportion, deal, divide_evenly
+from fedmirage.common.data.partitions.params import Dirichlet, DirichletClient, DirichletEqual
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.settings.language import write
 
 ATTEMPTS = 1000  # draws before a partition is refused; the loops of the papers have no limit
 PASSES = 1000  # most passes of DynaFed's equalisation

@@ -3,11 +3,11 @@
 import numpy as np
 import numpy.typing as npt
 
-from common.data.partitions.deal import Indices, apportion, deal
-from common.data.partitions.params import Domains, Natural
-from common.data.set import Split
-from common.errors import ConfigurationError
-from common.settings.language import write
+from fedmirage.common.data.partitions.deal import Indices, apportion, deal
+from fedmirage.common.data.partitions.params import Domains, Natural
+from fedmirage.common.data.set import Split
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.settings.language import write
 
 ATTEMPTS = 1000  # draws before the minimum of `domains` is refused
 

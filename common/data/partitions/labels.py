@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from common.data.partitions.deal import Counts, Indices, deal, divide_evenly
-from common.data.partitions.params import Classes, Dominant
-from common.errors import ConfigurationError
+from fedmirage.common.data.partitions.deal import Counts, Indices, deal, divide_evenly
+from fedmirage.common.data.partitions.params import Classes, Dominant
+from fedmirage.common.errors import ConfigurationError
 
 Labels = npt.NDArray[np.int64]
 

@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from common.data.partitions import dirichlet, groups, labels
-from common.data.partitions.checks import check, check_columns
-from common.data.partitions.deal import Indices
-from common.data.partitions.params import (
+from fedmirage.common.data.partitions import dirichlet, groups, labels
+from fedmirage.common.data.partitions.checks import check, check_columns
+from fedmirage.common.data.partitions.deal import Indices
+from fedmirage.common.data.partitions.params import (
     PARTITIONS,
     Classes,
     Dirichlet,
@@ -18,9 +18,9 @@ from common.data.partitions.params import (
     Natural,
     PartitionParams,
 )
-from common.data.set import Split
-from common.errors import ConfigurationError
-from common.settings.language import resolve_one, write
+from fedmirage.common.data.set import Split
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.settings.language import resolve_one, write
 
 
 def split(
@@ -31,7 +31,7 @@ def split(
     `partition` is a line such as "dirichlet(alpha=0.1)", or its params.
     """
     # imported here, because it loads torch, which listing the partitions does not need
-    from common.seeds import numpy_generator
+    from fedmirage.common.seeds import numpy_generator
 
     params = (
         resolve_one(partition, PARTITIONS, "partition") if isinstance(partition, str) else partition

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from common.settings.language import Params
+from fedmirage.common.settings.language import Params
 
 
 class PartitionParams(Params):

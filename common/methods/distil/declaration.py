@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from common.method import Method
+from fedmirage.common.method import Method
 
 if TYPE_CHECKING:
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 OPERATIONS = ("color", "crop", "cutout", "flip", "scale", "rotate")
 COPIES = 2  # with so few real images per class, virtual ones can be copies of them

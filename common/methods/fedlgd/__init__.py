@@ -1,5 +1,10 @@
 """FedLGD: the declaration, and how the global images travel."""
 
-from common.methods.fedlgd.declaration import GLOBAL, REMEMBERED_GLOBAL, REMEMBERED_LOCAL, FedLgd
+from fedmirage.common.methods.fedlgd.declaration import (
+    GLOBAL,
+    REMEMBERED_GLOBAL,
+    REMEMBERED_LOCAL,
+    FedLgd,
+)
 
 __all__ = ["GLOBAL", "REMEMBERED_GLOBAL", "REMEMBERED_LOCAL", "FedLgd"]

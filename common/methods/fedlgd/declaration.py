@@ -43,11 +43,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from common.method import NETWORK, Parts, Section, Weighting, first_round
-from common.methods.distil.declaration import Distilling
+from fedmirage.common.method import NETWORK, Parts, Section, Weighting, first_round
+from fedmirage.common.methods.distil.declaration import Distilling
 
 if TYPE_CHECKING:
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]

@@ -6,7 +6,7 @@ have the same values.
 
 import numpy as np
 
-from common.wire.payload import Array, Arrays
+from fedmirage.common.wire.payload import Array, Arrays
 
 LARGEST = 65504.0  # the largest number in half precision
 LEVELS = 255

@@ -4,6 +4,6 @@ The networks that make the sets are never trained. All randomness comes from one
 are computed on the CPU with one thread, so that both sides get the same bits.
 """
 
-from common.methods.vhl.declaration import REMEMBERED, VIRTUAL, Vhl
+from fedmirage.common.methods.vhl.declaration import REMEMBERED, VIRTUAL, Vhl
 
 __all__ = ["REMEMBERED", "VIRTUAL", "Vhl"]

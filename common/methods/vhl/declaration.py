@@ -36,13 +36,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from common.errors import ConfigurationError
-from common.method import Method, Section
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.method import Method, Section
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from common.settings.config import RunConfig
+    from fedmirage.common.settings.config import RunConfig
 
 # The weights that are 0 in a variant.
 OFF = {

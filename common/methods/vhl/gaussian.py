@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.methods.vhl import Vhl
+from fedmirage.common.methods.vhl import Vhl
 
 SIDE = 8  # the side of the noise before it is upsampled, in pixels
 STD = 0.5

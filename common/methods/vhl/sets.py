@@ -8,17 +8,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.data import load
-from common.errors import ConfigurationError
-from common.method import Shape
-from common.methods.vhl import Vhl
-from common.methods.vhl.gaussian import gaussian
-from common.methods.vhl.simple_cnn import simple_cnn
-from common.methods.vhl.stylegan import stylegan
-from common.models.base import Model
-from common.seeds import derive, torch_generator
-from common.settings.config import RunConfig
-from common.wire.payload import Array, Arrays
+from fedmirage.common.data import load
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.method import Shape
+from fedmirage.common.methods.vhl import Vhl
+from fedmirage.common.methods.vhl.gaussian import gaussian
+from fedmirage.common.methods.vhl.simple_cnn import simple_cnn
+from fedmirage.common.methods.vhl.stylegan import stylegan
+from fedmirage.common.models.base import Model
+from fedmirage.common.seeds import derive, torch_generator
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.wire.payload import Array, Arrays
 
 # params, C_v, side, generator -> (C_v * per_class, 3, side, side)
 Maker = Callable[[Vhl, int, int, torch.Generator], Tensor]

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.methods.vhl import Vhl
+from fedmirage.common.methods.vhl import Vhl
 
 LATENT = 64
 # Images at a time. Batch norm uses the statistics of a chunk, so chunks are always full.

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.methods.vhl import Vhl
+from fedmirage.common.methods.vhl import Vhl
 
 CHUNK = 100  # images at a time
 MEAN_STD = 0.5  # the standard deviation of the classes' latent means

@@ -23,28 +23,28 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.data import load as load_data
-from common.data.batches import Resident, batches, normalise
-from common.data.partitions import split
-from common.data.set import DataSet
-from common.errors import FedmirageError
-from common.learning.diffaugment import diff_augment
-from common.learning.losses import cosine_distance, soft_cross_entropy
-from common.learning.task import evaluate
-from common.memory import LOCAL_MODEL, Memory
-from common.methods.dynafed import DynaFed
-from common.models import Model, build
-from common.run import blueprint, task_of
-from common.seeds import derive, torch_generator
-from common.settings.config import RunConfig, configure, defaults
-from common.wire.files import read_arrays
-from common.wire.manifest import Manifest
-from common.wire.weights import from_arrays
-from server.methods.dynafed.student import Student
-from server.methods.dynafed.students import make_student
-from server.methods.dynafed.synthesis import Learned, inner_step, plans
-from server.record.results import FILE, read
-from server.strategy.average import shares_of, weighted_mean
+from fedmirage.common.data import load as load_data
+from fedmirage.common.data.batches import Resident, batches, normalise
+from fedmirage.common.data.partitions import split
+from fedmirage.common.data.set import DataSet
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.learning.diffaugment import diff_augment
+from fedmirage.common.learning.losses import cosine_distance, soft_cross_entropy
+from fedmirage.common.learning.task import evaluate
+from fedmirage.common.memory import LOCAL_MODEL, Memory
+from fedmirage.common.methods.dynafed import DynaFed
+from fedmirage.common.models import Model, build
+from fedmirage.common.run import blueprint, task_of
+from fedmirage.common.seeds import derive, torch_generator
+from fedmirage.common.settings.config import RunConfig, configure, defaults
+from fedmirage.common.wire.files import read_arrays
+from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.weights import from_arrays
+from fedmirage.server.methods.dynafed.student import Student
+from fedmirage.server.methods.dynafed.students import make_student
+from fedmirage.server.methods.dynafed.synthesis import Learned, inner_step, plans
+from fedmirage.server.record.results import FILE, read
+from fedmirage.server.strategy.average import shares_of, weighted_mean
 
 ONE_HOT = 20.0  # a logit that makes a soft label a hard one
 # Epochs of the recipe in the paper's code, and the epoch at which the rate falls to a tenth.

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from common.data.set import DataSet
-from common.learning.losses import supervised_contrast
-from common.learning.task import TASKS
-from common.methods.fedlgd import FedLgd
-from common.models import Model, build
-from common.models.base import frozen
-from common.settings.config import RunConfig
-from server.methods.fedlgd.matching import GradientMatching
+from fedmirage.common.data.set import DataSet
+from fedmirage.common.learning.losses import supervised_contrast
+from fedmirage.common.learning.task import TASKS
+from fedmirage.common.methods.fedlgd import FedLgd
+from fedmirage.common.models import Model, build
+from fedmirage.common.models.base import frozen
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.server.methods.fedlgd.matching import GradientMatching
 
 IMAGES = 2  # per measurement; costs grow in proportion
 

@@ -11,19 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from client.build import load_common_view
-from client.client import FederatedClient
-from client.methods.distil.matching import RealImages
-from client.methods.distil.virtual import virtual_set
-from client.round import LocalClient
-from common.data.view import ClientView
-from common.learning.losses import kernel_discrepancy
-from common.memory import Memory
-from common.methods.distil.declaration import Distilling
-from common.methods.fedlgd import REMEMBERED_LOCAL
-from common.run import make_run
-from common.seeds import torch_generator
-from common.settings.config import RunConfig
+from fedmirage.client.build import load_common_view
+from fedmirage.client.client import FederatedClient
+from fedmirage.client.methods.distil.matching import RealImages
+from fedmirage.client.methods.distil.virtual import virtual_set
+from fedmirage.client.round import LocalClient
+from fedmirage.common.data.view import ClientView
+from fedmirage.common.learning.losses import kernel_discrepancy
+from fedmirage.common.memory import Memory
+from fedmirage.common.methods.distil.declaration import Distilling
+from fedmirage.common.methods.fedlgd import REMEMBERED_LOCAL
+from fedmirage.common.run import make_run
+from fedmirage.common.seeds import torch_generator
+from fedmirage.common.settings.config import RunConfig
 
 DRAWS = 5  # how often real images are drawn; their distances are averaged
 DIRECTIONS = 200  # of the sliced Wasserstein distance

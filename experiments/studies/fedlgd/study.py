@@ -14,15 +14,15 @@ from typing import Any
 
 import torch
 
-from common.data import load
-from common.errors import FedmirageError
-from common.methods.fedlgd import FedLgd
-from common.settings.config import configure, defaults
 from experiments.studies.fedlgd.cost import count_costs
 from experiments.studies.fedlgd.distances import compare_clients, open_clients
-from server.record.checkpoint import FILE as CHECKPOINT
-from server.record.checkpoint import read as read_checkpoint
-from server.record.results import FILE, read
+from fedmirage.common.data import load
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.methods.fedlgd import FedLgd
+from fedmirage.common.settings.config import configure, defaults
+from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
+from fedmirage.server.record.checkpoint import read as read_checkpoint
+from fedmirage.server.record.results import FILE, read
 
 
 def study(folder: Path) -> dict[str, Any]:

@@ -17,20 +17,20 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from client.methods.fedmd_cg.generator import imitate
-from client.round import Step
-from common.data import DataSet, load
-from common.data.batches import Resident, normalise
-from common.errors import FedmirageError
-from common.learning.draws import draw_noise
-from common.learning.optimizers import SGD, Adam
-from common.learning.task import TASKS
-from common.methods.fedmd_cg import FedMdCg
-from common.models import Model, build
-from common.models.generators import FeatureGenerator
-from common.seeds import derive, seed_torch, torch_generator
 from experiments.studies.fedmd_cg import pictures
-from server.record.results import FILE, read
+from fedmirage.client.methods.fedmd_cg.generator import imitate
+from fedmirage.client.round import Step
+from fedmirage.common.data import DataSet, load
+from fedmirage.common.data.batches import Resident, normalise
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.learning.draws import draw_noise
+from fedmirage.common.learning.optimizers import SGD, Adam
+from fedmirage.common.learning.task import TASKS
+from fedmirage.common.methods.fedmd_cg import FedMdCg
+from fedmirage.common.models import Model, build
+from fedmirage.common.models.generators import FeatureGenerator
+from fedmirage.common.seeds import derive, seed_torch, torch_generator
+from fedmirage.server.record.results import FILE, read
 
 app = typer.Typer(help="Studies of FedMD-CG.", no_args_is_help=True)
 out = Console()

@@ -6,10 +6,10 @@ from typing import Annotated
 import torch
 import typer
 
-from common.errors import FedmirageError
-from experiments.studies.tsne.clouds import MARKERS
 from experiments.studies.tsne.pictures import draw, draw_domains
-from experiments.studies.tsne.run import FinishedRun
+from fedmirage.common.errors import FedmirageError
+from fedmirage.report.tsne.clouds import MARKERS
+from fedmirage.report.tsne.finished import FinishedRun
 
 
 def main(

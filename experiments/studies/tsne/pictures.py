@@ -4,7 +4,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from experiments.studies.tsne.clouds import (
+from fedmirage.report.tsne.clouds import (
     MARKERS,
     Cloud,
     cloud,
@@ -12,7 +12,7 @@ from experiments.studies.tsne.clouds import (
     domain_names,
     embed,
 )
-from experiments.studies.tsne.run import FinishedRun
+from fedmirage.report.tsne.finished import FinishedRun
 
 
 def draw(runs: list[FinishedRun], clients: int, samples: int, seed: int, path: Path) -> None:

@@ -1,5 +1,5 @@
 """DynaFed on the server, the only half it has."""
 
-from server.methods.dynafed.server import DynaFedServer
+from fedmirage.server.methods.dynafed.server import DynaFedServer
 
 __all__ = ["DynaFedServer"]

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from common.models.base import Model
-from server.methods.dynafed.convolution import KERNEL
-from server.methods.dynafed.network import Form, Pass
-from server.methods.dynafed.stage import Norm
-from server.methods.dynafed.student import Student
+from fedmirage.common.models.base import Model
+from fedmirage.server.methods.dynafed.convolution import KERNEL
+from fedmirage.server.methods.dynafed.network import Form, Pass
+from fedmirage.server.methods.dynafed.stage import Norm
+from fedmirage.server.methods.dynafed.student import Student
 
 CHUNK = 75  # images that pass through the network together on a CPU
 

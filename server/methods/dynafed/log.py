@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from common.wire.files import write_arrays
-from common.wire.payload import Array
-from common.wire.weights import arrays_of
-from server.methods.dynafed.synthesis import Synthesis
-from server.methods.dynafed.trajectory import Segments
-from server.strategy.context import Note
+from fedmirage.common.wire.files import write_arrays
+from fedmirage.common.wire.payload import Array
+from fedmirage.common.wire.weights import arrays_of
+from fedmirage.server.methods.dynafed.synthesis import Synthesis
+from fedmirage.server.methods.dynafed.trajectory import Segments
+from fedmirage.server.strategy.context import Note
 
 EVERY = 10.0  # seconds between two notes
 # Fractions of all iterations after which a copy of the images is kept.

@@ -11,9 +11,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from server.methods.dynafed.convolution import KERNEL, Block, Inputs, Patches, Pooled, Size
-from server.methods.dynafed.stage import WINDOW, Memory, Norm, Stage
-from server.methods.dynafed.student import cut
+from fedmirage.server.methods.dynafed.convolution import (
+    KERNEL,
+    Block,
+    Inputs,
+    Patches,
+    Pooled,
+    Size,
+)
+from fedmirage.server.methods.dynafed.stage import WINDOW, Memory, Norm, Stage
+from fedmirage.server.methods.dynafed.student import cut
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from common.models.base import Model
-from server.methods.dynafed.student import Student, cut
+from fedmirage.common.models.base import Model
+from fedmirage.server.methods.dynafed.student import Student, cut
 
 Layers = list[tuple[Tensor, Tensor]]  # (outputs, inputs) and (outputs,) of every layer
 

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.data.batches import batches
-from common.learning.diffaugment import diff_augment
-from common.learning.losses import soft_cross_entropy
-from common.methods.dynafed import DynaFed
-from common.wire.manifest import Manifest
-from common.wire.payload import Arrays
-from common.wire.weights import from_arrays, to_arrays
+from fedmirage.common.data.batches import batches
+from fedmirage.common.learning.diffaugment import diff_augment
+from fedmirage.common.learning.losses import soft_cross_entropy
+from fedmirage.common.methods.dynafed import DynaFed
+from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.common.wire.weights import from_arrays, to_arrays
 
 # Passes over the unaugmented set that first bring BatchNorm's running statistics up to date.
 STATISTICS_PASSES = 3

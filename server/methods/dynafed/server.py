@@ -19,18 +19,23 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 from torch import Tensor, nn
 
-from common.methods.dynafed import DynaFed
-from common.seeds import torch_generator
-from common.wire.payload import Array, Arrays
-from common.wire.weights import arrays_of
-from server.methods.dynafed.log import SynthesisLog
-from server.methods.dynafed.repair import refine
-from server.methods.dynafed.students import make_student
-from server.methods.dynafed.synthesis import Learned, Synthesis, synthesise
-from server.methods.dynafed.trajectory import MatchedWeights, Segments, inherit_path, unchanged
-from server.strategy.average import Failures, Results, participants
-from server.strategy.context import ServerContext, StandAlone
-from server.strategy.wrapper import Instructions, StrategyWrapper
+from fedmirage.common.methods.dynafed import DynaFed
+from fedmirage.common.seeds import torch_generator
+from fedmirage.common.wire.payload import Array, Arrays
+from fedmirage.common.wire.weights import arrays_of
+from fedmirage.server.methods.dynafed.log import SynthesisLog
+from fedmirage.server.methods.dynafed.repair import refine
+from fedmirage.server.methods.dynafed.students import make_student
+from fedmirage.server.methods.dynafed.synthesis import Learned, Synthesis, synthesise
+from fedmirage.server.methods.dynafed.trajectory import (
+    MatchedWeights,
+    Segments,
+    inherit_path,
+    unchanged,
+)
+from fedmirage.server.strategy.average import Failures, Results, participants
+from fedmirage.server.strategy.context import ServerContext, StandAlone
+from fedmirage.server.strategy.wrapper import Instructions, StrategyWrapper
 
 COLLECTING, REPAIRING, GIVEN_UP = "collecting", "repairing", "given up"
 

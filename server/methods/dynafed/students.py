@@ -2,9 +2,9 @@
 
 from torch import nn
 
-from server.methods.dynafed.convnet import ConvNetStudent, is_convnet
-from server.methods.dynafed.perceptron import PerceptronStudent, is_perceptron
-from server.methods.dynafed.student import Student
+from fedmirage.server.methods.dynafed.convnet import ConvNetStudent, is_convnet
+from fedmirage.server.methods.dynafed.perceptron import PerceptronStudent, is_perceptron
+from fedmirage.server.methods.dynafed.student import Student
 
 
 def make_student(model: nn.Module, classes: int) -> Student:

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from common.data.batches import batches
-from common.learning.diffaugment import Draw, apply, draw
-from common.learning.losses import cosine_ratio, squared_ratio
-from common.methods.dynafed import DynaFed
-from server.methods.dynafed.student import Student
-from server.methods.dynafed.trajectory import Segments
+from fedmirage.common.data.batches import batches
+from fedmirage.common.learning.diffaugment import Draw, apply, draw
+from fedmirage.common.learning.losses import cosine_ratio, squared_ratio
+from fedmirage.common.methods.dynafed import DynaFed
+from fedmirage.server.methods.dynafed.student import Student
+from fedmirage.server.methods.dynafed.trajectory import Segments
 
 DISTANCES = {"squared": squared_ratio, "cosine": cosine_ratio}
 SMALLEST_RATE = 1e-6

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.errors import FedmirageError
-from common.methods.dynafed import DynaFed
-from common.run import Run, blueprint
-from common.wire.files import read_arrays
-from common.wire.manifest import Manifest
-from common.wire.payload import Arrays
-from common.wire.weights import to_arrays
-from server.record.results import FILE, read
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.methods.dynafed import DynaFed
+from fedmirage.common.run import Run, blueprint
+from fedmirage.common.wire.files import read_arrays
+from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.common.wire.weights import to_arrays
+from fedmirage.server.record.results import FILE, read
 
 SMALLEST = 1e-12  # a smaller squared movement counts as none: the ratio would be 0 / 0
 TRIES = 100

@@ -1,5 +1,5 @@
 """FedLGD on the server. Declared in common/methods/fedlgd."""
 
-from server.methods.fedlgd.server import FedLgdServer
+from fedmirage.server.methods.fedlgd.server import FedLgdServer
 
 __all__ = ["FedLgdServer"]

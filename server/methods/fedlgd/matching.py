@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from common.learning.losses import row_distances, squared_distance
-from common.learning.task import Task
-from common.methods.fedlgd import FedLgd
-from common.methods.fedlgd.images import LARGEST
+from fedmirage.common.learning.losses import row_distances, squared_distance
+from fedmirage.common.learning.task import Task
+from fedmirage.common.methods.fedlgd import FedLgd
+from fedmirage.common.methods.fedlgd.images import LARGEST
 
 EPS = 1e-6  # in the denominator of every cosine
 

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from common.data.batches import Resident, batches
-from common.learning.diffaugment import diff_augment
-from common.learning.task import evaluate
-from common.run import Run
-from common.seeds import torch_generator
-from common.sheet import draw_sheet
+from fedmirage.common.data.batches import Resident, batches
+from fedmirage.common.learning.diffaugment import diff_augment
+from fedmirage.common.learning.task import evaluate
+from fedmirage.common.run import Run
+from fedmirage.common.seeds import torch_generator
+from fedmirage.common.sheet import draw_sheet
 
 ROWS, ACROSS = 20, 10  # a picture shows at most 20 classes, with 10 images per class
 # The training of a new model on the images alone, as is usual for condensed sets.

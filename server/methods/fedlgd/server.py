@@ -15,18 +15,18 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 from torch import Tensor
 
-from common.method import NETWORK
-from common.methods.fedlgd import GLOBAL, FedLgd
-from common.methods.fedlgd.images import decode, encode
-from common.seeds import numpy_generator
-from common.wire.payload import Array, Arrays
-from common.wire.weights import arrays_of, from_arrays
-from server.methods.fedlgd.matching import GradientMatching, Matched, match
-from server.methods.fedlgd.measure import draw_images, score_alone
-from server.strategy.average import Failures, Results, participants
-from server.strategy.context import ServerContext
-from server.strategy.handout import HandOut, HandOutState
-from server.strategy.wrapper import Instructions, StrategyWrapper
+from fedmirage.common.method import NETWORK
+from fedmirage.common.methods.fedlgd import GLOBAL, FedLgd
+from fedmirage.common.methods.fedlgd.images import decode, encode
+from fedmirage.common.seeds import numpy_generator
+from fedmirage.common.wire.payload import Array, Arrays
+from fedmirage.common.wire.weights import arrays_of, from_arrays
+from fedmirage.server.methods.fedlgd.matching import GradientMatching, Matched, match
+from fedmirage.server.methods.fedlgd.measure import draw_images, score_alone
+from fedmirage.server.strategy.average import Failures, Results, participants
+from fedmirage.server.strategy.context import ServerContext
+from fedmirage.server.strategy.handout import HandOut, HandOutState
+from fedmirage.server.strategy.wrapper import Instructions, StrategyWrapper
 
 EVERY = 10.0  # seconds between two notes
 

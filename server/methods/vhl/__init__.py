@@ -1,5 +1,5 @@
 """VHL on the server. Declared in common/methods/vhl."""
 
-from server.methods.vhl.server import VhlServer
+from fedmirage.server.methods.vhl.server import VhlServer
 
 __all__ = ["VhlServer"]

@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.data.batches import Resident, normalise
-from common.learning.losses import label_distance
-from common.methods.vhl import Vhl
-from common.methods.vhl.sets import normalisation
-from common.sheet import draw_sheet
-from common.wire.payload import Arrays
-from server.record.scores import Evaluator
+from fedmirage.common.data.batches import Resident, normalise
+from fedmirage.common.learning.losses import label_distance
+from fedmirage.common.methods.vhl import Vhl
+from fedmirage.common.methods.vhl.sets import normalisation
+from fedmirage.common.sheet import draw_sheet
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.record.scores import Evaluator
 
 ROWS, ACROSS = 20, 10  # a picture shows at most 20 classes, with 10 images per class
 BATCH = 500  # virtual samples at a time

@@ -6,18 +6,18 @@ The run then goes on without the set.
 import torch
 import torch.nn.functional as F
 
-from common.data.batches import Resident, batches, normalise
-from common.device import memory_format, place
-from common.learning.augment import AUGMENTATIONS, augment, mean_bytes
-from common.method import FEATURES
-from common.methods.vhl import Vhl
-from common.methods.vhl.sets import normalisation
-from common.models import build
-from common.seeds import derive, torch_generator
-from common.wire.manifest import Manifest
-from common.wire.payload import Arrays
-from common.wire.weights import from_arrays, to_arrays
-from server.strategy.context import ServerContext
+from fedmirage.common.data.batches import Resident, batches, normalise
+from fedmirage.common.device import memory_format, place
+from fedmirage.common.learning.augment import AUGMENTATIONS, augment, mean_bytes
+from fedmirage.common.method import FEATURES
+from fedmirage.common.methods.vhl import Vhl
+from fedmirage.common.methods.vhl.sets import normalisation
+from fedmirage.common.models import build
+from fedmirage.common.seeds import derive, torch_generator
+from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.server.strategy.context import ServerContext
 
 ENOUGH = 0.99  # the training accuracy of a pass at which pre-training stops
 

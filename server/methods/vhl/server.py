@@ -7,18 +7,18 @@ from flwr.common import Parameters, Scalar, ndarrays_to_parameters, parameters_t
 from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 
-from common.errors import ConfigurationError, FedmirageError
-from common.methods.vhl import VIRTUAL, Vhl
-from common.methods.vhl.sets import seed_of, virtual_images, virtual_means
-from common.models.base import LAST
-from common.wire.payload import Arrays
-from common.wire.weights import from_arrays
-from server.methods.vhl.measure import VirtualScores, draw_set
-from server.methods.vhl.pretrain import pretrain
-from server.strategy.average import Failures, Results
-from server.strategy.context import ServerContext, StandAlone
-from server.strategy.handout import HandOut, HandOutState
-from server.strategy.wrapper import Instructions, StrategyWrapper
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.methods.vhl import VIRTUAL, Vhl
+from fedmirage.common.methods.vhl.sets import seed_of, virtual_images, virtual_means
+from fedmirage.common.models.base import LAST
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.common.wire.weights import from_arrays
+from fedmirage.server.methods.vhl.measure import VirtualScores, draw_set
+from fedmirage.server.methods.vhl.pretrain import pretrain
+from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.context import ServerContext, StandAlone
+from fedmirage.server.strategy.handout import HandOut, HandOutState
+from fedmirage.server.strategy.wrapper import Instructions, StrategyWrapper
 
 
 @dataclass

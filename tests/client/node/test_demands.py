@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from flwr.clientapp import ClientApp
 
-from client.app import make_app
-from client.node.demands import read_demands
-from common.dp.ledger import Ledger
-from common.errors import ConfigurationError, FedmirageError
-from common.settings.config import configure
-from server.run import run
+from fedmirage.client.app import make_app
+from fedmirage.client.node.demands import read_demands
+from fedmirage.common.dp.ledger import Ledger
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.settings.config import configure
+from fedmirage.server.run import run
 from tests.support.inprocess import InProcessGrid, node_id
 from tests.support.runs import SMALL, lines
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.data import cache, load
-from common.data.files.formats import npz
+from fedmirage.common.data import cache, load
+from fedmirage.common.data.files.formats import npz
 from tests.support.files import labels, pictures
 
 LINE = "npz(path='own.npz')"

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.data import describe, list_available, load
-from common.data.files import genuine
-from common.data.files.genuine import IDX_NAMES
-from common.errors import ConfigurationError
+from fedmirage.common.data import describe, list_available, load
+from fedmirage.common.data.files import genuine
+from fedmirage.common.data.files.genuine import IDX_NAMES
+from fedmirage.common.errors import ConfigurationError
 from tests.support.files import labels, pictures, png, write_files, write_idx, write_parquet
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from common.data import load
-from common.data.files.pictures import arrange, decode
-from common.data.files.raw import Form
-from common.errors import ConfigurationError, DataError
+from fedmirage.common.data import load
+from fedmirage.common.data.files.pictures import arrange, decode
+from fedmirage.common.data.files.raw import Form
+from fedmirage.common.errors import ConfigurationError, DataError
 from tests.support.files import labels, pictures, png, write_files
 
 GREY = np.zeros((8, 8), np.uint8)
@@ -266,7 +266,7 @@ def test_pictures_are_read_by_decoders_of_pixels_only(tmp_path: Path) -> None:
 def test_pictures_that_would_fill_the_memory_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, words: str
 ) -> None:
-    monkeypatch.setattr(f"common.data.files.pictures.{limit}", 10)
+    monkeypatch.setattr(f"fedmirage.common.data.files.pictures.{limit}", 10)
     for name in ("bag", "shoe"):
         write_files(tmp_path, {f"{name}/{n}.png": png(GREY) for n in range(3)})
     with pytest.raises(DataError, match=f"{words}.*smaller"):

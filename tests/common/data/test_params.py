@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from common.data.catalogue.params import DATASETS, OWN, DatasetParams, find_origin
-from common.errors import ConfigurationError
-from common.settings.language import resolve_line, write
+from fedmirage.common.data.catalogue.params import DATASETS, OWN, DatasetParams, find_origin
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.settings.language import resolve_line, write
 
 
 def resolve(line: str) -> list[DatasetParams]:

@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.data.batches import Resident, batches, normalise
-from common.data.set import DataSet, Split
-from common.data.view import view
-from common.errors import ConfigurationError
-from common.seeds import torch_generator
+from fedmirage.common.data.batches import Resident, batches, normalise
+from fedmirage.common.data.set import DataSet, Split
+from fedmirage.common.data.view import view
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.seeds import torch_generator
 
 
 def make_dataset(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from common.dp.accounting import compose_gaussians
-from common.dp.ledger import Ledger
-from common.errors import FedmirageError
+from fedmirage.common.dp.accounting import compose_gaussians
+from fedmirage.common.dp.ledger import Ledger
+from fedmirage.common.errors import FedmirageError
 
 
 def test_entries_are_on_the_disk_when_add_returns(tmp_path: Path) -> None:

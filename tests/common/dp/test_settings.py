@@ -8,17 +8,17 @@ import pytest
 import torch
 from scipy import stats
 
-from client.dp import bound_update, protect
-from common.data import load
-from common.dp.noise import gaussian
-from common.dp.settings import CentralDp, DpOn, LocalDp
-from common.errors import ConfigurationError
-from common.memory import Memory
-from common.methods.fedprox import FedProx
-from common.run import check_with_data
-from common.settings.config import configure
-from common.wire.figures import CLIPPED
-from common.wire.payload import SHARED
+from fedmirage.client.dp import bound_update, protect
+from fedmirage.common.data import load
+from fedmirage.common.dp.noise import gaussian
+from fedmirage.common.dp.settings import CentralDp, DpOn, LocalDp
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.memory import Memory
+from fedmirage.common.methods.fedprox import FedProx
+from fedmirage.common.run import check_with_data
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.figures import CLIPPED
+from fedmirage.common.wire.payload import SHARED
 from tests.support.hand import linear_model, open_round
 
 CENTRAL, LOCAL = "central(clip=1, noise=1)", "local(clip=1, noise=1)"

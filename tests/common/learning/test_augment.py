@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from common.learning.augment import (
+from fedmirage.common.learning.augment import (
     AUGMENTATIONS,
     Augmentation,
     AugmentationDraw,

@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import confusion_matrix, f1_score, recall_score
 from torch import Tensor
 
-from common.learning.detail import Detail, select_for_round, select_for_summary
+from fedmirage.common.learning.detail import Detail, select_for_round, select_for_summary
 
 NAMES = ("bag", "boot", "coat", "dress", "shirt")
 

@@ -9,8 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from common.learning import diffaugment
-from common.learning.diffaugment import OPERATIONS, Draw, apply, diff_augment, draw, draw_once
+from fedmirage.common.learning import diffaugment
+from fedmirage.common.learning.diffaugment import (
+    OPERATIONS,
+    Draw,
+    apply,
+    diff_augment,
+    draw,
+    draw_once,
+)
 
 
 def images(

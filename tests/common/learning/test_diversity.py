@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from common.learning.diversity import DIVERSITY, absolute_diversity, mean_squares, norms
+from fedmirage.common.learning.diversity import DIVERSITY, absolute_diversity, mean_squares, norms
 
 BATCH, CLASSES = 5, 4
 

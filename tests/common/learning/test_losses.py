@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from common.learning.losses import (
+from fedmirage.common.learning.losses import (
     contrast,
     decorrelation,
     divergences,
@@ -14,7 +14,7 @@ from common.learning.losses import (
     row_distances,
     squared_distance,
 )
-from common.learning.steps import effective_steps
+from fedmirage.common.learning.steps import effective_steps
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:

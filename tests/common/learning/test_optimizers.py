@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from common.learning import optimizers
-from common.learning.optimizers import Adam, restore_moments, save_moments
-from common.settings.project import ROOT
+from fedmirage.common.learning import optimizers
+from fedmirage.common.learning.optimizers import Adam, restore_moments, save_moments
+from fedmirage.common.settings.project import ROOT
 
 
 def walk(kind: type[torch.optim.Optimizer], **settings: Any) -> list[bytes]:
@@ -38,7 +38,7 @@ def test_the_same_bits_as_torchs_own(name: str) -> None:
 def test_no_compiler_is_loaded(name: str) -> None:
     code = f"""
 import sys, torch
-from common.learning.optimizers import {name}
+from fedmirage.common.learning.optimizers import {name}
 weight = torch.zeros(2, requires_grad=True)
 optimizer = {name}([weight], lr=0.1, fused=True)
 weight.sum().backward()

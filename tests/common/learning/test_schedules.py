@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from common.errors import ConfigurationError
-from common.settings.config import configure
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.settings.config import configure
 
 
 def rates(schedule: str, rounds: int = 6, lr: float = 1.0) -> list[float]:

@@ -8,10 +8,10 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_score, recall_score
 from torch import Tensor, nn
 
-from common.data.batches import Resident, normalise
-from common.errors import DataError
-from common.learning.task import TASKS, evaluate
-from common.models import build
+from fedmirage.common.data.batches import Resident, normalise
+from fedmirage.common.errors import DataError
+from fedmirage.common.learning.task import TASKS, evaluate
+from fedmirage.common.models import build
 
 SINGLE, MULTI = TASKS["single-label"], TASKS["multi-label"]
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from common.data import load
-from common.data.batches import Resident
-from common.errors import DataError
-from common.learning.task import TASKS, evaluate
-from common.models.files import load_model, save_model
-from common.wire.files import read_arrays, write_arrays
+from fedmirage.common.data import load
+from fedmirage.common.data.batches import Resident
+from fedmirage.common.errors import DataError
+from fedmirage.common.learning.task import TASKS, evaluate
+from fedmirage.common.models.files import load_model, save_model
+from fedmirage.common.wire.files import read_arrays, write_arrays
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
 

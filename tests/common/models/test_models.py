@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from common.errors import ConfigurationError
-from common.models import MODELS, Model, build
-from common.models.generators import FeatureGenerator, FeatureMeans
-from common.settings.language import write
-from common.wire import weights
-from common.wire.manifest import Manifest
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.models import MODELS, Model, build
+from fedmirage.common.models.generators import FeatureGenerator, FeatureMeans
+from fedmirage.common.settings.language import write
+from fedmirage.common.wire import weights
+from fedmirage.common.wire.manifest import Manifest
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 

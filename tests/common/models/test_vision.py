@@ -18,7 +18,7 @@ def python(code: str) -> str:
 
 def test_models_transforms_and_datasets_are_there_and_later_imports_get_the_same_package() -> None:
     code = """
-from common.models.vision import torchvision
+from fedmirage.common.models.vision import torchvision
 first, second = torchvision(), torchvision()
 import torchvision
 import torchvision.datasets
@@ -36,7 +36,7 @@ class Broken(importlib.abc.MetaPathFinder):
         if name == "torchvision":
             raise RuntimeError("something else is wrong")
 sys.meta_path.insert(0, Broken())
-from common.models.vision import torchvision
+from fedmirage.common.models.vision import torchvision
 try:
     torchvision()
 except RuntimeError as error:
@@ -49,7 +49,7 @@ def test_a_healthy_package_is_taken_as_it_is() -> None:
     code = """
 import sys, types, torch
 sys.modules["torchvision"] = types.ModuleType("torchvision")
-from common.models.vision import torchvision
+from fedmirage.common.models.vision import torchvision
 print(torchvision() is sys.modules["torchvision"], hasattr(torch.ops.torchvision, "nms"))
 """
     assert python(code) == "True False"
@@ -58,9 +58,9 @@ print(torchvision() is sys.modules["torchvision"], hasattr(torch.ops.torchvision
 def test_small_models_do_not_import_torchvision_and_the_list_of_models_not_even_torch() -> None:
     code = """
 import sys
-from common.models import MODELS
+from fedmirage.common.models import MODELS
 print(len(MODELS), "torch" in sys.modules)
-from common.models import build
+from fedmirage.common.models import build
 build("simple-cnn", (1, 28, 28), 10)
 print("torchvision" in sys.modules)
 """

@@ -4,8 +4,8 @@ import itertools
 import random
 from collections import Counter
 
-from common.secagg.circle import Circle
-from common.secagg.settings import SecAggOn
+from fedmirage.common.secagg.circle import Circle
+from fedmirage.common.secagg.settings import SecAggOn
 
 
 def seat(clients: int, number: int = 1, first_node: int = 100, changed: int = -1) -> Circle:

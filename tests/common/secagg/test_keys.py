@@ -3,8 +3,8 @@
 import pytest
 from cryptography.exceptions import InvalidTag
 
-from common.errors import WireError
-from common.secagg.keys import (
+from fedmirage.common.errors import WireError
+from fedmirage.common.secagg.keys import (
     FIELD,
     WEAK,
     bytes_to_private_key,

@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from flwr.client.mod import secaggplus_mod
 from flwr.server.workflow import SecAggPlusWorkflow
 
-import client.secagg.mod  # noqa: F401 - installs the masks on the client's side
-import server.messages.protocol  # noqa: F401 - and on the server's
-from common.secagg.keys import derive
-from common.secagg.masks import GENERATOR, add, mask, subtract
-from common.secagg.replacements import ON_THE_CLIENT, ON_THE_SERVER, install
+import fedmirage.client.secagg.mod
+import fedmirage.server.messages.protocol  # noqa: F401 - and on the server's
+from fedmirage.common.secagg.keys import derive
+from fedmirage.common.secagg.masks import GENERATOR, add, mask, subtract
+from fedmirage.common.secagg.replacements import ON_THE_CLIENT, ON_THE_SERVER, install
 
 SHAPES = [(1,), (2, 3), (), (0,), (5,)]
 

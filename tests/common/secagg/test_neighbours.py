@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from common.secagg.circle import Circle
-from common.secagg.neighbours import (
+from fedmirage.common.secagg.circle import Circle
+from fedmirage.common.secagg.neighbours import (
     ACCOMPLICES,
     COMPLETE,
     FEWEST,
@@ -22,7 +22,7 @@ from common.secagg.neighbours import (
     risk_of_failure,
     tail,
 )
-from common.secagg.settings import AMONG_SOME
+from fedmirage.common.secagg.settings import AMONG_SOME
 
 
 @pytest.mark.parametrize(

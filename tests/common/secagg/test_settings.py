@@ -5,11 +5,11 @@ from typing import ClassVar
 
 import pytest
 
-from common.errors import ConfigurationError
-from common.method import Method, Section
-from common.secagg.neighbours import KeyPlan
-from common.secagg.settings import SecAggOff, SecAggOn, why_not
-from common.settings.config import configure
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.method import Method, Section
+from fedmirage.common.secagg.neighbours import KeyPlan
+from fedmirage.common.secagg.settings import SecAggOff, SecAggOn, why_not
+from fedmirage.common.settings.config import configure
 
 
 def test_off_is_the_default_and_on_the_bare_flag() -> None:

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from common.secagg.shamir import INDEX, PRIME, VALUE, combine_shares, create_shares
+from fedmirage.common.secagg.shamir import INDEX, PRIME, VALUE, combine_shares, create_shares
 
 
 def test_any_threshold_of_the_shares_gives_the_secret() -> None:

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import FedmirageError, WireError
-from common.secagg.masks import quantize
-from common.secagg.vector import SecureMeans, SecureVector
-from common.settings.config import configure
+from fedmirage.common.errors import FedmirageError, WireError
+from fedmirage.common.secagg.masks import quantize
+from fedmirage.common.secagg.vector import SecureMeans, SecureVector
+from fedmirage.common.settings.config import configure
 from tests.support.facts import entries, make_facts
 
 NAMES = ["features.weight", "features.running_var", "classifier.bias"]

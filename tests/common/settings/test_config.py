@@ -2,17 +2,17 @@
 
 import pytest
 
-from common.data.catalogue.params import DATASETS
-from common.data.partitions.params import PARTITIONS
-from common.dp.settings import DP
-from common.errors import ConfigurationError
-from common.learning.schedules import SCHEDULES
-from common.methods import METHODS
-from common.models.params import MODELS
-from common.secagg.settings import SECAGG
-from common.settings.config import RunConfig, configure, defaults, key_of, validate
-from common.settings.describe import describe
-from common.settings.language import Params
+from fedmirage.common.data.catalogue.params import DATASETS
+from fedmirage.common.data.partitions.params import PARTITIONS
+from fedmirage.common.dp.settings import DP
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.learning.schedules import SCHEDULES
+from fedmirage.common.methods import METHODS
+from fedmirage.common.models.params import MODELS
+from fedmirage.common.secagg.settings import SECAGG
+from fedmirage.common.settings.config import RunConfig, configure, defaults, key_of, validate
+from fedmirage.common.settings.describe import describe
+from fedmirage.common.settings.language import Params
 
 
 def complaints(**settings: object) -> list[str]:

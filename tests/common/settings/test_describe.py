@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
-from common.settings.describe import describe
-from common.settings.language import Params
+from fedmirage.common.settings.describe import describe
+from fedmirage.common.settings.language import Params
 
 Rate = Annotated[float, Field(gt=0)]
 

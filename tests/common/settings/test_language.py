@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
-from common.errors import ConfigurationError
-from common.methods import METHODS
-from common.settings.language import Call, Params, parse, resolve_line, split, write
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.methods import METHODS
+from fedmirage.common.settings.language import Call, Params, parse, resolve_line, split, write
 
 
 class Plain(Params):

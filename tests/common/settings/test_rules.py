@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import ConfigurationError
-from common.methods import METHODS
-from common.settings.config import Draft, configure, defaults, validate
-from common.settings.lines import Lines, read_lines
-from common.settings.rules import RULES, RefusedError, contradictions
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.methods import METHODS
+from fedmirage.common.settings.config import Draft, configure, defaults, validate
+from fedmirage.common.settings.lines import Lines, read_lines
+from fedmirage.common.settings.rules import RULES, RefusedError, contradictions
 
 BAD = ["abc", "", "-3", "0", 0, -1, None, "None", "nan", "1e999", 10**30, True, [], "on(", "x(y=1)"]
 LINES = ("methods", "dataset", "partition", "model", "secagg", "dp")

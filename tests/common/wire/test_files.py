@@ -9,8 +9,8 @@ import pytest
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from common.errors import DataError
-from common.wire.files import read_arrays, write_arrays
+from fedmirage.common.errors import DataError
+from fedmirage.common.wire.files import read_arrays, write_arrays
 
 NAMED = {
     "b": np.arange(6.0).reshape(2, 3).T,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from common.wire.handout import digest, is_recipe, is_version
+from fedmirage.common.wire.handout import digest, is_recipe, is_version
 
 
 def test_a_digest_knows_types_and_shapes() -> None:

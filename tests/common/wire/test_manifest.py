@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from common.errors import WireError
-from common.models import build
-from common.wire.manifest import Manifest
-from common.wire.weights import to_arrays
+from fedmirage.common.errors import WireError
+from fedmirage.common.models import build
+from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.weights import to_arrays
 
 MODEL = build("lenet-bn", (1, 28, 28), 3, seed=1)
 WHOLE, ARRAYS = Manifest.of(MODEL), to_arrays(MODEL)

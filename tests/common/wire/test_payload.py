@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from flwr.common import Parameters, ndarrays_to_parameters
 
-from common.errors import WireError
-from common.wire.payload import decode, pack, put, size, slices, take, unpack
+from fedmirage.common.errors import WireError
+from fedmirage.common.wire.payload import decode, pack, put, size, slices, take, unpack
 
 SHARED = [np.ones((2, 3), np.float32), np.zeros(3, np.float32)]
 CONTROL = [np.full(4, 2.0, np.float32)]

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from common.errors import WireError
-from common.models import build
-from common.wire import weights
-from common.wire.manifest import Manifest
+from fedmirage.common.errors import WireError
+from fedmirage.common.models import build
+from fedmirage.common.wire import weights
+from fedmirage.common.wire.manifest import Manifest
 
 
 @pytest.fixture

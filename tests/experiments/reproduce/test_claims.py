@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from common.settings.config import configure
 from experiments.reproduce.tables import list_tables, read_papers
+from fedmirage.common.settings.config import configure
 
 DOCS = Path(__file__).parents[3] / "docs"
 STATUSES = {"reproduced", "not reproduced", "equals its placebo", "not run"}

@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from common.errors import ConfigurationError, FedmirageError
-from common.settings.config import configure
-from experiments.flags import reproduce_flags
 from experiments.reproduce import tables
 from experiments.reproduce.answer import read_paper
 from experiments.reproduce.cells import list_cells
@@ -21,6 +18,9 @@ from experiments.reproduce.dispatch import check_flags
 from experiments.reproduce.figures import in_per_cent, read_figure
 from experiments.reproduce.jobs import is_recorded, make_work
 from experiments.reproduce.tables import read_table
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.settings.config import configure
+from fedmirage.settings.flags import reproduce_flags
 from tests.support.commands import fedmirage
 from tests.support.runs import lines
 

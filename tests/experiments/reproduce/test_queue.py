@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from common.errors import ConfigurationError
 from experiments.reproduce.jobs import numbers_of
 from experiments.reproduce.queue import read_queue
 from experiments.reproduce.recording import find_recorded, leave_out_recorded, record_finished
 from experiments.reproduce.records import RESULTS, recorded_runs
 from experiments.reproduce.standing import show_state, time_left
-from server.record import checkpoint
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.server.record import checkpoint
 from tests.support.queues import write_queue
 
 

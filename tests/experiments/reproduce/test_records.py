@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from common.errors import ConfigurationError, DataError, FedmirageError
-from experiments.comparison.records import read_rounds
 from experiments.reproduce.pages import FILE, make_table, read_pages, replace_block, rewrite_pages
 from experiments.reproduce.records import LARGEST, RESULTS, record_run, recorded_runs, shorten
-from server.record.results import FILE as RECORD
+from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
+from fedmirage.comparison.records import read_rounds
+from fedmirage.server.record.results import FILE as RECORD
 
 ROUND = {
     "kind": "round",

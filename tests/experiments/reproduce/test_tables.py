@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import ConfigurationError, DataError
 from experiments.reproduce import tables
 from experiments.reproduce.cells import choose_cells, list_cells, with_arguments
 from experiments.reproduce.tables import Table, list_tables, read_papers, read_table
+from fedmirage.common.errors import ConfigurationError, DataError
 
 ROOT = Path(__file__).parents[3]
 TABLES = list(list_tables())

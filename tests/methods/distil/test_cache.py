@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from client.methods.distil.cache import Entry, fingerprint
-from client.methods.distil.matching import RealImages
-from client.methods.distil.virtual import begin_matching, prepare_virtual_set, virtual_set
-from client.round import LocalClient
-from common.errors import FedmirageError
-from common.methods.distil import Distil
-from common.methods.distil.declaration import Distilling
+from fedmirage.client.methods.distil.cache import Entry, fingerprint
+from fedmirage.client.methods.distil.matching import RealImages
+from fedmirage.client.methods.distil.virtual import begin_matching, prepare_virtual_set, virtual_set
+from fedmirage.client.round import LocalClient
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.methods.distil import Distil
+from fedmirage.common.methods.distil.declaration import Distilling
 from tests.support.distil import local_client
 
 LABELS = [0] * 9 + [1] * 7 + [3] * 5

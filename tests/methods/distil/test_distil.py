@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from client.methods.distil import cache
-from common.errors import ConfigurationError
-from common.settings.config import configure
-from server.messages import preparation
+from fedmirage.client.methods.distil import cache
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.settings.config import configure
+from fedmirage.server.messages import preparation
 from tests.support.inprocess import run_in_process
 from tests.support.methods import add_methods
 from tests.support.pairs import BASE

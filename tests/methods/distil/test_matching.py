@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from client.methods.distil.matching import (
+from fedmirage.client.methods.distil.matching import (
     Matching,
     RealImages,
     distance_of_means,
@@ -14,11 +14,11 @@ from client.methods.distil.matching import (
     match_distributions,
     matching_loss,
 )
-from client.methods.distil.virtual import begin_matching, build_extractor, step_generator
-from common.learning import diffaugment
-from common.methods.distil import Distil
-from common.methods.distil.declaration import OPERATIONS
-from common.seeds import torch_generator
+from fedmirage.client.methods.distil.virtual import begin_matching, build_extractor, step_generator
+from fedmirage.common.learning import diffaugment
+from fedmirage.common.methods.distil import Distil
+from fedmirage.common.methods.distil.declaration import OPERATIONS
+from fedmirage.common.seeds import torch_generator
 from tests.support.distil import local_client, real_images
 
 PLAIN = Distil(augment="")

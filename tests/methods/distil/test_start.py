@@ -4,13 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from client.methods.distil.matching import RealImages
-from client.methods.distil.start import class_statistics, draw_start, explain_counts, plan_counts
-from client.methods.distil.virtual import begin_matching
-from common.errors import ConfigurationError, FedmirageError
-from common.methods import METHODS
-from common.methods.distil import Distil
-from common.settings.language import resolve_line
+from fedmirage.client.methods.distil.matching import RealImages
+from fedmirage.client.methods.distil.start import (
+    class_statistics,
+    draw_start,
+    explain_counts,
+    plan_counts,
+)
+from fedmirage.client.methods.distil.virtual import begin_matching
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.methods import METHODS
+from fedmirage.common.methods.distil import Distil
+from fedmirage.common.settings.language import resolve_line
 from tests.support.distil import local_client, real_images
 
 COUNTS = np.array([30, 4, 1, 0])

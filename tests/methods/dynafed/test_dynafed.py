@@ -21,16 +21,16 @@ from flwr.server.strategy import FedAvg
 from rich.console import Console
 from torch import nn
 
-from common.errors import ConfigurationError, FedmirageError
-from common.methods import METHODS
-from common.methods.dynafed import DynaFed
-from common.settings.config import configure
-from common.settings.language import resolve_line
-from common.wire.files import read_arrays
-from experiments.show.progress import Watch, show_summary
-from server.methods.dynafed import log as synthesis_log
-from server.methods.dynafed.server import COLLECTING, GIVEN_UP, REPAIRING, DynaFedServer
-from server.record.checkpoint import read as read_checkpoint
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.methods import METHODS
+from fedmirage.common.methods.dynafed import DynaFed
+from fedmirage.common.settings.config import configure
+from fedmirage.common.settings.language import resolve_line
+from fedmirage.common.wire.files import read_arrays
+from fedmirage.server.methods.dynafed import log as synthesis_log
+from fedmirage.server.methods.dynafed.server import COLLECTING, GIVEN_UP, REPAIRING, DynaFedServer
+from fedmirage.server.record.checkpoint import read as read_checkpoint
+from fedmirage.show.progress import Watch, show_summary
 from tests.support.dynafed import QUICK, RUN, line, run
 from tests.support.runs import (
     KilledError,

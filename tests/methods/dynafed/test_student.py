@@ -4,14 +4,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from common.learning.losses import soft_cross_entropy
-from common.models import build
-from common.models.base import Model, chain
-from server.methods.dynafed import convnet
-from server.methods.dynafed.convnet import ConvNetStudent
-from server.methods.dynafed.perceptron import PerceptronStudent
-from server.methods.dynafed.student import Student
-from server.methods.dynafed.students import make_student
+from fedmirage.common.learning.losses import soft_cross_entropy
+from fedmirage.common.models import build
+from fedmirage.common.models.base import Model, chain
+from fedmirage.server.methods.dynafed import convnet
+from fedmirage.server.methods.dynafed.convnet import ConvNetStudent
+from fedmirage.server.methods.dynafed.perceptron import PerceptronStudent
+from fedmirage.server.methods.dynafed.student import Student
+from fedmirage.server.methods.dynafed.students import make_student
 
 CLASSES = 3
 Shape = tuple[int, int, int]

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import FedmirageError
 from experiments.studies.dynafed import pictures as dynafed_pictures
 from experiments.studies.dynafed import study as dynafed
+from fedmirage.common.errors import FedmirageError
 from tests.support.dynafed import line, run
 
 

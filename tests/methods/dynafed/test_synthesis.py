@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from common.learning.losses import cosine_ratio, soft_cross_entropy, squared_ratio
-from common.methods.dynafed import DynaFed
-from common.models import build
-from server.methods.dynafed import synthesis as module
-from server.methods.dynafed.repair import refine
-from server.methods.dynafed.student import Student
-from server.methods.dynafed.students import make_student
-from server.methods.dynafed.synthesis import (
+from fedmirage.common.learning.losses import cosine_ratio, soft_cross_entropy, squared_ratio
+from fedmirage.common.methods.dynafed import DynaFed
+from fedmirage.common.models import build
+from fedmirage.server.methods.dynafed import synthesis as module
+from fedmirage.server.methods.dynafed.repair import refine
+from fedmirage.server.methods.dynafed.student import Student
+from fedmirage.server.methods.dynafed.students import make_student
+from fedmirage.server.methods.dynafed.synthesis import (
     DISTANCES,
     InnerStep,
     Learned,
@@ -26,7 +26,7 @@ from server.methods.dynafed.synthesis import (
     recomputed_gradients,
     synthesise,
 )
-from server.methods.dynafed.trajectory import MatchedWeights, Segments, unchanged
+from fedmirage.server.methods.dynafed.trajectory import MatchedWeights, Segments, unchanged
 
 CPU = torch.device("cpu")
 

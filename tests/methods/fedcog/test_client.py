@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from client.methods.fedcog.client import FedCogClient, running_statistics
-from client.methods.fedcog.generation import synthesise
-from client.objective import LocalRound, Step
-from common.methods.fedcog import FedCog
-from common.models import build
-from common.models.base import frozen
+from fedmirage.client.methods.fedcog.client import FedCogClient, running_statistics
+from fedmirage.client.methods.fedcog.generation import synthesise
+from fedmirage.client.objective import LocalRound, Step
+from fedmirage.common.methods.fedcog import FedCog
+from fedmirage.common.models import build
+from fedmirage.common.models.base import frozen
 from tests.support.fedcog import BATCH_NORM, FAST, another, local_round, made
 
 

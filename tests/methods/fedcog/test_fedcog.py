@@ -11,15 +11,15 @@ import torch
 from PIL import Image
 from torch import nn
 
-from client.data import LocalData
-from common.data.batches import Resident
-from common.errors import ConfigurationError
-from common.memory import Memory
-from common.models import Model
-from common.seeds import torch_generator
-from common.settings.config import configure
-from common.wire.weights import from_arrays, to_arrays
-from server.record.results import read
+from fedmirage.client.data import LocalData
+from fedmirage.common.data.batches import Resident
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.memory import Memory
+from fedmirage.common.models import Model
+from fedmirage.common.seeds import torch_generator
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.server.record.results import read
 from tests.support.facts import make_facts
 from tests.support.hand import open_round, settings, visit
 from tests.support.inprocess import run_in_process

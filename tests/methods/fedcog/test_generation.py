@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from client.methods.fedcog.canvas import Pixels
-from client.methods.fedcog.generation import generate, synthesise, vary
-from client.methods.fedcog.loss import GenerationLoss, batch_statistics
-from common.learning.losses import jensen_shannon
-from common.learning.task import TASKS
-from common.methods.fedcog import FedCog
-from common.models import Model
-from common.models.base import frozen
-from common.models.generators import ImageGenerator
+from fedmirage.client.methods.fedcog.canvas import Pixels
+from fedmirage.client.methods.fedcog.generation import generate, synthesise, vary
+from fedmirage.client.methods.fedcog.loss import GenerationLoss, batch_statistics
+from fedmirage.common.learning.losses import jensen_shannon
+from fedmirage.common.learning.task import TASKS
+from fedmirage.common.methods.fedcog import FedCog
+from fedmirage.common.models import Model
+from fedmirage.common.models.base import frozen
+from fedmirage.common.models.generators import ImageGenerator
 from tests.support.fedcog import BATCH_NORM, FAST, another, local_round, made
 
 
@@ -40,7 +40,7 @@ def test_images_are_made_for_their_label_and_against_the_partner(tmp_path: Path)
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
 def test_the_loss_by_its_terms(tmp_path: Path, disagreement: Any, temperature: float) -> None:
     """CE + lambda_dis (1 - JS); without a partner, CE alone."""
-    from common.learning.losses import jensen_shannon_clamped
+    from fedmirage.common.learning.losses import jensen_shannon_clamped
 
     local, partner = local_round(tmp_path, [0] * 4), frozen(another())
     params = FedCog(disagreement=disagreement, temperature=temperature, lambda_dis=0.3)

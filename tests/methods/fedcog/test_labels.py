@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from client.methods.fedcog.labels import allocate, balancing_weights, complement
+from fedmirage.client.methods.fedcog.labels import allocate, balancing_weights, complement
 from tests.support.fedcog import another, local_round, made
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from common.learning.losses import (
+from fedmirage.common.learning.losses import (
     bernoulli,
     distillation,
     jensen_shannon,

@@ -4,19 +4,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from client.methods.fedcog.blocks import PART, BlockConvolution
-from client.methods.fedcog.loss import CHUNK, GenerationLoss
-from client.methods.fedcog.networks import (
+from fedmirage.client.methods.fedcog.blocks import PART, BlockConvolution
+from fedmirage.client.methods.fedcog.loss import CHUNK, GenerationLoss
+from fedmirage.client.methods.fedcog.networks import (
     SideBySide,
     halves,
     has_block_form,
     one_by_one,
     side_by_side,
 )
-from common.learning.task import TASKS
-from common.methods.fedcog import FedCog
-from common.models import Model, build
-from common.models.base import frozen
+from fedmirage.common.learning.task import TASKS
+from fedmirage.common.methods.fedcog import FedCog
+from fedmirage.common.models import Model, build
+from fedmirage.common.models.base import frozen
 
 JOINABLE = [
     "simple-cnn",

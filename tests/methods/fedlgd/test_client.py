@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch import nn
 
-from client.data import LocalData
-from client.methods.fedlgd import FedLgdClient
-from client.objective import LocalRound, Step
-from client.train import train
-from common.data.batches import Resident
-from common.learning.losses import kernel_discrepancy
-from common.memory import Memory
-from common.methods.fedlgd import GLOBAL, REMEMBERED_LOCAL, FedLgd
-from common.methods.fedlgd.images import encode
-from common.models.base import Model
-from common.settings.config import configure
-from common.wire.handout import digest
-from common.wire.weights import from_arrays, to_arrays
+from fedmirage.client.data import LocalData
+from fedmirage.client.methods.fedlgd import FedLgdClient
+from fedmirage.client.objective import LocalRound, Step
+from fedmirage.client.train import train
+from fedmirage.common.data.batches import Resident
+from fedmirage.common.learning.losses import kernel_discrepancy
+from fedmirage.common.memory import Memory
+from fedmirage.common.methods.fedlgd import GLOBAL, REMEMBERED_LOCAL, FedLgd
+from fedmirage.common.methods.fedlgd.images import encode
+from fedmirage.common.models.base import Model
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.handout import digest
+from fedmirage.common.wire.weights import from_arrays, to_arrays
 from tests.support.facts import make_facts
 
 LABELS = np.array([0, 1], np.int16)

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.errors import ConfigurationError
-from common.memory import Memory
-from common.methods.fedlgd import REMEMBERED_GLOBAL, REMEMBERED_LOCAL
-from common.methods.fedlgd.images import decode
-from common.settings.config import configure
-from server.record.checkpoint import read
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.memory import Memory
+from fedmirage.common.methods.fedlgd import REMEMBERED_GLOBAL, REMEMBERED_LOCAL
+from fedmirage.common.methods.fedlgd.images import decode
+from fedmirage.common.settings.config import configure
+from fedmirage.server.record.checkpoint import read
 from tests.support.fedlgd import BASE, SHORT, fedlgd
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lines

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from common.methods.fedlgd.images import decode, encode
-from common.wire.payload import Arrays, pack
+from fedmirage.common.methods.fedlgd.images import decode, encode
+from fedmirage.common.wire.payload import Arrays, pack
 
 
 def images(scale: float = 1.0) -> np.ndarray:

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from common.learning.task import TASKS
-from common.methods.fedlgd import FedLgd
-from common.models import build
-from common.models.base import Model
-from server.methods.fedlgd.matching import GradientMatching, match
+from fedmirage.common.learning.task import TASKS
+from fedmirage.common.methods.fedlgd import FedLgd
+from fedmirage.common.models import build
+from fedmirage.common.models.base import Model
+from fedmirage.server.methods.fedlgd.matching import GradientMatching, match
 
 CLASSES = 3
 

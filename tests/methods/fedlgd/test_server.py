@@ -10,15 +10,15 @@ import torch
 from flwr.common import FitRes, ndarrays_to_parameters, parameters_to_ndarrays
 from torch import nn
 
-from common.methods.fedlgd import GLOBAL, FedLgd
-from common.methods.fedlgd.images import decode
-from common.models.base import Model
-from common.settings.config import configure
-from common.wire.payload import LAYOUT, unpack
-from server.methods.fedlgd import FedLgdServer
-from server.methods.fedlgd import server as half
-from server.strategy.average import Average
-from server.strategy.context import ServerContext
+from fedmirage.common.methods.fedlgd import GLOBAL, FedLgd
+from fedmirage.common.methods.fedlgd.images import decode
+from fedmirage.common.models.base import Model
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.payload import LAYOUT, unpack
+from fedmirage.server.methods.fedlgd import FedLgdServer
+from fedmirage.server.methods.fedlgd import server as half
+from fedmirage.server.strategy.average import Average
+from fedmirage.server.strategy.context import ServerContext
 from tests.support.facts import make_facts
 from tests.support.hand import Everybody
 from tests.support.rules import reply

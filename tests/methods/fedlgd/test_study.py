@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from common.errors import FedmirageError
-from common.models import build
 from experiments.studies.fedlgd.cost import measure
 from experiments.studies.fedlgd.distances import (
     cut_to_equal,
@@ -15,9 +13,11 @@ from experiments.studies.fedlgd.distances import (
     sliced_wasserstein,
 )
 from experiments.studies.fedlgd.study import show, study
-from experiments.studies.tsne.clouds import domain_cloud
 from experiments.studies.tsne.pictures import draw_domains
-from experiments.studies.tsne.run import FinishedRun
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.models import build
+from fedmirage.report.tsne.clouds import domain_cloud
+from fedmirage.report.tsne.finished import FinishedRun
 from tests.support.fedlgd import BASE, fedlgd
 from tests.support.inprocess import run_in_process
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from client.methods.fedmd_cg import FedMdCgClient
-from client.methods.fedmd_cg.cache import cached_batches
-from client.methods.fedmd_cg.generator import frozen_network
-from client.train import train
-from common.memory import Memory
-from common.methods.fedmd_cg import FedMdCg
-from common.wire.weights import to_arrays
+from fedmirage.client.methods.fedmd_cg import FedMdCgClient
+from fedmirage.client.methods.fedmd_cg.cache import cached_batches
+from fedmirage.client.methods.fedmd_cg.generator import frozen_network
+from fedmirage.client.train import train
+from fedmirage.common.memory import Memory
+from fedmirage.common.methods.fedmd_cg import FedMdCg
+from fedmirage.common.wire.weights import to_arrays
 from tests.support.fedmdcg import column, tiny_config, tiny_model, tiny_round
 
 LN2 = math.log(2)

@@ -10,16 +10,16 @@ from flwr.app import Message
 from flwr.compat.common import recorddict_compat as compat
 from rich.console import Console
 
-from common.errors import ConfigurationError
-from common.memory import LOCAL_MODEL, Memory
-from common.methods.fedmd_cg import FedMdCg
-from common.run import blueprint
-from common.settings.config import configure
-from common.wire.files import read_arrays
-from common.wire.manifest import Manifest
-from common.wire.payload import Arrays, Sections, decode, unpack
-from experiments.show.catalogue import show_methods
-from server.record.checkpoint import read
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.memory import LOCAL_MODEL, Memory
+from fedmirage.common.methods.fedmd_cg import FedMdCg
+from fedmirage.common.run import blueprint
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.files import read_arrays
+from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.payload import Arrays, Sections, decode, unpack
+from fedmirage.server.record.checkpoint import read
+from fedmirage.show.catalogue import show_methods
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.rules import last_local_models, named
 from tests.support.runs import SMALL, KilledError, kill_in_round, lines, weights, without_times

@@ -10,9 +10,9 @@ from flwr.common import Parameters, parameters_to_ndarrays
 from scipy.special import softmax
 from scipy.stats import entropy
 
-from common.learning.optimizers import Adam
-from common.models.generators import FeatureGenerator
-from server.strategy.pairs import (
+from fedmirage.common.learning.optimizers import Adam
+from fedmirage.common.models.generators import FeatureGenerator
+from fedmirage.server.strategy.pairs import (
     Inputs,
     Pair,
     Teachers,
@@ -22,7 +22,7 @@ from server.strategy.pairs import (
     distil,
     mean_logits_loss,
 )
-from server.strategy.wrapper import load_state, save_state
+from fedmirage.server.strategy.wrapper import load_state, save_state
 from tests.support.fedmdcg import tiny_model, tiny_reply, tiny_server
 from tests.support.strategies import Client, Manager
 

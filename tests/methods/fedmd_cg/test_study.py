@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from common.data import load
 from experiments.studies.fedmd_cg import pictures, study
+from fedmirage.common.data import load
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
 

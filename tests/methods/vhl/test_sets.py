@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from common.errors import ConfigurationError
-from common.learning.losses import label_distance, supervised_contrast
-from common.methods.vhl import Vhl
-from common.methods.vhl.sets import seed_of, virtual_images
-from common.methods.vhl.stylegan import StyleGan, blur, latent_std, noise_means, upsample
-from common.seeds import torch_generator
-from common.settings.config import RunConfig, configure
-from common.wire.handout import digest
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.learning.losses import label_distance, supervised_contrast
+from fedmirage.common.methods.vhl import Vhl
+from fedmirage.common.methods.vhl.sets import seed_of, virtual_images
+from fedmirage.common.methods.vhl.stylegan import StyleGan, blur, latent_std, noise_means, upsample
+from fedmirage.common.seeds import torch_generator
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.common.wire.handout import digest
 
 GENERATORS = ["stylegan", "gaussian", "simple_cnn"]
 
@@ -197,7 +197,7 @@ def test_latents_and_noise() -> None:
 
 def test_tsne_draws_runs_with_and_without_a_virtual_set(tmp_path: Path) -> None:
     from experiments.studies.tsne.pictures import draw
-    from experiments.studies.tsne.run import FinishedRun
+    from fedmirage.report.tsne.finished import FinishedRun
     from tests.support.inprocess import run_in_process
     from tests.support.pairs import line
     from tests.support.vhl import BASE

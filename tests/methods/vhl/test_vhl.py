@@ -9,21 +9,21 @@ import pytest
 import torch
 from torch import nn
 
-from client.data import LocalData
-from client.methods.vhl import VhlClient
-from client.objective import LocalRound
-from client.train import train
-from common.data.batches import Resident
-from common.errors import ConfigurationError
-from common.learning.task import TASKS
-from common.memory import Memory
-from common.methods.vhl import VIRTUAL, Vhl
-from common.models import build
-from common.models.base import Model
-from common.settings.config import configure
-from common.wire.handout import digest
-from common.wire.weights import from_arrays, to_arrays
-from server.record.checkpoint import read
+from fedmirage.client.data import LocalData
+from fedmirage.client.methods.vhl import VhlClient
+from fedmirage.client.objective import LocalRound
+from fedmirage.client.train import train
+from fedmirage.common.data.batches import Resident
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.learning.task import TASKS
+from fedmirage.common.memory import Memory
+from fedmirage.common.methods.vhl import VIRTUAL, Vhl
+from fedmirage.common.models import build
+from fedmirage.common.models.base import Model
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.handout import digest
+from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.server.record.checkpoint import read
 from tests.support.facts import make_facts
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lines, weights
@@ -44,7 +44,7 @@ def test_without_weights_it_is_fedavg_with_the_wider_head_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """FedAvg's declaration, changed to widen the head, has no halves: only the head differs."""
-    from common.methods.fedavg import FedAvg
+    from fedmirage.common.methods.fedavg import FedAvg
 
     run_in_process(tmp_path / "vhl", **BASE, methods=vhl(**OFF))
     monkeypatch.setattr(FedAvg, "extra_outputs", lambda self, classes: classes)
@@ -196,7 +196,7 @@ def test_shared_outputs_leave_the_head_and_judge_virtual_samples_by_it(tmp_path:
 
 def test_alignment_leaves_virtual_features_alone() -> None:
     """The third term moves only real features: the gradient of virtual ones is exactly zero."""
-    from client.objective import Step
+    from fedmirage.client.objective import Step
 
     half = VhlClient(Vhl(virtual_weight=0, contrast_weight=0))
     step = Step.__new__(Step)
@@ -346,7 +346,7 @@ def test_a_seed_that_gives_another_set_is_noticed_and_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both clients make a different set: the round is retried, now with the images."""
-    import client.methods.vhl as half
+    import fedmirage.client.methods.vhl as half
 
     right = half.virtual_images
     monkeypatch.setattr(
@@ -384,7 +384,7 @@ def test_virtual_transfer_trains_the_body_and_keeps_the_head(tmp_path: Path) -> 
 
 
 def build_initial() -> Model:
-    from common.seeds import derive
+    from fedmirage.common.seeds import derive
 
     return build(BASE["model"], (1, 8, 8), 10, 0, derive(0, "model"))
 
@@ -469,7 +469,7 @@ def test_several_labels_a_sample_are_refused_with_the_method_s_own_reason(
 ) -> None:
     from types import SimpleNamespace
 
-    from common.run import task_of
+    from fedmirage.common.run import task_of
 
     wanted = f"methods: {methods} is not defined for multi-label tasks such as flair: {reason}"
     with pytest.raises(ConfigurationError, match=wanted):

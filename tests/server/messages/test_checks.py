@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters
 
-from common.errors import WireError
-from common.method import Method, Section
-from common.methods import METHODS
-from common.settings.config import configure
-from server.messages.checks import ReplyCheck, clean
+from fedmirage.common.errors import WireError
+from fedmirage.common.method import Method, Section
+from fedmirage.common.methods import METHODS
+from fedmirage.common.settings.config import configure
+from fedmirage.server.messages.checks import ReplyCheck, clean
 from tests.support.facts import entries, make_facts
 
 REFERENCE = [np.zeros((2, 3), np.float32), np.zeros(3, np.float32)]

@@ -14,11 +14,11 @@ from flwr.server.workflow import SecAggPlusWorkflow
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from common.secagg.circle import Circle
-from common.secagg.masks import mask, quantize
-from common.secagg.settings import MODULUS_BITS, SecAggOn
-from server.messages.courier import Courier
-from server.messages.protocol import Protocol
+from fedmirage.common.secagg.circle import Circle
+from fedmirage.common.secagg.masks import mask, quantize
+from fedmirage.common.secagg.settings import MODULUS_BITS, SecAggOn
+from fedmirage.server.messages.courier import Courier
+from fedmirage.server.messages.protocol import Protocol
 
 SEED = b"the seed of everybody's mask"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import FedmirageError
-from common.settings.config import configure
-from server.record.checkpoint import Checkpoint, read
-from server.record.results import Results
-from server.record.results import read as read_lines
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.settings.config import configure
+from fedmirage.server.record.checkpoint import Checkpoint, read
+from fedmirage.server.record.results import Results
+from fedmirage.server.record.results import read as read_lines
 
 
 def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from common.errors import FedmirageError
-from common.settings.config import configure
-from server.record import checkpoint
-from server.record import folder as folders
-from server.record.folder import claim, explain, find_finished, require_vacant
-from server.record.results import FILE, Results, read
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.settings.config import configure
+from fedmirage.server.record import checkpoint
+from fedmirage.server.record import folder as folders
+from fedmirage.server.record.folder import claim, explain, find_finished, require_vacant
+from fedmirage.server.record.results import FILE, Results, read
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from common.errors import WireError
-from common.settings.config import configure
-from common.wire.figures import DRIFT, ON_TEST, TEST_SHARD
-from server.messages.plain import FitOutcome
-from server.record.line import make_round_line
+from fedmirage.common.errors import WireError
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.figures import DRIFT, ON_TEST, TEST_SHARD
+from fedmirage.server.messages.plain import FitOutcome
+from fedmirage.server.record.line import make_round_line
 
 
 def test_figures_go_to_their_places() -> None:

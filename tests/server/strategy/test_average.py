@@ -8,8 +8,8 @@ from flwr.common import (
     parameters_to_ndarrays,
 )
 
-from common.errors import WireError
-from server.strategy.average import Average, mean_metrics, shares_of, weighted_mean
+from fedmirage.common.errors import WireError
+from fedmirage.server.strategy.average import Average, mean_metrics, shares_of, weighted_mean
 from tests.support.strategies import Client, reply
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from server.strategy.budget import epsilon, figures, spent
+from fedmirage.server.strategy.budget import epsilon, figures, spent
 
 DELTA = 1e-5
 WHOLE = (1, 1)

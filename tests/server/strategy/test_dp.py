@@ -16,21 +16,21 @@ from flwr.common import (
 )
 from flwr.compat.common import recorddict_compat as compat
 
-from common.dp.settings import CentralDp, LocalDp
-from common.errors import ConfigurationError, FedmirageError
-from common.settings.config import configure
-from experiments.show.progress import summary_table
-from server.record.shown import describe_scores
-from server.strategy.average import Average, participants
-from server.strategy.budget import epsilon
-from server.strategy.context import StandAlone
-from server.strategy.dp import CentralNoise, LocalBudget
-from server.strategy.wrapper import (
+from fedmirage.common.dp.settings import CentralDp, LocalDp
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.settings.config import configure
+from fedmirage.server.record.shown import describe_scores
+from fedmirage.server.strategy.average import Average, participants
+from fedmirage.server.strategy.budget import epsilon
+from fedmirage.server.strategy.context import StandAlone
+from fedmirage.server.strategy.dp import CentralNoise, LocalBudget
+from fedmirage.server.strategy.wrapper import (
     StrategyWrapper,
     chain,
     load_state,
     save_state,
 )
+from fedmirage.show.progress import summary_table
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.rules import initial
 from tests.support.runs import (

@@ -6,13 +6,13 @@ import numpy as np
 from flwr.common import FitIns, ndarrays_to_parameters
 from flwr.server.strategy import FedAvg
 
-from common.method import Method
-from common.wire.handout import digest
-from common.wire.payload import LAYOUT, Arrays, take
-from server.record.checkpoint import Checkpoint, read
-from server.strategy.average import ANSWERED
-from server.strategy.handout import HandOut, HandOutState
-from server.strategy.wrapper import StrategyWrapper, load_state, save_state
+from fedmirage.common.method import Method
+from fedmirage.common.wire.handout import digest
+from fedmirage.common.wire.payload import LAYOUT, Arrays, take
+from fedmirage.server.record.checkpoint import Checkpoint, read
+from fedmirage.server.strategy.average import ANSWERED
+from fedmirage.server.strategy.handout import HandOut, HandOutState
+from fedmirage.server.strategy.wrapper import StrategyWrapper, load_state, save_state
 from tests.support.strategies import Client, NodeClient, reply
 
 SET = [np.arange(6, dtype=np.uint8), np.array([1, 2], np.int16)]

@@ -8,10 +8,17 @@ import pytest
 from flwr.common import FitIns, Parameters, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server.strategy import FedAvg
 
-from common.errors import FedmirageError
-from common.methods import Method
-from server.strategy.average import Average
-from server.strategy.wrapper import StrategyWrapper, attach, chain, detach, load_state, save_state
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.methods import Method
+from fedmirage.server.strategy.average import Average
+from fedmirage.server.strategy.wrapper import (
+    StrategyWrapper,
+    attach,
+    chain,
+    detach,
+    load_state,
+    save_state,
+)
 from tests.support.strategies import Client, Manager, reply
 
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import client.methods
-import common.methods
-import server.methods
-from common.methods import METHODS, find_methods
+import fedmirage.client.methods as client
+import fedmirage.common.methods as common
+import fedmirage.server.methods as server
+from fedmirage.common.methods import METHODS, find_methods
 
 HERE = Path(__file__).parent
-PACKAGES = {"common": common.methods, "client": client.methods, "server": server.methods}
+PACKAGES = {"common": common, "client": client, "server": server}
 
 
 @contextmanager

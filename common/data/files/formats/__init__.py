@@ -1,4 +1,4 @@
 """One module per file format.
 
-Each reads the files that it is given; `common.data.files.sources` finds them.
+Each reads the files that it is given; `fedmirage.common.data.files.sources` finds them.
 """

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from common.data.files.pictures import arrange
-from common.data.files.raw import Form, Images, Raw, RawSplit
-from common.data.holdout import choose_held_out
-from common.seeds import numpy_generator
+from fedmirage.common.data.files.pictures import arrange
+from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit
+from fedmirage.common.data.holdout import choose_held_out
+from fedmirage.common.seeds import numpy_generator
 
 TEST_SHARE = 0.2
 CELL = 14  # a picture of several digits has 2x2 cells
@@ -40,7 +40,9 @@ def digits_domains(form: Form, seed: int) -> Raw:
 
     They get a margin of an eighth of the side, as wide as MNIST's, so that a warp cuts nothing off.
     """
-    from common.data.made.digits import make_domains  # here, because nothing else here needs torch
+    from fedmirage.common.data.made.digits import (
+        make_domains,  # here, because nothing else here needs torch
+    )
 
     assert form.size is not None  # the parameters of the set always give one
     margin = form.size // 8

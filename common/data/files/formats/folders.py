@@ -8,12 +8,12 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from common.data.catalogue.cards import DIGITS
-from common.data.files.archives import read_content, read_entries
-from common.data.files.pictures import decode
-from common.data.files.places import is_picture, list_pictures
-from common.data.files.raw import Form, Raw, RawSplit
-from common.errors import DataError
+from fedmirage.common.data.catalogue.cards import DIGITS
+from fedmirage.common.data.files.archives import read_content, read_entries
+from fedmirage.common.data.files.pictures import decode
+from fedmirage.common.data.files.places import is_picture, list_pictures
+from fedmirage.common.data.files.raw import Form, Raw, RawSplit
+from fedmirage.common.errors import DataError
 
 Item = tuple[str, str, bytes | Path]  # class, name, content
 

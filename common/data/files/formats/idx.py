@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common.data.files.archives import read_content
-from common.data.files.pictures import arrange
-from common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
-from common.errors import DataError
+from fedmirage.common.data.files.archives import read_content
+from fedmirage.common.data.files.pictures import arrange
+from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
+from fedmirage.common.errors import DataError
 
 UNSIGNED_BYTE = 0x08
 

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from common.data.catalogue.cards import Card
-from common.data.files.raw import Values
-from common.errors import DataError
+from fedmirage.common.data.catalogue.cards import Card
+from fedmirage.common.data.files.raw import Values
+from fedmirage.common.errors import DataError
 
 
 def read_labels(

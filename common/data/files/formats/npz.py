@@ -4,9 +4,17 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.files.pictures import arrange
-from common.data.files.raw import Form, Images, Raw, RawSplit, Values, number_values, reading
-from common.errors import DataError
+from fedmirage.common.data.files.pictures import arrange
+from fedmirage.common.data.files.raw import (
+    Form,
+    Images,
+    Raw,
+    RawSplit,
+    Values,
+    number_values,
+    reading,
+)
+from fedmirage.common.errors import DataError
 
 # What the arrays may be called: this project's and MedMNIST's names, Keras's, short ones.
 TRAIN = (("train_images", "train_labels"), ("x_train", "y_train"), ("images", "labels"), ("x", "y"))

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.catalogue.cards import Card
-from common.data.files.formats.labels import read_labels, to_array
-from common.data.files.pictures import decode
-from common.data.files.raw import Form, Images, Raw, RawSplit, number_values, reading
-from common.errors import DataError
+from fedmirage.common.data.catalogue.cards import Card
+from fedmirage.common.data.files.formats.labels import read_labels, to_array
+from fedmirage.common.data.files.pictures import decode
+from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit, number_values, reading
+from fedmirage.common.errors import DataError
 
 Files = tuple[Path, ...]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from common.data.files.archives import read_content, read_entries, unpickle
-from common.data.files.pictures import arrange
-from common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
-from common.errors import DataError
+from fedmirage.common.data.files.archives import read_content, read_entries, unpickle
+from fedmirage.common.data.files.pictures import arrange
+from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
+from fedmirage.common.errors import DataError
 
 CIFAR10_TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 USPS_SIDE = 16

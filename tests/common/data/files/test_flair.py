@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.data import load
-from common.data.catalogue.cards import SUBJECTS
-from common.data.partitions import split
-from common.data.set import DataSet
-from common.errors import DataError
+from fedmirage.common.data import load
+from fedmirage.common.data.catalogue.cards import SUBJECTS
+from fedmirage.common.data.partitions import split
+from fedmirage.common.data.set import DataSet
+from fedmirage.common.errors import DataError
 from tests.support.files import pictures, write_parquet
 from tests.support.inprocess import run_in_process
 from tests.support.runs import lines

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from common.data import load
-from common.data.files import genuine
-from common.errors import DataError
+from fedmirage.common.data import load
+from fedmirage.common.data.files import genuine
+from fedmirage.common.errors import DataError
 from tests.support.files import (
     labels,
     pictures,
@@ -220,7 +220,7 @@ def test_a_crafted_array_is_a_sentence_and_not_a_crash(data: Path, state: object
 def test_an_archive_that_would_fill_the_memory_is_not_read(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("common.data.files.archives.LARGEST_ENTRY", 1000)
+    monkeypatch.setattr("fedmirage.common.data.files.archives.LARGEST_ENTRY", 1000)
     files, _ = cifar10_files()
     write_tar(data / "cifar-10-python.tar.gz", files)
     with pytest.raises(DataError, match=r"would take 0\.0 GiB"):

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.data import load
-from common.data.files import hub
-from common.errors import DataError
+from fedmirage.common.data import load
+from fedmirage.common.data.files import hub
+from fedmirage.common.errors import DataError
 from tests.support.files import labels, pictures, png
 
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from common.data import load
-from common.errors import DataError
+from fedmirage.common.data import load
+from fedmirage.common.errors import DataError
 from tests.support.files import labels, pictures, write_parquet
 
 LABEL = {"label": {"names": [f"class {n}" for n in range(10)], "_type": "ClassLabel"}}

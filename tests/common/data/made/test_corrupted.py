@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from common.data import load
-from common.data.catalogue.cards import CORRUPTIONS
-from common.data.made import corrupted
-from common.data.partitions import split
-from common.errors import ConfigurationError, DataError
+from fedmirage.common.data import load
+from fedmirage.common.data.catalogue.cards import CORRUPTIONS
+from fedmirage.common.data.made import corrupted
+from fedmirage.common.data.partitions import split
+from fedmirage.common.errors import ConfigurationError, DataError
 from tests.support.files import labels, pictures, write_parquet
 
 COUNT = 60  # pictures in each file here

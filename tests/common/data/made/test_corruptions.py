@@ -12,9 +12,16 @@ from PIL import Image
 from scipy import ndimage
 from torch import Tensor
 
-from common.data.catalogue import cards
-from common.data.made.corruptions import CORRUPTIONS, blurs, colours, corrupt, shapes, weather
-from common.data.made.corruptions.spatter import distance_to, find_edges
+from fedmirage.common.data.catalogue import cards
+from fedmirage.common.data.made.corruptions import (
+    CORRUPTIONS,
+    blurs,
+    colours,
+    corrupt,
+    shapes,
+    weather,
+)
+from fedmirage.common.data.made.corruptions.spatter import distance_to, find_edges
 
 # Of these, a higher severity is another corruption rather than a stronger one.
 UNEVEN = {"glass_blur", "frost", "elastic_transform", "spatter", "saturate"}

@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from common.data import load
-from common.data.files.formats import embedded
-from common.data.files.genuine import IDX_NAMES
-from common.data.files.raw import Form
-from common.data.made import digits as styles
-from common.data.made.glyphs import FONTS, render
-from common.data.made.textures import colour_patches, grey_surfaces
-from common.data.partitions import split
-from common.data.partitions.deal import deal_evenly
-from common.errors import ConfigurationError, DataError
+from fedmirage.common.data import load
+from fedmirage.common.data.files.formats import embedded
+from fedmirage.common.data.files.genuine import IDX_NAMES
+from fedmirage.common.data.files.raw import Form
+from fedmirage.common.data.made import digits as styles
+from fedmirage.common.data.made.glyphs import FONTS, render
+from fedmirage.common.data.made.textures import colour_patches, grey_surfaces
+from fedmirage.common.data.partitions import split
+from fedmirage.common.data.partitions.deal import deal_evenly
+from fedmirage.common.errors import ConfigurationError, DataError
 from tests.support.files import labels, pictures, write_idx
 
 NAMES = ("plain", "inverted", "blended", "rendered", "warped")
@@ -154,7 +154,7 @@ def test_rendered_digits_show_their_label() -> None:
 
 
 def test_fonts_differ_and_labels_are_balanced() -> None:
-    from common.data.made.glyphs import _rasters
+    from fedmirage.common.data.made.glyphs import _rasters
 
     shapes = _rasters(28).flatten(2)  # (fonts, 10, pixels)
     assert shapes.shape[:2] == (len(FONTS), 10)

@@ -6,10 +6,10 @@ import warnings
 import numpy as np
 import pytest
 
-from common.data.partitions import dirichlet, split
-from common.data.partitions.deal import deal
-from common.data.partitions.params import Dirichlet
-from common.data.set import Split
+from fedmirage.common.data.partitions import dirichlet, split
+from fedmirage.common.data.partitions.deal import deal
+from fedmirage.common.data.partitions.params import Dirichlet
+from fedmirage.common.data.set import Split
 
 datasets = pytest.importorskip("datasets")
 partitioners = pytest.importorskip("flwr_datasets.partitioner")

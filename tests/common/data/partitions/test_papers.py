@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from common.data.partitions import dirichlet, split
-from common.data.partitions.deal import apportion, deal, divide_evenly
-from common.data.partitions.params import Dirichlet, DirichletClient
-from common.errors import ConfigurationError
+from fedmirage.common.data.partitions import dirichlet, split
+from fedmirage.common.data.partitions.deal import apportion, deal, divide_evenly
+from fedmirage.common.data.partitions.params import Dirichlet, DirichletClient
+from fedmirage.common.errors import ConfigurationError
 from tests.support.label_samples import balanced, make_split, table
 
 FASHION = balanced(60_000)

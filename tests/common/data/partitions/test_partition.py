@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from common.data.partitions import PARTITIONS, PartitionParams, check, split
-from common.data.set import Split
-from common.errors import ConfigurationError
-from common.settings.language import resolve_one, write
+from fedmirage.common.data.partitions import PARTITIONS, PartitionParams, check, split
+from fedmirage.common.data.set import Split
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.settings.language import resolve_one, write
 from tests.support.label_samples import balanced, make_split
 
 SEEDED = [
@@ -174,7 +174,7 @@ def test_every_field_has_its_sentence() -> None:
 
 def test_params_do_not_load_torch() -> None:
     code = (
-        "import sys; import common.data.partitions.params, common.data.partitions; sys.exit('torch'"
-        " in sys.modules)"
+        "import sys; from fedmirage.common.data import partitions; partitions.params;"
+        " sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -3,13 +3,13 @@
 from functools import partial
 
 import torch
-from common.methods.sketch import COUNTS, Sketch
+from fedmirage.common.methods.sketch import COUNTS, Sketch
 from torch import Tensor
 
-from client.objective import Objective
-from client.round import LocalRound, Step
-from client.train import Phase, train_phase
-from common.wire.payload import Sections
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalRound, Step
+from fedmirage.client.train import Phase, train_phase
+from fedmirage.common.wire.payload import Sections
 
 
 class SketchClient(Objective[Sketch]):

@@ -1,11 +1,11 @@
 """Stand-in on the client: other data, and the hooks before and after a step."""
 
 import torch
-from common.methods.stand_in import StandIn
+from fedmirage.common.methods.stand_in import StandIn
 
-from client.objective import Objective
-from client.round import LocalRound, Step
-from common.wire.payload import Sections
+from fedmirage.client.objective import Objective
+from fedmirage.client.round import LocalRound, Step
+from fedmirage.common.wire.payload import Sections
 
 
 class StandInClient(Objective[StandIn]):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from common.method import CLASSIFIER, Method, Parts, Section, Shape
+from fedmirage.common.method import CLASSIFIER, Method, Parts, Section, Shape
 
 if TYPE_CHECKING:
     from torch import nn

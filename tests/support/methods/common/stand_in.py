@@ -9,7 +9,7 @@ One round
 
 from typing import ClassVar
 
-from common.method import Method, Weighting
+from fedmirage.common.method import Method, Weighting
 
 
 class StandIn(Method):

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from common.methods.sketch import COUNTS, Sketch
+from fedmirage.common.methods.sketch import COUNTS, Sketch
 from flwr.common import Parameters, Scalar
 from flwr.server.strategy import Strategy
 
-from common.wire.payload import Arrays
-from server.strategy.average import Failures, Results
-from server.strategy.context import ServerContext, StandAlone
-from server.strategy.wrapper import StrategyWrapper, mean_section, read_models
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.context import ServerContext, StandAlone
+from fedmirage.server.strategy.wrapper import StrategyWrapper, mean_section, read_models
 
 
 @dataclass

@@ -1,0 +1,108 @@
+"""The functions that Python programs call: run, compare, and opening what earlier ones left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedmirage.comparisons import Comparison
+from fedmirage.runs import Run
+
+if TYPE_CHECKING:
+    from fedmirage.common.models import Model
+    from fedmirage.common.models.files import ModelFacts
+
+
+def run(
+    *,
+    preset: str | None = None,
+    runtime: str = "auto",
+    actors: int = 0,
+    log: Sequence[str] = (),
+    watch: bool = False,
+    watch_port: int = 0,
+    quiet: bool = False,
+    **settings: Any,
+) -> Run:
+    """Run settings over the defaults to the end; a run that fails raises its reason.
+
+    Every flag of `fedmirage run` is a setting, with underscores for hyphens. Results go to the
+    folder `out`, or else to a new one in runs/. With `resume`, the settings are laid over those of
+    the run that goes on. `quiet` shows no progress.
+    """
+    from rich.console import Console
+
+    from fedmirage.follow.observers import Wanted
+    from fedmirage.launch import launch
+    from fedmirage.settings.layers import read_layers, report_together, settle
+
+    console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
+    with report_together(wanted.find_problems()):
+        config = settle(read_layers(preset, []), settings)
+    folder = Path(config.out)
+    launch(config, runtime, folder, console, actors, observers=wanted.make(console))
+    return Run(folder)
+
+
+def compare(
+    methods: str | Sequence[str] = (),
+    seeds: int | Sequence[int] | None = None,
+    *,
+    controls: bool = True,
+    tune: int = 0,
+    tune_schedules: Sequence[str] = (),
+    share_warm_up: bool = True,
+    preset: str | None = None,
+    runtime: str = "auto",
+    actors: int = 0,
+    log: Sequence[str] = (),
+    watch: bool = False,
+    watch_port: int = 0,
+    quiet: bool = False,
+    **settings: Any,
+) -> Comparison:
+    """Run methods against each other and their placebos, as `fedmirage compare` does.
+
+    FedAvg is always among them; without methods, so are the five with virtual data. The same call
+    continues a comparison that was interrupted. A run that fails is shown as failed in the result,
+    and the others go on.
+    """
+    from rich.console import Console
+
+    from fedmirage.comparison.command import plan_comparison, run_comparison
+    from fedmirage.follow.observers import Wanted
+    from fedmirage.settings.layers import read_layers, report_together
+
+    console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
+    lines = [methods] if isinstance(methods, str) else list(methods)
+    several = [seeds] if isinstance(seeds, int) else seeds
+    chosen = None if several is None else ",".join(map(str, several))
+    with report_together(wanted.find_problems()):
+        layers = read_layers(preset, [])
+        choices = (controls, tune, tune_schedules, share_warm_up)
+        plan = plan_comparison(layers, settings, lines, chosen, *choices)
+    observers = wanted.make(console)
+    return Comparison(run_comparison(plan, console, runtime, actors, False, observers).folder)
+
+
+def read_run(folder: str | Path) -> Run:
+    """Open the folder of a run, whether it has ended or not."""
+    return Run(folder)
+
+
+def read_comparison(folder: str | Path) -> Comparison:
+    """Open the folder of a comparison that has ended."""
+    return Comparison(folder)
+
+
+def load_model(path: str | Path) -> tuple[Model, ModelFacts]:
+    """Load a run's model file: the network, in evaluation mode on the CPU, and facts about it.
+
+    The facts are classes, normalisation, image shape, network, methods and round.
+    """
+    from fedmirage.common.models import (
+        files,  # here, because it loads torch, which settings do not need
+    )
+
+    return files.load_model(path)

@@ -1,0 +1,126 @@
+"""The command line, `fedmirage`.
+
+Every setting of the run configuration is a flag, and its help is the sentence under the field.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from fedmirage.commands import listings, views, work
+from fedmirage.commands.console import err, out
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.settings.project import project
+from fedmirage.settings.flags import (
+    compare_flags,
+    follow_flags,
+    place_flags,
+    reproduce_flags,
+    setting_flags,
+    with_flags,
+)
+from fedmirage.settings.parser import Command, Commands, RunCommand
+
+RUN_EXAMPLES = """Examples:
+
+fedmirage run  ·  fedmirage run --partition "dirichlet(alpha=0.1)" --clients 10 --rounds 20  ·
+fedmirage run --runtime grpc  ·  fedmirage run --resume runs/one  ·
+fedmirage run --warm-start runs/one@50 --rounds 70
+"""
+COMPARE_EXAMPLES = """Examples:
+
+fedmirage compare --methods scaffold --methods "vhl, fedprox(mu=0.01)" --seeds 0,1,2  ·
+fedmirage compare --methods fedcog --rounds 70 --tune 2  ·
+fedmirage compare runs/one runs/two --picture accuracy.png
+"""
+
+app = typer.Typer(
+    name="fedmirage",
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help=(
+        "Federated learning on skewed data with virtual data: run methods, compare them, look at"
+        " the data."
+    ),
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+def show_version(asked: bool) -> None:
+    """Print the version and exit."""
+    if asked:
+        out.print(f"fedmirage {project()['project']['version']}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options that belong to no command."""
+
+
+run_flags = {**place_flags(), **follow_flags(), **setting_flags()}
+compared = setting_flags(
+    "methods",
+    seed="One seed; --seeds takes several.",
+    resume="",  # it is refused: the same command continues a comparison
+    out="Folder of the comparison; empty means runs/compare-..., named after the settings, so that"
+    " the same command finds it again.",
+)
+compare_all = {**compare_flags(), **place_flags(), **follow_flags(), **compared}
+
+# In the order in which --help lists them.
+app.command("run", epilog=RUN_EXAMPLES, cls=RunCommand)(with_flags(work.run, run_flags))
+app.command("compare", epilog=COMPARE_EXAMPLES, cls=RunCommand)(
+    with_flags(work.compare, compare_all)
+)
+app.command(cls=Command)(views.report)
+app.command("reproduce", cls=Command)(with_flags(work.reproduce, reproduce_flags()))
+for listing in (
+    listings.methods,
+    listings.models,
+    listings.partitions,
+    listings.schedules,
+    listings.presets,
+    listings.datasets,
+    listings.privacy,
+    views.partition,
+):
+    app.command(cls=Command)(listing)
+app.command(cls=Command)(views.doctor)
+app.command(
+    cls=Command, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)(work.supernode)
+
+
+def carry_out() -> None:
+    """Do the command that was typed; errors are sentences, not stack traces. Called by entry.py."""
+    try:
+        app(standalone_mode=True)
+    except FedmirageError as error:
+        for problem in getattr(error, "problems", [str(error)]):
+            err.print(f"error: {problem}", style="red", highlight=False, markup=False)
+        sys.exit(1)
+    except OSError as error:  # a full disk, a folder that may not be written
+        err.print(f"error: {error}", style="red", highlight=False, markup=False)
+        sys.exit(1)
+
+
+def main() -> None:
+    """Start the command line when this file is run as a program."""
+    from fedmirage.entry import main as enter
+
+    enter()
+
+
+if __name__ == "__main__":
+    main()

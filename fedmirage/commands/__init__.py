@@ -1,0 +1,1 @@
+"""The commands of the command line; fedmirage/cli.py puts them together."""

@@ -1,0 +1,125 @@
+"""Commands that list what a setting accepts."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedmirage.commands.console import out
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.settings.language import Params
+from fedmirage.settings.layers import PRESETS, find, read_preset
+
+
+def methods(
+    name: Annotated[
+        str | None, typer.Argument(help="One method, with everything that can be set.")
+    ] = None,
+) -> None:
+    """What --methods accepts: every method, what it sends, and whether it goes with --secagg.
+
+    With a name: how one round of it goes, its paper, and its parameters.
+    """
+    from fedmirage.common.methods import METHODS
+    from fedmirage.show.catalogue import show_method, show_methods
+
+    show_methods(out) if name is None else show_method(out, find(METHODS, name, "method"))
+
+
+def models(
+    name: Annotated[
+        str | None, typer.Argument(help="One model, with everything that can be set.")
+    ] = None,
+) -> None:
+    """What --model accepts: every network, its parameters, its size on the usual data."""
+    from fedmirage.common.models import MODELS
+    from fedmirage.show.catalogue import show_entry, show_models
+
+    show_models(out) if name is None else show_entry(out, find(MODELS, name, "model"))
+
+
+def partitions(
+    name: Annotated[
+        str | None, typer.Argument(help="One partition, with everything that can be set.")
+    ] = None,
+) -> None:
+    """What --partition accepts: every way to deal the data to the clients, its parameters."""
+    from fedmirage.common.data.partitions.params import PARTITIONS
+    from fedmirage.show.catalogue import show_entry, show_partitions
+
+    show_partitions(out) if name is None else show_entry(out, find(PARTITIONS, name, "partition"))
+
+
+def schedules(
+    name: Annotated[
+        str | None, typer.Argument(help="One schedule, with everything that can be set.")
+    ] = None,
+) -> None:
+    """What --schedule accepts: every way to change the learning rate over the rounds."""
+    from fedmirage.common.learning.schedules import SCHEDULES
+    from fedmirage.show.catalogue import show_entry, show_schedules
+
+    show_schedules(out) if name is None else show_entry(out, find(SCHEDULES, name, "schedule"))
+
+
+def presets(
+    name: Annotated[str | None, typer.Argument(help="One preset, as its file has it.")] = None,
+) -> None:
+    """What --preset accepts: published settings, and what each of them sets."""
+    from fedmirage.show.catalogue import show_presets
+
+    if name is None:
+        show_presets(out, {preset: read_preset(preset) for preset in PRESETS})
+    else:
+        text = find(PRESETS, name, "preset").read_text()
+        out.print(text, end="", highlight=False, markup=False, soft_wrap=True)
+
+
+def datasets(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="One data set, with everything that can be set; with --picture, a dataset line."
+        ),
+    ] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Where to look for files.")] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Draw a sample of every class (and domain) of the set into this PNG."),
+    ] = None,
+) -> None:
+    """What --dataset accepts: every data set, and whether its files are here.
+
+    With a name: its parameters.
+    """
+    from fedmirage.common.data import DATASETS, load
+    from fedmirage.show.catalogue import show_datasets, show_entry
+
+    if picture is None:
+        (
+            show_datasets(out, data_dir)
+            if name is None
+            else show_entry(out, find(DATASETS, name, "dataset"))
+        )
+        return
+    from fedmirage.show.samples import draw_samples  # here, because it loads matplotlib
+
+    if name is None:
+        raise FedmirageError(
+            '--picture shows one set; write which: fedmirage datasets "digits" --picture FILE'
+        )
+    out.print(f"picture: {draw_samples(load(name, data_dir), picture)}", highlight=False)
+
+
+def privacy() -> None:
+    """What --secagg and --dp accept: every key, its default, its meaning."""
+    from fedmirage.common.dp.settings import DP
+    from fedmirage.common.secagg.settings import SECAGG
+    from fedmirage.show.catalogue import show_entry
+
+    settings: dict[str, Mapping[str, type[Params]]] = {"--secagg": SECAGG, "--dp": DP}
+    for setting, known in settings.items():
+        for params in (params for params in known.values() if params.model_fields):
+            out.print(setting, style="bold", end=" ")
+            show_entry(out, params)

@@ -1,0 +1,96 @@
+"""Commands that show data, results and the machine, and run nothing."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedmirage.commands.console import err, out, show_path
+from fedmirage.common.settings.config import configure, defaults
+
+
+def partition(
+    dataset: Annotated[str, typer.Option(help="The data set.")] = defaults()["dataset"],
+    partition: Annotated[str, typer.Option(help="How it is dealt.")] = defaults()["partition"],
+    clients: Annotated[int, typer.Option(help="The number of clients.", min=1)] = defaults()[
+        "clients"
+    ],
+    seed: Annotated[int, typer.Option(help="The seed of the run.", min=0)] = defaults()["seed"],
+    data_dir: Annotated[str, typer.Option(help="Where to look for files.")] = "",
+    download: Annotated[bool, typer.Option(help="Fetch a missing set from the hub.")] = False,
+    out_dir: Annotated[Path, typer.Option("--out", help="Where the pictures go.")] = Path(
+        "runs/partition"
+    ),
+) -> None:
+    """Which client holds what: the clients-by-classes table, its skew, and pictures of both."""
+    from fedmirage.common.data import load
+    from fedmirage.common.data.partitions import split
+    from fedmirage.show.partition import figures, report, show_classes, show_figures
+
+    settings = {
+        "dataset": dataset,
+        "partition": partition,
+        "clients": clients,
+        "seed": seed,
+        "data_dir": data_dir,
+        "download": download,
+    }
+    config = configure(settings)
+    loaded = load(config.dataset, config.data_dir or None, config.download)
+    parts = split(
+        config.partition_params, loaded.train, len(loaded.classes), config.clients, config.seed
+    )
+    out.print(show_classes(loaded, parts))
+    out.print(show_figures(figures(loaded, parts)))
+    for path in report(loaded, parts, out_dir):
+        show_path("picture", path)
+
+
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of runs or of comparisons, or folders that hold some."),
+    ],
+    out_file: Annotated[
+        Path | None,
+        typer.Option("--out", help="The page.", show_default="report.html in the first folder"),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write the numbers of every round of every run.")
+    ] = None,
+    latex: Annotated[
+        Path | None, typer.Option(help="Write the table of accuracies into this file.")
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write the answer and the numbers of all plots.")
+    ] = None,
+    tsne: Annotated[
+        bool, typer.Option("--tsne", help="Also map features with t-SNE; takes seconds per line.")
+    ] = False,
+) -> None:
+    """Write one HTML page about runs and comparisons, which opens from disk without a network.
+
+    It has the answer, curves, differences with intervals, classes, clients and domains, virtual
+    images, settings and the commands that repeat them.
+    """
+    from fedmirage.report.command import write_report
+
+    files = {"csv": csv, "latex": latex, "json": json}
+    written, found = write_report(folders, out_file, files, tsne)
+    for sentence in found.damaged:
+        text = f"note: {sentence}"
+        err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    for kind, path in written.items():
+        show_path(kind, path)
+
+
+def doctor(
+    data_dir: Annotated[str | None, typer.Option(help="Where to look for data sets.")] = None,
+) -> None:
+    """What this machine can do: device, threads, versions, ports, free memory, data sets found.
+
+    It also shows until when the certificates of a federation are valid.
+    """
+    from fedmirage.show.doctor import doctor as examine
+
+    examine(out, data_dir)

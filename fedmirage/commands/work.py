@@ -1,0 +1,143 @@
+"""Commands that run something: a run, a comparison, tables of the papers, a node."""
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fedmirage.commands.console import out, show_path
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.settings.config import RunConfig, key_of
+from fedmirage.common.settings.project import ROOT
+from fedmirage.follow.observers import Wanted
+from fedmirage.interrupts import interruptions
+from fedmirage.settings.layers import read_layers, report_together, settle
+
+
+def run(**given: Any) -> None:
+    """Train with the given methods and show the progress.
+
+    Settings come from the defaults (pyproject.toml), then --preset, then --config files, then
+    flags; the later ones win. DIR then holds results.jsonl (one line per round), model.safetensors
+    and a checkpoint for --resume and --warm-start.
+    """
+    from fedmirage.launch import launch
+    from fedmirage.show.progress import show_summary
+
+    wanted = want(given)
+    with report_together(wanted.find_problems()):
+        config = settle(read_layers(given["preset"], given["config"]), pick_settings(given))
+    folder = Path(config.resume or config.out)
+    places = {name: given[name] for name in ("runtime", "actors", "verbose")}
+    try:
+        summary = launch(config, folder=folder, console=out, observers=wanted.make(out), **places)
+    except KeyboardInterrupt:
+        interruptions.told = True
+        raise
+    show_summary(out, summary, folder)
+    if wanted.watch:
+        show_page(folder)
+    if summary.get("status") != "finished":
+        raise typer.Exit(1)
+
+
+def pick_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run that were given as flags."""
+    return {name: given[name] for name in RunConfig.model_fields if given[name] is not None}
+
+
+def want(given: Mapping[str, Any]) -> Wanted:
+    """Return what the flags ask for beside the runs."""
+    return Wanted(given["log"], given["watch"], given["watch_port"])
+
+
+def compare(runs: list[Path], **given: Any) -> None:
+    """Compare methods: run each with every seed, beside its placebo, and say what can be said.
+
+    All of them get the same clients, initial weights and sampling. Without --methods these are
+    FedAvg and the five methods with virtual data. The same command continues a comparison that was
+    interrupted.
+
+    With folders, nothing is run: the folder of a comparison is shown again, and those of runs are
+    compared, with --picture by their accuracy by round.
+    """
+    settings = pick_settings(given)
+    files = {kind: given[kind] for kind in ("csv", "json", "latex")}
+    if runs:
+        from fedmirage.show.compare import show_folders
+
+        names = ("seeds", "preset", "config", "log", "watch", "watch_port")
+        more = [name for name in names if given[name]]
+        extra = [f"--{key_of(name)}" for name in (*settings, *more)]
+        show_folders(runs, given["picture"], files, extra, out)
+        return
+    from fedmirage.comparison.command import plan_comparison, present, run_comparison
+
+    wanted = want(given)
+    flags = {name: value for name, value in settings.items() if name != "methods"}
+    names = ("methods", "seeds", "controls", "tune", "tune_schedules", "share_warm_up")
+    with report_together(wanted.find_problems()):
+        layers = read_layers(given["preset"], given["config"])
+        plan = plan_comparison(layers, flags, *(given[name] for name in names))
+    places = {name: given[name] for name in ("runtime", "actors", "verbose")}
+    try:
+        outcome = run_comparison(plan, out, **places, observers=wanted.make(out))
+    except KeyboardInterrupt:
+        interruptions.told = True
+        raise
+    present(outcome, out, files)
+    if given["report"] or wanted.watch:
+        show_page(outcome.folder)
+    if given["picture"]:
+        from fedmirage.show.compare import picture
+
+        show_path("picture", picture(outcome.run_folders, given["picture"]))
+    if any(standing.failed for standing in outcome.standings):
+        raise typer.Exit(1)
+
+
+def reproduce(**given: Any) -> None:
+    """Run tables of the papers, and show ours, the paper's and the difference.
+
+    Without a table, all are listed. With one, its cost on this machine is estimated first; the same
+    command continues what was interrupted, and does not repeat finished runs.
+    """
+    if not (ROOT / "experiments" / "reproduce").is_dir():
+        raise FedmirageError(
+            "the papers' tables are not part of the installed package; clone the repository, run"
+            " `make setup` in it, and use its .venv/bin/fedmirage reproduce"
+        )
+    sys.path.insert(0, str(ROOT))  # experiments belongs to the checkout and is not installed
+    dispatch = import_module("experiments.reproduce.dispatch").dispatch
+
+    try:
+        well = dispatch(given, out)
+    except KeyboardInterrupt:
+        interruptions.told = True
+        raise
+    if not well:
+        raise typer.Exit(1)
+
+
+def supernode(context: typer.Context) -> None:
+    """Start a SuperNode that answers quickly, and runs the code installed here only.
+
+    It takes the arguments of flower-supernode, which by itself runs whatever code a run brings, for
+    example --insecure --superlink HOST:9092 --node-config 'partition-id=0'. Its own are --code (own
+    or any), --tasks (forked: from a process that has torch loaded; fresh: a new Python per message)
+    and --waiting (adaptive: short while a run is active; flower: always three seconds).
+    """
+    from fedmirage.node.supernode import start
+
+    start(context.args)
+
+
+def show_page(folder: Path) -> None:
+    """Write the page about a run or a comparison into its folder, and print its path."""
+    from fedmirage.report.command import write_report
+
+    written, _ = write_report([folder], None, {}, tsne=False)
+    show_path("page", written["page"])

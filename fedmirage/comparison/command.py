@@ -1,0 +1,116 @@
+"""`fedmirage compare`: runs methods against each other, or shows a comparison that there is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.comparison.export import WRITERS
+from fedmirage.comparison.outcome import Outcome, read_outcome, record
+from fedmirage.comparison.plan import Plan, make_plan
+from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
+from fedmirage.comparison.table import show_outcome
+from fedmirage.comparison.tuning import choose
+from fedmirage.follow.observers import Observers
+from fedmirage.launch import RUNTIMES
+from fedmirage.server.record.folder import make_folder
+from fedmirage.settings.layers import report_together
+
+
+def run_comparison(
+    plan: Plan,
+    console: Console,
+    runtime: str,
+    actors: int,
+    verbose: bool,
+    observers: Observers | None = None,
+) -> Outcome:
+    """Do all runs of a plan, or what is left of them, and return what they found."""
+    if runtime not in RUNTIMES:
+        raise ConfigurationError(
+            [f"runtime={runtime!r} is not known; write {' or '.join(RUNTIMES)}"]
+        )
+    jobs, trials = plan.runs({}), plan.trials() if len(plan.choices) > 1 else []
+    make_folder(plan.folder)
+    check_runs(jobs, plan.folder)
+    means = share_cores(plan.base, runtime, actors, len(trials or jobs), verbose)
+    describe(plan, means, console)
+    observers = observers or Observers()
+    with observers:
+        if trials:
+            done = {job.folder for job in trials}
+            later = [job for job in jobs if job.folder not in done]
+            observers.add(done)
+            carry_out(trials, means, plan.folder, console, later)
+            jobs = plan.runs(choose(trials))
+        observers.add(job.folder for job in jobs)
+        record(plan, jobs, carry_out(jobs, means, plan.folder, console))
+    return read_outcome(plan.folder)
+
+
+def describe(plan: Plan, means: Means, console: Console) -> None:
+    """Print what is compared, on what, and what is odd about it."""
+    base = plan.base
+    seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
+    at_once = f"{means.at_once} run{'s' * (means.at_once > 1)} at a time"
+    _say(console, f"{len(plan.rows)} methods lines{_describe_choices(plan)}, {seeds}, {at_once}")
+    _say(
+        console,
+        f"on {base.dataset}, {base.partition}, {base.clients} clients, {base.rounds} rounds,"
+        f" {base.model}",
+    )
+    alone = replace(plan, share=False).runs({})  # rounds that are shared are no reason for a note
+    for caution in dict.fromkeys(caution for job in alone for caution in job.config.cautions):
+        console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)
+
+
+def present(outcome: Outcome, console: Console, files: Mapping[str, Path | None]) -> None:
+    """Show the answer, write the files that are asked for, and say where the results are."""
+    console.print(show_outcome(outcome))
+    for kind, path in files.items():
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            WRITERS[kind](outcome, path)
+            _say(console, f"{kind}: {path}")
+    _say(console, f"results: {outcome.folder}")
+
+
+def plan_comparison(
+    layers: Sequence[Mapping[str, Any]],
+    flags: Mapping[str, Any],
+    methods: Sequence[str],
+    seeds: str | None,
+    controls: bool,
+    tune: int,
+    schedules: Sequence[str],
+    share: bool,
+) -> Plan:
+    """Plan what was typed; a comparison has seeds, and continues without being told to."""
+    problems = []
+    if "resume" in flags:
+        problems.append(
+            f"resume={flags['resume']!r}: a comparison continues with the same command and the same"
+            " --out; drop resume"
+        )
+    if "seed" in flags and seeds is not None:
+        problems.append(f"seed={flags['seed']} and seeds={seeds!r}: write seeds alone")
+    given = {key: value for key, value in flags.items() if key not in ("resume", "seed")}
+    chosen = seeds if seeds is not None else str(flags.get("seed", "0"))
+    with report_together(problems):
+        return make_plan([*layers, given], methods, chosen, controls, tune, schedules, share)
+
+
+def _describe_choices(plan: Plan) -> str:
+    """Say what every line may try, if there is anything to choose."""
+    rates = dict.fromkeys(f"{choice.lr:g}" for choice in plan.choices)
+    schedules = dict.fromkeys(choice.schedule for choice in plan.choices)
+    found = [f"learning rates {', '.join(rates)}"] if len(rates) > 1 else []
+    found += [f"schedules {'; '.join(schedules)}"] if len(schedules) > 1 else []
+    return f" with {' and '.join(found)}" if found else ""
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

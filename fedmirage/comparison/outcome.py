@@ -1,0 +1,230 @@
+"""From the records of runs to the numbers of a comparison."""
+
+import json
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedmirage.common.errors import ConfigurationError, DataError
+from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.common.settings.language import parse
+from fedmirage.comparison.choices import Choice, choice_of
+from fedmirage.comparison.plan import Job, Plan
+from fedmirage.comparison.records import find_summary
+from fedmirage.comparison.rows import FEDAVG
+from fedmirage.comparison.scores import Score, read_score
+from fedmirage.comparison.statistics import Difference, Spread, paired_difference, spread
+
+FILE = "comparison.json"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the table: a methods line with its rate and schedule, and the run of every seed."""
+
+    name: str
+    placebo: str  # the name of its placebo's row, or ""
+    lr: float
+    secagg: bool  # whether it can run with secure aggregation
+    runs: dict[int, str]  # names of folders by seed
+    is_line: bool = True  # whether the name is a methods line; FedAvg as it was given is none
+    schedule: str = "constant"
+
+    @property
+    def choice(self) -> Choice:
+        """Its learning rate and its schedule."""
+        return Choice(self.lr, self.schedule)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A row's scores by seed, and why it has none for other seeds."""
+
+    entry: Entry
+    scores: dict[int, Score]
+    failed: dict[int, str]
+
+    @property
+    def final(self) -> Spread | None:
+        """The final accuracy over seeds."""
+        return spread([score.final for score in self.scores.values()])
+
+    @property
+    def last_five(self) -> Spread | None:
+        """The mean accuracy of the last five rounds over seeds."""
+        return spread([score.last_five for score in self.scores.values()])
+
+    @property
+    def drift(self) -> Spread | None:
+        """The clients' drift over seeds."""
+        return spread([score.drift for score in self.scores.values() if score.drift is not None])
+
+    def to_target(self, target: float) -> tuple[dict[str, float], int]:
+        """Return the mean cost over the seeds that reached the target, and how many did."""
+        reached = [cost for score in self.scores.values() if (cost := score.reach(target))]
+        names = ("rounds", "bytes", "seconds") if reached else ()
+        mean = {name: statistics.fmean(cost[name] for cost in reached) for name in names}
+        return mean, len(reached)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A comparison that is over."""
+
+    folder: Path
+    settings: RunConfig
+    seeds: tuple[int, ...]
+    standings: tuple[Standing, ...]
+
+    @cached_property
+    def by_name(self) -> dict[str, Standing]:
+        """The rows by their names."""
+        return {standing.entry.name: standing for standing in self.standings}
+
+    @cached_property
+    def target(self) -> float | None:
+        """The accuracy to reach: the one of the settings, or else FedAvg's last-five accuracy."""
+        fedavg = self.by_name.get(FEDAVG)
+        reference = fedavg.last_five if fedavg else None
+        return self.settings.target or (reference.mean if reference else None)
+
+    @cached_property
+    def short(self) -> dict[str, str]:
+        """Short names of rows: their methods without parameters, where that tells them apart."""
+        placebos = {one.entry.placebo: one.entry.name for one in self.standings}
+        plain = {
+            name: bare(name) if standing.entry.is_line else name
+            for name, standing in self.by_name.items()
+        }
+        methods = [plain[name] for name in self.by_name if name not in placebos]
+        short = {
+            name: plain[name] if methods.count(plain[name]) == 1 else name for name in self.by_name
+        }
+        return {
+            name: f"  placebo of {short[placebos[name]]}" if name in placebos else text
+            for name, text in short.items()
+        }
+
+    @property
+    def run_folders(self) -> list[Path]:
+        """The folders of all runs that were scored."""
+        return [
+            self.folder / standing.entry.runs[seed]
+            for standing in self.standings
+            for seed in standing.scores
+        ]
+
+    def to_fedavg(self, standing: Standing) -> Difference | None:
+        """Compare the last-five accuracy with FedAvg's."""
+        return None if standing.entry.name == FEDAVG else self._difference(standing, FEDAVG)
+
+    def to_placebo(self, standing: Standing) -> Difference | None:
+        """Compare the last-five accuracy with that of the row's own placebo."""
+        return self._difference(standing, standing.entry.placebo)
+
+    def _difference(self, standing: Standing, other: str) -> Difference | None:
+        if other not in self.by_name:
+            return None
+        own, its = (
+            {seed: score.last_five for seed, score in one.scores.items()}
+            for one in (standing, self.by_name[other])
+        )
+        return paired_difference(own, its)
+
+
+def bare(line: str) -> str:
+    """Write a methods line without its parameters; a comma separates rows where this is read."""
+    return " + ".join(call.name for call in parse(line, "methods"))
+
+
+def record(plan: Plan, jobs: Sequence[Job], failed: Mapping[Path, str]) -> None:
+    """Write which runs make up a comparison, so that `compare FOLDER` shows it again."""
+    rows = [asdict(entry) for entry in make_entries(jobs, plan.usual)]
+    content = {
+        "settings": plan.base.flat(),
+        "seeds": list(plan.seeds),
+        "rows": rows,
+        "failed": {path.name: reason for path, reason in failed.items()},
+    }
+    draft = plan.folder / f".{FILE}"
+    draft.write_text(json.dumps(content, indent=1) + "\n")
+    os.replace(draft, plan.folder / FILE)
+
+
+def make_entries(jobs: Sequence[Job], usual: Choice) -> list[Entry]:
+    """Collect the runs of every row and choice."""
+    # FedAvg as it was given comes before FedAvg as it was chosen.
+    tuned = {job.row.methods: choice_of(job.config) for job in jobs}[FEDAVG]
+    found: dict[str, Entry] = {}
+    for job in jobs:
+        name, choice = job.row.methods, choice_of(job.config)
+        if name == FEDAVG and choice != tuned:
+            name = f"{FEDAVG} with {', '.join(usual.apart_from(tuned))}"
+        entry = found.setdefault(
+            name,
+            Entry(
+                name,
+                job.row.placebo,
+                choice.lr,
+                allows_secagg(job.config),
+                {},
+                is_line=name == job.row.methods,
+                schedule=choice.schedule,
+            ),
+        )
+        entry.runs[job.config.seed] = job.folder.name
+    return list(found.values())
+
+
+def allows_secagg(config: RunConfig) -> bool:
+    """Whether these methods can run with secure aggregation, which other settings may exclude."""
+    lenient = {"secagg": "on", "dp": "off", "validation": 0.0, "patience": 0, "diagnostics": False}
+    try:
+        configure(config.flat(), {**lenient, "clients": max(5, config.clients), "participation": 1})
+    except ConfigurationError:
+        return False
+    return True
+
+
+def read_outcome(folder: Path) -> Outcome:
+    """Read a comparison from its folder."""
+    path = folder / FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        entries = [
+            Entry(**{**row, "runs": {int(seed): name for seed, name in row["runs"].items()}})
+            for row in content["rows"]
+        ]
+        settings = configure(content["settings"])
+        failed, seeds = dict(content["failed"]), tuple(content["seeds"])
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(f"{path} is damaged and cannot be read: {error}") from None
+    except ConfigurationError as error:
+        refused = "; ".join(error.problems)
+        raise DataError(f"{path} has settings that this version refuses: {refused}") from None
+    standings = tuple(_stand(folder, entry, failed) for entry in entries)
+    return Outcome(folder, settings, seeds, standings)
+
+
+def _stand(folder: Path, entry: Entry, failed: Mapping[str, str]) -> Standing:
+    scores, reasons = {}, {}
+    for seed, name in entry.runs.items():
+        try:
+            reason = failed.get(name) or _explain(find_summary(folder / name))
+            score = None if reason else read_score(folder / name)
+            if score is None:
+                reasons[seed] = reason or "it has no accuracy on the test set"
+            else:
+                scores[seed] = score
+        except DataError as error:
+            reasons[seed] = str(error)
+    return Standing(entry, scores, reasons)
+
+
+def _explain(summary: Mapping[str, Any]) -> str:
+    status = summary.get("status", "unfinished")
+    return "" if status == "finished" else str(summary.get("reason", status))

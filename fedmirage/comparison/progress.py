@@ -1,0 +1,132 @@
+"""Shows how far a comparison is: one bar for all of its runs, with the time that is left."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+
+from fedmirage.common.errors import DataError
+from fedmirage.comparison.plan import Job
+from fedmirage.comparison.records import is_finished, read_rounds
+from fedmirage.server.record.results import FILE
+from fedmirage.show.bar import is_interactive, make_bar
+from fedmirage.show.times import say_time
+
+POLL = 0.5
+NAME = 16  # characters of a methods line beside the bar
+SHOWN = 2  # runs under way that are named there
+
+
+class Track:
+    """How far one run is, by its file."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.size, self.finished = job, 0, False
+        self.round = job.config.rounds - job.rounds  # what it takes over is done from the start
+        self.began: tuple[float, int] | None = None  # when, and after which round
+        self.cost: float | None = None  # seconds per round
+
+    def look(self, running: bool) -> None:
+        """Read the file again if it has grown."""
+        now, path = time.monotonic(), self.job.folder / FILE
+        if running and self.began is None:
+            self.began = (now, self.round)
+        size = path.stat().st_size if path.exists() else 0
+        if size == self.size:
+            return
+        self.size = size
+        with contextlib.suppress(DataError):  # it is named where runs are begun
+            rounds = [int(line["round"]) for line in read_rounds(self.job.folder)]
+            self.round = max([self.job.config.rounds - self.job.rounds, *rounds])
+            self.finished = is_finished(self.job.folder, self.job.config.rounds)
+        if self.began is not None and self.round > self.began[1]:
+            self.cost = (now - self.began[0]) / (self.round - self.began[1])
+
+
+class Board:
+    """Watches the folders of all runs: a bar in a terminal, elsewhere one line per finished run."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        running: Sequence[Job],
+        failed: Mapping[Path, str],
+        at_once: int,
+        console: Console,
+    ) -> None:
+        self.running, self.failed, self.at_once, self.console = running, failed, at_once, console
+        self.tracks = [Track(job) for job in jobs]
+        self.stopped = threading.Event()
+        columns = (BarColumn(24), TextColumn("{task.description}"), TimeElapsedColumn())
+        self.progress = make_bar(console, *columns)
+        self.task = self.progress.add_task("", total=sum(job.config.rounds for job in jobs))
+        self.thread = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> "Board":
+        for track in self.tracks:
+            track.look(running=False)
+        if before := sum(track.finished for track in self.tracks):
+            self._print(f"{before} of {len(self.tracks)} runs were finished before")
+        self.progress.start()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            self.thread.join()
+            self.progress.stop()
+
+    def left(self) -> float | None:
+        """Estimate the seconds that are left; None before the first round is over.
+
+        A round of a run that has not begun is expected to take as long as with another seed.
+        """
+        costs = [(track.job.row, track.cost) for track in self.tracks if track.cost is not None]
+        if not costs:
+            return None
+        work = 0.0
+        for track in self.tracks:
+            if not track.finished and track.job.folder not in self.failed:
+                same = [cost for row, cost in costs if row == track.job.row]
+                expected = same or [cost for _, cost in costs]
+                rounds = track.job.config.rounds - track.round
+                work += rounds * sum(expected) / len(expected)
+        return work / self.at_once
+
+    def _follow(self) -> None:
+        while not self.stopped.wait(POLL):
+            self._refresh()
+        self._refresh()
+
+    def _refresh(self) -> None:
+        running = list(self.running)
+        for track in self.tracks:
+            before = track.finished
+            track.look(track.job in running)
+            if track.finished and not before and not is_interactive(self.console):
+                self._print(f"{self._count()}: {track.job}; {say_left(self.left())}")
+        now = [
+            f"{track.job.row.methods[:NAME]} {track.round}/{track.job.config.rounds}"
+            for track in self.tracks
+            if track.job in running
+        ]
+        more = [f"{len(now) - SHOWN} more"] if len(now) > SHOWN else []
+        text = " · ".join([self._count(), say_left(self.left()), *now[:SHOWN], *more])
+        done = sum(track.round for track in self.tracks)
+        self.progress.update(self.task, completed=done, description=text)
+
+    def _count(self) -> str:
+        return f"{sum(track.finished for track in self.tracks)}/{len(self.tracks)} runs"
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def say_left(seconds: float | None) -> str:
+    """Say how long it will take."""
+    return "time left unknown" if seconds is None else f"{say_time(seconds)} left"

@@ -1,0 +1,91 @@
+"""Reads what the runs of a comparison have recorded, and refuses damaged files by name."""
+
+from pathlib import Path
+from typing import Any
+
+from fedmirage.common.errors import DataError
+from fedmirage.server.record.results import FILE, read
+
+Lines = list[dict[str, Any]]
+NUMBER = (int, float)
+KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "config": {"methods": str, "seed": int, "rounds": int, "warm-start": str},
+    "round": {"round": int, "bytes_up": NUMBER, "bytes_down": NUMBER, "seconds.round": NUMBER},
+    "note": {"round": int, "text": str},
+    "summary": {"status": str, "rounds": int},
+}  # what every reader of a line relies on, by its kind; a dot leads into an object
+PARTS = {
+    **dict.fromkeys(("evaluation", "train", "methods", "diagnostics", "dp", "validation"), dict),
+    **dict.fromkeys(("clients", "refused"), list),
+}  # what the line of a round may lack, but not have as anything else
+
+
+def read_record(folder: Path) -> Lines:
+    """Read all lines of a run; a last line that a kill left incomplete is left out."""
+    path = folder / FILE
+    # Counted before the lines are read, so that lines that are added meanwhile are not missed.
+    written = len(path.read_bytes().splitlines()) if path.exists() else 0
+    lines = read(path)
+    if len(lines) < written - 1:
+        raise DataError(f"{path} is damaged: line {len(lines) + 1} is not JSON")
+    for number, line in enumerate(lines, start=1):
+        if problem := find_problem(line):
+            raise DataError(f"{path} is damaged: line {number} {problem}")
+    if lines and lines[0]["kind"] != "config":
+        raise DataError(f"{path} is damaged: line 1 is not the configuration of a run")
+    return lines
+
+
+def find_problem(line: Any) -> str:
+    """Say what is wrong with a line; "" if it has everything that its readers rely on."""
+    if not isinstance(line, dict) or "kind" not in line:
+        return "is not of a run"
+    for key, kind in KEYS.get(line["kind"], {}).items():
+        value: Any = line
+        for name in key.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if not isinstance(value, kind):
+            return f"is a {line['kind']} without a usable {key!r}, which is {value!r}"
+    if line["kind"] == "round":
+        for key, kind in PARTS.items():
+            if key in line and not isinstance(line[key], kind):
+                return f"has {key}={line[key]!r}, which is not of a round"
+    return ""
+
+
+def recorded_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings with which a run began; none if it did not, or if its file is damaged."""
+    try:
+        return next(iter(read_record(folder)), {})
+    except DataError:
+        return {}
+
+
+def read_rounds(folder: Path) -> Lines:
+    """Read the lines of all rounds, those that were taken over from a neighbouring run included."""
+    lines = read_record(folder)
+    rounds = [line for line in lines if line["kind"] == "round"]
+    source, _, taken = (lines[0]["warm-start"] if lines else "").rpartition("@")
+    if not source:
+        return rounds
+    # A run elsewhere is no neighbour, even if one here has the same name as its folder.
+    place = lines[0].get("out")
+    if place and Path(source).parent != Path(place).parent:
+        return rounds
+    neighbour = folder.parent / Path(source).name  # both folders may have been moved together
+    if neighbour == folder or not taken.isdecimal() or not (neighbour / FILE).exists():
+        return rounds
+    return [line for line in read_rounds(neighbour) if line["round"] <= int(taken)] + rounds
+
+
+def find_summary(folder: Path) -> dict[str, Any]:
+    """Return the last line of a run that is over; nothing for any other."""
+    last = next(iter(read_record(folder)[-1:]), {})
+    return last if last.get("kind") == "summary" else {}
+
+
+def is_finished(folder: Path, rounds: int) -> bool:
+    """Whether a run has nothing left to do until this round."""
+    summary = find_summary(folder)
+    over = summary.get("stopped_early") or summary.get("rounds", 0) >= rounds
+    return summary.get("status") == "finished" and bool(over)

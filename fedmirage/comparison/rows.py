@@ -1,0 +1,65 @@
+"""The rows of a comparison: FedAvg, methods lines, and after each of them its placebo."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.methods import METHODS
+from fedmirage.common.settings.language import Call, parse
+
+FEDAVG = "fedavg"
+VIRTUAL = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")  # compared if nothing else is named
+
+
+@dataclass(frozen=True)
+class Row:
+    """A methods line in a comparison, and the line of its placebo if that is run too."""
+
+    methods: str
+    placebo: str = ""
+
+
+def make_rows(methods: Sequence[str], controls: bool, problems: list[str]) -> list[Row]:
+    """Make the rows: FedAvg, the lines that were given, and after each of them its placebo."""
+    lines = []
+    for text in methods or [FEDAVG, *VIRTUAL]:
+        try:
+            lines.append(spell(parse(text, "methods")))
+        except ConfigurationError as error:
+            problems += error.problems
+    problems += [
+        f"methods: {line!r} is given {lines.count(line)} times; once is enough"
+        for line in dict.fromkeys(lines)
+        if lines.count(line) > 1
+    ]
+    rows: dict[str, Row] = {FEDAVG: Row(FEDAVG)}
+    for line in lines:
+        placebo = placebo_of(line) if controls else ""
+        rows[line] = Row(line, placebo)
+        if placebo and placebo not in lines:
+            rows[placebo] = Row(placebo)
+    return list(rows.values())
+
+
+def placebo_of(line: str) -> str:
+    """Write the line in which every method that has a placebo is replaced by it.
+
+    It is empty if none has, or if the line is such a placebo already.
+    """
+    calls = parse(line, "methods")
+    changed = [
+        Call(call.name, {**call.arguments, **METHODS[call.name].placebo})
+        if call.name in METHODS
+        else call
+        for call in calls
+    ]
+    return "" if changed == calls else spell(changed)
+
+
+def spell(calls: Sequence[Call]) -> str:
+    """Write calls as a line."""
+    texts = []
+    for call in calls:
+        arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
+        texts.append(f"{call.name}({arguments})" if arguments else call.name)
+    return ", ".join(texts)

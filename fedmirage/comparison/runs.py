@@ -1,0 +1,199 @@
+"""Carries out the runs of a comparison, as many at once as there are cores for.
+
+Runs that are finished are left as they are, and those that were interrupted are continued.
+"""
+
+import contextlib
+import secrets
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from fedmirage.common.errors import DataError, FedmirageError
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.comparison.plan import Job, resume
+from fedmirage.comparison.progress import Board
+from fedmirage.comparison.records import is_finished
+from fedmirage.launch import attend, close_interrupted
+from fedmirage.runtimes.guardian import end_all
+from fedmirage.runtimes.processes import Processes, undisturbed
+from fedmirage.server.record import checkpoint
+
+CHECKS = "fedmirage.comparison.checks"
+ALONE = ("simulation", "grpc")  # runtimes that use the whole machine for one run
+
+
+@dataclass(frozen=True)
+class Means:
+    """How runs are carried out: where, how many at once, and how many clients of each at once."""
+
+    runtime: str
+    at_once: int
+    actors: int
+    verbose: bool = False
+
+
+def share_cores(config: RunConfig, runtime: str, actors: int, runs: int, verbose: bool) -> Means:
+    """Give every core a run, and runs more cores if there are few; results do not depend on it.
+
+    Ray, gRPC and a GPU serve one run after the other.
+    """
+    from fedmirage.common import device  # here, because it loads torch
+
+    if runtime in ALONE or device.pick(config.device).type != "cpu":
+        return Means(runtime, 1, actors, verbose)
+    places = max(1, device.cores() // config.threads)
+    at_once = max(1, min(places // max(1, actors), runs))
+    return Means("inprocess", at_once, actors or max(1, places // at_once), verbose)
+
+
+def check_runs(jobs: Sequence[Job], folder: Path) -> None:
+    """Refuse, before anything runs, what does not fit the data; a process of its own looks."""
+    same = {"seed": 0, "out": "", "warm_start": "", "keep_models": "last"}  # checked once
+    configs = {
+        job.config.model_copy(update=same): {**job.config.flat(), "warm-start": ""} for job in jobs
+    }
+    with Processes(f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}") as processes:
+        request = {"configs": list(configs.values()), "verbose": False}
+        attend(processes, request, Console(quiet=True), CHECKS)
+
+
+def carry_out(
+    jobs: Sequence[Job], means: Means, folder: Path, console: Console, later: Sequence[Job] = ()
+) -> dict[Path, str]:
+    """Do all runs that are not finished; return why runs failed, by their folders.
+
+    An interrupt ends all of them in a state from which the same command continues. Runs that come
+    `later` count in the time that is left.
+    """
+    processes = Processes(f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}")
+    work = Work(jobs, means, processes, console)
+    try:
+        with processes, Board([*jobs, *later], work.running, work.failed, means.at_once, console):
+            work.do_all()
+    except KeyboardInterrupt:
+        with undisturbed():
+            work.close()
+            done = sum(is_over(job) for job in jobs)
+            with contextlib.suppress(OSError):  # the terminal may be closed
+                console.show_cursor()
+                console.print(
+                    f"interrupted with {done} of {len(jobs)} runs finished; the same command, with"
+                    f" --out {folder}, continues",
+                    highlight=False,
+                    markup=False,
+                    soft_wrap=True,
+                )
+        raise
+    return work.failed
+
+
+@dataclass
+class Work:
+    """The runs that wait, are under way and failed; several threads take from it."""
+
+    jobs: Sequence[Job]
+    means: Means
+    processes: Processes
+    console: Console
+    running: list[Job] = field(default_factory=list)
+    failed: dict[Path, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.waiting: list[Job] = []
+        for job in self.jobs:
+            try:
+                self.waiting += [] if is_finished(job.folder, job.config.rounds) else [job]
+            except DataError as error:
+                self.failed[job.folder] = str(error)
+        self.change = threading.Condition()
+        self.threads: list[threading.Thread] = []
+        self.stopped = False
+
+    def do_all(self) -> None:
+        """Return when nothing waits any more; a single worker works in the calling thread."""
+        count = min(self.means.at_once, len(self.waiting))
+        self.threads = [threading.Thread(target=self.work, daemon=True) for _ in range(count)]
+        try:
+            if count == 1:
+                self.work()
+                return
+            for thread in self.threads:
+                thread.start()
+            for thread in self.threads:
+                while thread.is_alive():
+                    thread.join(0.2)  # a wait without an end would not hear an interrupt
+        finally:
+            self.stopped = True  # whatever ended this, no further run begins
+
+    def work(self) -> None:
+        """Do one run after the other."""
+        while (job := self.take()) is not None:
+            reason = self.attempt(job)
+            with self.change:
+                if not self.stopped:
+                    self.running.remove(job)
+                    self.failed |= {job.folder: reason} if reason else {}
+                self.change.notify_all()
+
+    def take(self) -> Job | None:
+        """Wait for a run that can begin; one that takes over rounds waits until these are done."""
+        with self.change:
+            while self.waiting and not self.stopped:
+                busy = {job.folder for job in (*self.waiting, *self.running)}
+                for job in self.waiting:
+                    if job.parent not in busy:
+                        self.waiting.remove(job)
+                        self.running.append(job)
+                        return job
+                self.change.wait()
+        return None
+
+    def attempt(self, job: Job) -> str:
+        """Do a run; return why it failed, or nothing."""
+        quiet = self.console if self.means.verbose else Console(quiet=True)
+        try:
+            config = self.settings(job)
+            where = {"folder": str(job.folder), **asdict(self.means)}
+            del where["at_once"]
+            attend(self.processes, {"config": config.flat(), **where}, quiet)
+            if self.means.runtime == "grpc":
+                from fedmirage.runtimes.grpc import deploy
+
+                deploy(config, quiet, self.means.verbose)
+        except (FedmirageError, OSError) as error:
+            return str(error)
+        return ""
+
+    def settings(self, job: Job) -> RunConfig:
+        """Decide how a run begins: where it stopped, with the rounds of another, or at round 1."""
+        if (job.folder / checkpoint.FILE).exists():
+            return resume(job.config)
+        if job.parent in self.failed and job.needs_parent:
+            raise FedmirageError(f"{job.parent.name}, from which it begins, failed")
+        if job.parent in self.failed:
+            return job.config.model_copy(update={"warm_start": ""})
+        return job.config
+
+    def close(self) -> None:
+        """Close the results of all runs whose processes were ended, so that they can continue."""
+        with self.change:
+            self.change.notify_all()
+        for thread in self.threads:
+            while thread.is_alive():
+                end_all(self.processes.mark)  # one may have been started in the last moment
+                thread.join(0.2)
+        for job in self.running:
+            with contextlib.suppress(FedmirageError):
+                close_interrupted(job.folder)
+
+
+def is_over(job: Job) -> bool:
+    """Whether nothing is left to do of a run; of one whose file is damaged, all is left."""
+    try:
+        return is_finished(job.folder, job.config.rounds)
+    except DataError:
+        return False

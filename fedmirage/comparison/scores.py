@@ -1,0 +1,73 @@
+"""What one run of a comparison reached, from its record."""
+
+import statistics
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedmirage.common.wire.figures import AVERAGE_SCORES
+from fedmirage.comparison.records import find_summary, read_rounds
+
+LAST = 5  # evaluated rounds in the headline score
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one run reached."""
+
+    accuracies: list[tuple[int, float]]  # rounds with their accuracy on the test set
+    lines: list[dict[str, Any]] = field(repr=False)
+    averaged: bool  # whether they are those of the average of the local models
+    remarks: list[str]
+
+    @property
+    def final(self) -> float:
+        """The accuracy in the last round."""
+        return self.accuracies[-1][1]
+
+    @property
+    def last_five(self) -> float:
+        """The mean accuracy of the last five rounds that were evaluated."""
+        return statistics.fmean(accuracy for _, accuracy in self.accuracies[-LAST:])
+
+    @property
+    def drift(self) -> float | None:
+        """How far clients drift apart, in the last five rounds; only --diagnostics knows."""
+        found = [line["diagnostics"] for line in self.lines if "diagnostics" in line]
+        drifts = [line["drift"] for line in found if "drift" in line]
+        return statistics.fmean(drifts[-LAST:]) if drifts else None
+
+    def reach(self, target: float) -> dict[str, float] | None:
+        """Count rounds, bytes and seconds until an accuracy; None if it was never reached."""
+        at = next((number for number, accuracy in self.accuracies if accuracy >= target), None)
+        if at is None:
+            return None
+        lines = [line for line in self.lines if line["round"] <= at]
+        sent = sum(line["bytes_up"] + line["bytes_down"] for line in lines)
+        seconds = sum(line["seconds"]["round"] for line in lines)
+        return {"rounds": at, "bytes": sent, "seconds": seconds}
+
+
+def read_score(folder: Path) -> Score | None:
+    """Read what a run reached; None if it was never scored on the test set.
+
+    A method that shares only a part of the model has no global one. What is scored then is the
+    average of the local models, which for FedAvg would be the global model.
+    """
+    lines, summary = read_rounds(folder), find_summary(folder)
+    found, averaged = [], False
+    for line in lines:
+        accuracy = score_of(line, "accuracy")
+        if accuracy is not None:
+            averaged = averaged or line.get("accuracy") is None
+            found.append((int(line["round"]), accuracy))
+    idle = [f"{name} never acted: {why}" for name, why in summary.get("idle", {}).items()]
+    return Score(found, lines, averaged, idle) if found else None
+
+
+def score_of(line: dict[str, Any], name: str) -> float | None:
+    """Return a score of a round: the global model's, or else that of the local models' average."""
+    value = line.get(name)
+    if value is None:
+        value = line.get("evaluation", {}).get(f"{AVERAGE_SCORES}{name}")
+    return None if value is None else float(value)

@@ -1,0 +1,171 @@
+"""The answer of a comparison: two tables of 80 columns and two sentences."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fedmirage.comparison.choices import choice_of
+from fedmirage.comparison.outcome import Outcome, Standing
+from fedmirage.comparison.statistics import Difference, Spread
+
+NONE = "-"
+AVERAGED = "*"  # marks scores of the average of local models
+
+
+def show_outcome(outcome: Outcome) -> Group:
+    """Lay out everything that a comparison found."""
+    parts: list[RenderableType] = [accuracy_table(outcome)]
+    if outcome.target is not None:
+        parts += ["", cost_table(outcome, outcome.target)]
+    parts.append("")
+    parts += [Text(f"{short.strip()}: {name}", style="dim") for name, short in _long(outcome)]
+    parts += [Text(text, style="yellow") for text in remarks(outcome)]
+    return Group(*parts, *(Text(sentence, style="bold") for sentence in sentences(outcome)))
+
+
+def accuracy_table(outcome: Outcome) -> Table:
+    """Show what every row reached, beside FedAvg and beside its placebo."""
+    seeds = f"{len(outcome.seeds)} seed{'s' * (len(outcome.seeds) > 1)}"
+    table = _table(f"Accuracy in %, {seeds}; differences of the last five")
+    for name in ("final", "last five", "- FedAvg", "- placebo"):
+        table.add_column(name, justify="right", no_wrap=True)
+    placebos = {standing.entry.placebo for standing in outcome.standings}
+    for standing in outcome.standings:
+        style = "dim" if standing.entry.name in placebos else ""
+        if not standing.scores:
+            table.add_row(name_row(standing, outcome), "failed", *[NONE] * 3, style=style)
+            continue
+        mark = AVERAGED * any(score.averaged for score in standing.scores.values())
+        table.add_row(
+            name_row(standing, outcome),
+            say_spread(standing.final) + mark,
+            say_spread(standing.last_five) + mark,
+            say_difference(outcome.to_fedavg(standing)),
+            say_difference(outcome.to_placebo(standing)),
+            style=style,
+        )
+    return table
+
+
+def cost_table(outcome: Outcome, target: float) -> Table:
+    """Show what it costs every row to reach the target."""
+    origin = "" if outcome.settings.target else ", FedAvg's last five"
+    table = _table(f"Until {100 * target:.2f} % are reached{origin}")
+    for name in ("rounds", "MB", "seconds", "drift", "secagg"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for standing in outcome.standings:
+        table.add_row(name_row(standing, outcome), *say_costs(standing, target))
+    return table
+
+
+def sentences(outcome: Outcome) -> list[str]:
+    """Say in two sentences what the intervals allow to be said."""
+    if len(outcome.seeds) < 2:
+        return [
+            "One seed has no spread, so these differences may be chance, and nothing is claimed.",
+            "With --seeds 0,1,2 there are intervals.",
+        ]
+    controls = {standing.entry.placebo for standing in outcome.standings}
+    methods = [one for one in outcome.standings if one.entry.name not in controls]
+    names = [outcome.short[one.entry.name] for one in methods]
+    to_fedavg = list(zip(names, map(outcome.to_fedavg, methods), strict=True))
+    to_placebo = list(zip(names, map(outcome.to_placebo, methods), strict=True))
+    found = [f"Over {len(outcome.seeds)} seeds, {_verdicts(to_fedavg, 'FedAvg')}."]
+    if any(difference for _, difference in to_placebo):
+        text = _verdicts(to_placebo, "its placebo")
+        found.append(f"{text[:1].upper()}{text[1:]}.")
+    return found
+
+
+def remarks(outcome: Outcome) -> list[str]:
+    """List what a reader of the tables must know: marks, failures, and methods that never acted."""
+    found = []
+    scores = [score for one in outcome.standings for score in one.scores.values()]
+    if any(score.averaged for score in scores):
+        found.append(
+            f"{AVERAGED} the average of the clients' models, because no global model exists"
+        )
+    for standing in outcome.standings:
+        name = outcome.short[standing.entry.name].strip()
+        found += [f"{name}, seed {seed}, failed: {why}" for seed, why in standing.failed.items()]
+        said = {text for score in standing.scores.values() for text in score.remarks}
+        found += [f"{name}: {text}" for text in sorted(said)]
+    return found
+
+
+def name_row(standing: Standing, outcome: Outcome) -> Text:
+    """Name a row; where learning rates or schedules were chosen, with its own."""
+    entry, usual = standing.entry, choice_of(outcome.settings)
+    choices = [one.entry.choice for one in outcome.standings] if entry.is_line else []
+    found = [f"lr={entry.lr:g}"] if any(choice.lr != usual.lr for choice in choices) else []
+    if any(choice.schedule != usual.schedule for choice in choices):
+        found.append(entry.schedule)
+    return Text(" ".join([outcome.short[entry.name], *found]))
+
+
+def say_spread(spread: Spread | None) -> str:
+    """Write a mean and a standard deviation in per cent."""
+    if spread is None:
+        return NONE
+    deviation = "" if spread.deviation is None else f" ±{100 * spread.deviation:.2f}"
+    return f"{100 * spread.mean:.2f}{deviation}"
+
+
+def say_costs(standing: Standing, target: float) -> list[str]:
+    """Write rounds, megabytes and seconds to a target, then drift, and whether secagg is allowed.
+
+    Where only some seeds got there, their number stands behind the rounds.
+    """
+    mean, reached = standing.to_target(target)
+    part = "" if reached == len(standing.scores) else f" ({reached}/{len(standing.scores)})"
+    cells = [NONE] * 3
+    if mean:
+        cells = [f"{mean['rounds']:.3g}{part}", f"{mean['bytes'] / 1e6:.1f}"]
+        cells.append(f"{mean['seconds']:.1f}")
+    drift = NONE if standing.drift is None else f"{standing.drift.mean:.3g}"
+    return [*cells, drift, "yes" if standing.entry.secagg else "no"]
+
+
+def say_difference(difference: Difference | None) -> str:
+    """Write a difference in percentage points, with half the width of its interval."""
+    if difference is None:
+        return NONE
+    margin = "" if difference.margin is None else f" ±{100 * difference.margin:.2f}"
+    mean = round(100 * difference.mean, 2) + 0.0  # never -0.00
+    return f"{mean:+.2f}{margin}"
+
+
+def _verdicts(differences: Sequence[tuple[str, Difference | None]], other: str) -> str:
+    """List which rows are better, worse, or not told apart from another."""
+    groups = {f"better than {other}": "better", f"worse than {other}": "worse"}
+    groups[f"not told apart from {other}"] = ""
+    found = []
+    for text, verdict in groups.items():
+        names = [
+            name
+            for name, difference in differences
+            if difference is not None and difference.verdict == verdict
+        ]
+        found += [f"{text}: {', '.join(names)}"] if names else []
+    return "; ".join(found) or f"nothing can be compared with {other}"
+
+
+def _long(outcome: Outcome) -> list[tuple[str, str]]:
+    """List the rows whose parameters the tables leave out."""
+    return [(name, short) for name, short in outcome.short.items() if name != short]
+
+
+def _table(title: str) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
+    table.add_column("methods", overflow="fold", max_width=26)
+    return table

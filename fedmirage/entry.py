@@ -1,0 +1,36 @@
+"""The entry point of the command `fedmirage`.
+
+It handles interrupts before anything else is loaded, because loading takes seconds.
+"""
+
+import contextlib
+import os
+import sys
+
+from fedmirage.interrupts import interruptions
+
+
+def main() -> None:
+    """Do the command that was typed; whatever was interrupted exits with code 130."""
+    interruptions.install()
+    try:
+        from fedmirage.cli import carry_out
+
+        carry_out()
+    except BaseException as error:  # an import that was interrupted may raise anything
+        done = isinstance(error, SystemExit) and not error.code
+        if done or not interruptions.seen:
+            raise
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            if not interruptions.told:
+                text = "interrupted before the run began; the same command starts it again"
+                print(text, file=sys.stderr)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        # If the interrupt came while a text was executed as code, as dataclasses do, Python itself
+        # would exit with another code, although the interrupt was caught here.
+        os._exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Gives a logger what it does not have yet of a run, also after the command was started again."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from fedmirage.common.errors import DataError
+from fedmirage.comparison.records import Lines, read_record
+from fedmirage.flat import round_figures
+from fedmirage.follow.logger import Logger, Opening
+from fedmirage.server.record.results import FILE
+
+LOGGED = "logged.json"  # in the folder of a run: what each logger has
+
+
+class Journal:
+    """One run and one logger.
+
+    The file results.jsonl alone decides what there is to do, so that it does not matter whether a
+    run is new, goes on, or was finished before anybody asked for a log of it.
+    """
+
+    def __init__(self, folder: Path, name: str, kind: type[Logger]) -> None:
+        self.folder, self.name, self.kind = folder, name, kind
+        self.size = 0  # of results.jsonl, when it was last read
+        self.logger: Logger | None = None  # while the log is open
+
+    def look(self) -> None:
+        """Log what is new in results.jsonl."""
+        path = self.folder / FILE
+        size = path.stat().st_size if path.exists() else 0
+        if size == self.size:
+            return
+        self.size = size
+        with contextlib.suppress(DataError):  # the command itself names a damaged file
+            if lines := read_record(self.folder):
+                self._log(lines)
+
+    def close(self) -> None:
+        """Close the log of a run that is not over."""
+        if self.logger is not None:
+            self.logger.end({})
+            self.logger = None
+
+    def _log(self, lines: Lines) -> None:
+        config = lines[0]
+        rounds = [line for line in lines if line["kind"] == "round"]
+        last = rounds[-1]["round"] if rounds else 0
+        summary = lines[-1] if lines[-1]["kind"] == "summary" else {}
+        ending = f"{summary['status']} {last}" if summary else ""
+        state = self._read_state(config.get("resolved", {}).get("token", ""))
+        if last < state["round"]:  # a run that goes on may take rounds back
+            state["round"] = last
+            self._write_state(state)
+        new = [line for line in rounds if line["round"] > state["round"]]
+        if not new and ending in ("", state["ended"]):
+            return
+        if self.logger is None:
+            self.logger = self.kind()
+            opening = Opening(self.folder, config, state["round"], state["identity"])
+            state["identity"] = self.logger.begin(opening)
+        for line in new:
+            self.logger.log_round(line["round"], round_figures(line))
+        if summary:
+            self.logger.end(summary)
+            self.logger = None
+        self._write_state({**state, "round": last, "ended": ending or state["ended"]})
+
+    def _read_state(self, token: str) -> dict[str, Any]:
+        """Return what the logger has of this run; of another run in the same folder, nothing."""
+        new = {"token": token, "identity": "", "round": 0, "ended": ""}
+        state = self._read_states().get(self.name, new)
+        return state if state["token"] == token else new
+
+    def _write_state(self, state: dict[str, Any]) -> None:
+        draft = self.folder / f".{LOGGED}"
+        draft.write_text(json.dumps({**self._read_states(), self.name: state}, indent=1) + "\n")
+        os.replace(draft, self.folder / LOGGED)
+
+    def _read_states(self) -> dict[str, Any]:
+        path = self.folder / LOGGED
+        return json.loads(path.read_text()) if path.exists() else {}

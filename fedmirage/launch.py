@@ -1,0 +1,177 @@
+"""Launches a run in one of the runtimes and shows its progress.
+
+`launch` checks the folder, and `conduct` starts fedmirage/runtimes/child.py in a process of its
+own (`attend`), which checks the settings against data and machine. With `inprocess` and
+`simulation` the whole run takes place in that process. With `grpc` it ends after the checks, and
+`deploy` (fedmirage/runtimes/grpc.py) starts Flower's processes. The progress bar reads
+results.jsonl, which the server writes.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.follow.observers import Observers
+from fedmirage.runtimes.processes import Processes, environment, undisturbed
+from fedmirage.server.record import checkpoint
+from fedmirage.server.record.folder import (
+    claim,
+    find_finished,
+    require_same_settings,
+    require_vacant,
+    require_writable,
+    say_finished,
+)
+from fedmirage.server.record.results import FILE, Results, read
+from fedmirage.show.progress import Watch
+
+RUNTIMES = ("auto", "inprocess", "simulation", "grpc")
+CHILD = "fedmirage.runtimes.child"
+TAIL = 6  # lines that are shown of what a process said before it ended unexpectedly
+
+
+def launch(
+    config: RunConfig,
+    runtime: str,
+    folder: Path,
+    console: Console,
+    actors: int = 0,
+    verbose: bool = False,
+    observers: Observers | None = None,
+) -> dict[str, Any]:
+    """Run, show progress, and return the summary line; a run that failed raises the reason.
+
+    Observers follow a run that is not refused, even if nothing is left of it to do. All computation
+    happens in separate processes. An interrupt ends them, closes results.jsonl and is raised as
+    KeyboardInterrupt, so that a notebook survives it.
+    """
+    if runtime not in RUNTIMES:
+        raise ConfigurationError(
+            [f"runtime={runtime!r} is not known; write {' or '.join(RUNTIMES)}"]
+        )
+    require_writable(folder)
+    if folder.exists():
+        with claim(folder):  # whoever else writes there is named now, before anything is started
+            require_vacant(config, folder)
+            require_same_settings(config, folder)
+    observers = observers or Observers()
+    observers.add([folder])
+    with observers:
+        if (summary := find_finished(config, folder)) is not None:
+            console.print(say_finished(summary), highlight=False)
+        else:
+            describe(config, console)
+            summary = conduct(config, runtime, folder, console, actors, verbose)
+    return summary
+
+
+def describe(config: RunConfig, console: Console) -> None:
+    """Print what runs, and what is odd about it."""
+    console.print(
+        f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients,"
+        f" {config.model}, seed {config.seed}",
+        highlight=False,
+    )
+    if isinstance(config.secagg_params, SecAggOn):
+        console.print(config.secagg_params.budget(config.drawn), highlight=False)
+    for caution in config.cautions:
+        console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)
+
+
+def conduct(
+    config: RunConfig, runtime: str, folder: Path, console: Console, actors: int, verbose: bool
+) -> dict[str, Any]:
+    """Start what the runtime needs, wait for its end, and return the last line of its results."""
+    mark = f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}"
+    try:
+        with Processes(mark) as processes, Watch(console, folder, config.rounds):
+            request = {"config": config.flat(), "folder": str(folder), "runtime": runtime}
+            attend(processes, {**request, "actors": actors, "verbose": verbose}, console)
+            if runtime == "grpc":
+                from fedmirage.runtimes.grpc import deploy
+
+                deploy(config, console, verbose)
+        return read(folder / FILE)[-1]
+    except KeyboardInterrupt:
+        with undisturbed():
+            text = close_interrupted(folder)
+            with contextlib.suppress(OSError):  # the terminal may be closed
+                console.show_cursor()
+                console.print(text, highlight=False, soft_wrap=True)
+        raise
+
+
+def attend(
+    processes: Processes, request: dict[str, Any], console: Console, program: str = CHILD
+) -> None:
+    """Let a process carry out a request, and pass on its messages; its failure is raised here."""
+    reader, writer = os.pipe()
+    with tempfile.TemporaryFile() as log, os.fdopen(reader, "rb") as pipe:
+        output = None if request["verbose"] else log
+        child = processes.spawn(
+            [sys.executable, "-P", "-m", program],
+            environment(),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            pass_fds=(writer,),
+        )
+        os.close(writer)
+        assert child.stdin is not None
+        with contextlib.suppress(BrokenPipeError), child.stdin as stdin:
+            stdin.write(json.dumps({**request, "pipe": writer}).encode())
+        said = follow(child, pipe, console)
+        if child.returncode:
+            log.seek(0)
+            raise make_error(said, child.returncode, log.read().decode(errors="replace"))
+
+
+def follow(child: "subprocess.Popen[bytes]", pipe: Any, console: Console) -> dict[str, Any]:
+    """Show the messages of a process until it ends; return why it failed, if it said so."""
+    why: dict[str, Any] = {}
+    for line in map(json.loads, pipe):
+        if "say" in line:
+            console.print(line["say"], highlight=False, markup=False)
+        else:
+            why = line
+    child.wait()
+    return why
+
+
+def make_error(said: dict[str, Any], code: int, log: str) -> FedmirageError:
+    """Make the error to raise for a process that failed."""
+    if "problems" in said:
+        return ConfigurationError(said["problems"])
+    if "failure" in said:
+        return FedmirageError(said["failure"])
+    last = " / ".join(log.strip().splitlines()[-TAIL:]) or "it said nothing"
+    return FedmirageError(
+        f"the process of the run ended with code {code}: {last} (--verbose shows all of it)"
+    )
+
+
+def close_interrupted(folder: Path) -> str:
+    """Close the results of a run whose processes are gone; return how to continue."""
+    results = Results(folder)
+    if not results.lines("config"):
+        return "interrupted before the run began; the same command starts it again"
+    path = folder / checkpoint.FILE
+    done = checkpoint.read(path).round if path.exists() else 0
+    with claim(folder):
+        results.interrupt(done)
+    if read(folder / FILE)[-1]["status"] == "finished":
+        return f"interrupted after the run had finished; its results are in {folder}"
+    if done:
+        return f"interrupted after round {done}; continue with: fedmirage run --resume {folder}"
+    return "interrupted before a round was finished; the same command starts it again"

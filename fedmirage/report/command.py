@@ -1,0 +1,44 @@
+"""`fedmirage report`: writes the page of some folders, and the numbers to take away."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.report.data import arrange
+from fedmirage.report.export import WRITERS
+from fedmirage.report.groups import Found, find_groups, list_places
+from fedmirage.report.page import render
+
+PAGE = "report.html"
+
+
+def write_report(
+    folders: Sequence[Path], out: Path | None, files: Mapping[str, Path | None], tsne: bool
+) -> tuple[dict[str, Path], Found]:
+    """Write the page and the other files; return their paths by kind, and what was found."""
+    require_results(folders)
+    found = find_groups(folders)
+    if not found.groups:
+        raise ConfigurationError(found.damaged)
+    wanted = {kind: path for kind, path in files.items() if path is not None}
+    for kind, path in wanted.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        WRITERS[kind](found.groups, path)
+    page = out or folders[0] / PAGE
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(render(arrange(found, tsne)), encoding="utf-8")
+    return {"page": page, **wanted}, found
+
+
+def require_results(folders: Sequence[Path]) -> None:
+    """Refuse folders that do not exist or hold no results, all of them at once."""
+    problems = []
+    for folder in folders:
+        if not folder.is_dir():
+            problems.append(f"there is no folder {folder}; give folders of runs or of a comparison")
+        elif not list_places(folder):
+            problems.append(
+                f"there are no results in {folder}; give folders of runs or of a comparison (--out)"
+            )
+    if problems:
+        raise ConfigurationError(problems)

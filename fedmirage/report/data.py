@@ -1,0 +1,133 @@
+"""Everything that the page shows, as one object of plain values.
+
+The page has it inside, and a page that is served while runs are under way asks for it again.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedmirage.report.groups import Found, Group, describe_settings, find_groups
+from fedmirage.report.html import Html, Section, bullets, element, join, paragraph
+from fedmirage.report.sections.answer import answer
+from fedmirage.report.sections.costs import phases
+from fedmirage.report.sections.differences import differences
+from fedmirage.report.sections.images import features, galleries
+from fedmirage.report.sections.lines import budget, drift, progress, terms
+from fedmirage.report.sections.records import configuration, notes, runs
+from fedmirage.report.sections.shares import classes, clients, confusion, domains, holdings
+from fedmirage.report.series import describe_series
+
+VERSION = 1  # of this object
+
+
+def gather(folders: Sequence[Path], tsne: bool = False) -> dict[str, Any]:
+    """Read the folders and return what the page shows.
+
+    html      fragments of the page: what stands above the groups, and each group's sections
+    plots     numbers of every plot, by the group's and the plot's name
+    series    how the rows of a group are told apart, by the group's name
+    going     whether any run is still under way
+    """
+    return arrange(find_groups(folders), tsne)
+
+
+def arrange(found: Found, tsne: bool = False) -> dict[str, Any]:
+    """Turn what was found into what the page shows."""
+    groups = []
+    plots: dict[str, Any] = {}
+    series: dict[str, Any] = {}
+    for number, group in enumerate(found.groups):
+        name = f"group-{number + 1}"
+        sections = make_sections(group, tsne)
+        plots |= {f"{name}-{key}": spec for one in sections for key, spec in one.plots.items()}
+        series[name] = describe_series(group)
+        groups.append(
+            {
+                "id": name,
+                "title": group.folder.name,
+                "head": head_of(group),
+                "sections": [
+                    {"id": f"{name}-{one.key}", "title": one.title, "html": one.html}
+                    for one in sections
+                ],
+            }
+        )
+    return {
+        "version": VERSION,
+        "title": question_of(found.groups[0]) if len(found.groups) == 1 else "Runs and comparisons",
+        "made": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "going": any(group.going for group in found.groups),
+        "html": {
+            "contents": contents_of(groups),
+            "problems": problems_of(found),
+            "groups": groups,
+        },
+        "plots": plots,
+        "series": series,
+    }
+
+
+def make_sections(group: Group, tsne: bool) -> list[Section]:
+    """Make the sections of a group, the answer first; some exist only where they have something."""
+    found = [
+        answer(group),
+        progress(group),
+        differences(group),
+        classes(group),
+        clients(group),
+        domains(group),
+        confusion(group),
+        holdings(group),
+        drift(group),
+        terms(group),
+        phases(group),
+        galleries(group),
+        features(group, tsne),
+        budget(group),
+        notes(group),
+        runs(group),
+        configuration(group),
+    ]
+    return [section for section in found if section is not None]
+
+
+def question_of(group: Group) -> str:
+    """Write the title of a page about one group."""
+    names = list(group.runs)
+    return (
+        names[0] if len(names) == 1 else f"Which method helps on {group.outcome.settings.dataset}?"
+    )
+
+
+def head_of(group: Group) -> Html:
+    """Say what was run, and on what."""
+    outcome, count = group.outcome, len(group.all_runs)
+    rows = f"{len(outcome.standings)} methods line{'s' * (len(outcome.standings) > 1)}"
+    seeds = f"seed{'s' * (len(outcome.seeds) > 1)} {', '.join(map(str, outcome.seeds))}"
+    text = f"{rows}, {seeds}, {count} run{'s' * (count > 1)} in "
+    place = element("code", group.folder.name)
+    return paragraph(
+        join((text, place, f": {describe_settings(outcome.settings)}.")), class_="lead"
+    )
+
+
+def contents_of(groups: Sequence[dict[str, Any]]) -> Html:
+    """List the sections of every group, as links."""
+    parts = []
+    for group in groups:
+        links = [
+            element("li", element("a", section["title"], href=f"#{section['id']}"))
+            for section in group["sections"]
+        ]
+        if len(groups) > 1:
+            parts.append(paragraph(element("a", group["title"], href=f"#{group['id']}")))
+        parts.append(element("ul", join(links)))
+    return join(parts)
+
+
+def problems_of(found: Found) -> Html:
+    """Name what is damaged or missing."""
+    parts = [*found.damaged, *(f"There are no results in {folder} yet." for folder in found.empty)]
+    return element("div", bullets(parts), class_="remarks") if parts else join(())

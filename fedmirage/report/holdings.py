@@ -1,0 +1,68 @@
+"""Which client holds what: the record has the settings, and dealing again gives the same parts."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.settings.config import configure, defaults
+from fedmirage.report.runs import ReportedRun
+
+LARGEST = 20_000  # cells of a table that a page can show
+DECIDING = ("dataset", "data-dir", "partition", "clients", "seed")
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Samples of every class by client."""
+
+    classes: tuple[str, ...]
+    counts: list[list[int]]
+    sizes: list[int]
+    fingerprint: str  # of the data set that was dealt
+
+
+def find_holding(run: ReportedRun) -> Holding | str:
+    """Deal the data of a run again; a sentence says why that is not possible.
+
+    Nodes with data of their own are not dealt any, which their numbers of samples show.
+    """
+    usual = defaults()
+    deciding = tuple((key, run.config.get(key, usual[key])) for key in DECIDING)
+    found = _deal(deciding)
+    if isinstance(found, str):
+        return found
+    if found.fingerprint != run.config.get("resolved", {}).get("fingerprint", found.fingerprint):
+        return "the data at hand are not those of the run"
+    told = {
+        int(client["partition"]): client["examples"]
+        for line in run.rounds
+        for client in line.get("clients", [])
+        if client.get("examples")
+    }
+    fits = all(
+        client < len(found.sizes) and examples <= found.sizes[client]
+        for client, examples in told.items()
+    )
+    return found if fits else "clients reported other data than were dealt, so they have their own"
+
+
+@lru_cache(maxsize=32)
+def _deal(deciding: tuple[tuple[str, Any], ...]) -> Holding | str:
+    # Imported here, because a page without any run need not wait for torch.
+    from fedmirage.common.data import load
+    from fedmirage.common.data.heterogeneity import class_table
+    from fedmirage.common.data.partitions import split
+
+    try:
+        config = configure(defaults(), dict(deciding))
+        data = load(config.dataset, config.data_dir or None)
+        number = len(data.classes)
+        parts = split(config.partition_params, data.train, number, config.clients, config.seed)
+    except (FedmirageError, OSError) as error:
+        return f"the data are not at hand here ({error})"
+    if len(parts) * number > LARGEST:
+        return f"{len(parts)} clients times {number} classes are too many to show"
+    counts = class_table(data.train, parts, number).tolist()
+    sizes = [len(part) for part in parts]
+    return Holding(tuple(data.classes), counts, sizes, data.fingerprint)

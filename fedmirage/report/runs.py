@@ -1,0 +1,115 @@
+"""The record of one run as the page needs it, whether it is over, under way or damaged."""
+
+import fcntl
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from fedmirage.common.errors import DataError
+from fedmirage.common.settings.config import RunConfig, configure, defaults
+from fedmirage.comparison.records import Lines, find_summary, read_record, read_rounds
+from fedmirage.server.record.folder import LOCK
+from fedmirage.server.record.results import summarise
+
+RUNNING = "running"
+UNFINISHED = "unfinished"
+DAMAGED = "damaged"
+MISSING = "missing"
+AXES = ("rounds", "samples", "bytes", "seconds")  # what a curve can be drawn against
+
+
+@dataclass(frozen=True)
+class ReportedRun:
+    """One run: its settings, the lines of its rounds, and how far it got."""
+
+    folder: Path
+    config: dict[str, Any]  # line 1 of its record
+    rounds: Lines  # those that were taken over from another run included
+    summary: dict[str, Any]
+    status: str  # as in the summary, or one of the words above
+    reason: str = ""  # why it failed or cannot be read
+
+    @property
+    def settings(self) -> RunConfig:
+        """Its settings, if this version still accepts them."""
+        usual = defaults()
+        return configure({key: value for key, value in self.config.items() if key in usual})
+
+    @property
+    def going(self) -> bool:
+        """Whether a process is still writing into its folder."""
+        return self.status == RUNNING
+
+    @property
+    def evaluation(self) -> dict[str, Any]:
+        """The last evaluation; only the summary of a run that is over has all of it."""
+        found = (line["evaluation"] for line in reversed(self.rounds) if line.get("evaluation"))
+        return {**next(found, {}), **self.summary.get("final_evaluation", {})}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Its summary; that of a run that has none yet, as far as it is."""
+        return self.summary or summarise([self.config, *self.rounds] if self.config else [])
+
+    @cached_property
+    def axes(self) -> dict[str, list[float | None]]:
+        """What each round stands for: its number, and what all rounds so far took together.
+
+        Nothing is known of samples where clients tell none, as under secure aggregation.
+        """
+        return {
+            "rounds": [line["round"] for line in self.rounds],
+            "samples": _running_total(map(samples_of, self.rounds)),
+            "bytes": _running_total(
+                line.get("bytes_up", 0) + line.get("bytes_down", 0) for line in self.rounds
+            ),
+            "seconds": _running_total(line.get("seconds", {}).get("round") for line in self.rounds),
+        }
+
+
+def read_run(folder: Path, failure: str = "") -> ReportedRun:
+    """Read a run; `failure` is what is known from elsewhere about why it failed."""
+    try:
+        lines = read_record(folder)
+        rounds, summary = read_rounds(folder), find_summary(folder)
+    except DataError as error:
+        return ReportedRun(folder, {}, [], {}, DAMAGED, str(error))
+    config = lines[0] if lines else {}
+    if failure:
+        return ReportedRun(folder, config, rounds, summary, "failed", failure)
+    if summary:
+        reason = str(summary.get("reason", ""))
+        return ReportedRun(folder, config, rounds, summary, str(summary["status"]), reason)
+    if not lines:
+        return ReportedRun(folder, {}, [], {}, MISSING, "it has no results")
+    return ReportedRun(folder, config, rounds, {}, RUNNING if _is_claimed(folder) else UNFINISHED)
+
+
+def samples_of(line: dict[str, Any]) -> float | None:
+    """Return how many samples clients processed in a round, repetitions included."""
+    told = [client["samples"] for client in line.get("clients", []) if "samples" in client]
+    return float(sum(told)) if told else None
+
+
+def _is_claimed(folder: Path) -> bool:
+    """Whether a process on this machine is writing into a folder."""
+    try:
+        with (folder / LOCK).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _running_total(values: Iterable[float | None]) -> list[float | None]:
+    """Add up; from the first unknown value on, the total is unknown."""
+
+    def add(total: float | None, value: float | None) -> float | None:
+        return None if total is None or value is None else total + value
+
+    return list(accumulate(values, add))

@@ -1,0 +1,105 @@
+"""The answer: what the intervals allow to be said, and the two tables of a comparison."""
+
+from fedmirage.comparison.outcome import Standing
+from fedmirage.comparison.statistics import CONFIDENCE, Difference
+from fedmirage.comparison.table import (
+    AVERAGED,
+    NONE,
+    remarks,
+    say_costs,
+    say_difference,
+    say_spread,
+    sentences,
+)
+from fedmirage.report.groups import Group
+from fedmirage.report.html import Html, Section, bullets, details, element, join, paragraph, table
+from fedmirage.report.sections.differences import TO, find_rows
+
+VERDICTS = {"better": "better", "worse": "worse", "": "not told apart"}
+
+
+def answer(group: Group) -> Section:
+    """Say what was found, then show it."""
+    outcome = group.outcome
+    said = [paragraph(sentence, class_="answer") for sentence in conclusions(group)]
+    parts = [*said, accuracy_table(group), costs_table(group)]
+    if remarked := remarks(outcome):
+        parts.append(element("div", bullets(remarked), class_="remarks"))
+    if long := [(short, name) for name, short in outcome.short.items() if name != short]:
+        named = [
+            join((element("b", short.strip()), ": ", element("code", name))) for short, name in long
+        ]
+        parts.append(details("Methods with their parameters", bullets(named)))
+    title = "The answer" if len(outcome.standings) > 1 else "The result"
+    return Section("answer", title, join(parts))
+
+
+def conclusions(group: Group) -> list[str]:
+    """Say what may be said; before the end of a comparison, that it is not over."""
+    if len(group.outcome.standings) < 2:
+        return ["There is one methods line here, so that nothing is compared."]
+    going = ["Runs are still under way, so that this is not the answer yet."] * group.going
+    return going + sentences(group.outcome)
+
+
+def accuracy_table(group: Group) -> Html:
+    """Show what every row reached, and those differences that exist."""
+    outcome, count = group.outcome, len(group.outcome.seeds)
+    compared = {label: compare for label, compare in TO.items() if find_rows(group, compare)}
+    rows = []
+    for standing in outcome.standings:
+        mark = AVERAGED * any(score.averaged for score in standing.scores.values())
+        cells = [say_spread(standing.final), say_spread(standing.last_five)]
+        marked = [cell if cell == NONE else cell + mark for cell in cells]
+        found = [compare(outcome, standing) for compare in compared.values()]
+        said = [_say_claim(difference, count) for difference in found]
+        name = group.labels[standing.entry.name]
+        rows.append([name, *marked, *said, _state(group, standing)])
+    caption = f"Accuracy on the test set in per cent, {count} seed{'s' * (count > 1)}"
+    if count > 1:
+        caption += ": mean ± standard deviation"
+    if compared:
+        caption += ". Differences are those of the last five evaluated rounds, in percentage points"
+    if compared and count > 1:
+        caption += f", ± half the {100 * CONFIDENCE:.0f} % interval"
+    head = ("Methods", "Final", "Last five", *compared, "Runs")
+    return table(f"{caption}.", head, rows, _classes(group))
+
+
+def costs_table(group: Group) -> Html:
+    """Show what it costs every row to reach the target."""
+    outcome = group.outcome
+    target = outcome.target
+    if target is None or (len(outcome.standings) < 2 and not outcome.settings.target):
+        return Html()
+    rows = [
+        [group.labels[standing.entry.name], *say_costs(standing, target)]
+        for standing in outcome.standings
+    ]
+    origin = "" if outcome.settings.target else ", which is FedAvg's mean of the last five"
+    some = "; (2/3) means that two of three seeds did" if len(outcome.seeds) > 1 else ""
+    caption = f"Until {100 * target:.2f} % are reached{origin}{some}"
+    head = ("Methods", "Rounds", "MB", "Seconds", "Drift", "Allows secagg")
+    return table(caption, head, rows, _classes(group))
+
+
+def _say_claim(difference: Difference | None, seeds: int) -> Html:
+    """Write a difference, and what its interval allows to be said."""
+    verdict = ""
+    if difference is not None and difference.margin is not None:
+        verdict = VERDICTS[difference.verdict]
+    said = element("span", verdict, class_=f"verdict {verdict.replace(' ', '-')}".strip())
+    return join((say_difference(difference), said if seeds > 1 else ""))
+
+
+def _classes(group: Group) -> list[str | None]:
+    """Mark the rows of placebos."""
+    placebos = {standing.entry.placebo for standing in group.outcome.standings}
+    return ["placebo" if name in placebos else None for name in group.runs]
+
+
+def _state(group: Group, standing: Standing) -> str:
+    """Count the runs of a row by what became of them."""
+    states = [run.status for run in group.runs[standing.entry.name].values()]
+    counted = {state: states.count(state) for state in dict.fromkeys(states)}
+    return ", ".join(f"{count} {state}" for state, count in counted.items())

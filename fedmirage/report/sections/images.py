@@ -1,0 +1,88 @@
+"""The sections with pictures of virtual data, and with maps of features."""
+
+from fedmirage.report.features import find_map
+from fedmirage.report.groups import Group
+from fedmirage.report.html import (
+    Html,
+    Section,
+    bullets,
+    details,
+    element,
+    join,
+    paragraph,
+    plot,
+    table,
+)
+from fedmirage.report.pictures import Gallery, find_galleries
+
+OPEN = 3  # galleries that are not folded away
+TSNE = (
+    "t-SNE takes seconds per methods line, so that it is computed on request only: give"
+    " fedmirage report the flag --tsne."
+)
+
+
+def galleries(group: Group) -> Section:
+    """Show generated, virtual and distilled images over rounds."""
+    found = find_galleries(group)
+    if not found:
+        said = "Methods with virtual data draw their images with --save-images; no run here did."
+        return Section("galleries", "Virtual images", paragraph(said))
+    parts = [_gallery(group, one, number < OPEN) for number, one in enumerate(found)]
+    return Section("galleries", "Virtual images", join(parts))
+
+
+def features(group: Group, tsne: bool) -> Section:
+    """Show maps of the features of test samples under the global models."""
+    title = "Features"
+    if not tsne:
+        return Section("features", title, paragraph(TSNE))
+    options, rows, remarks = [], [], []
+    for name in group.runs:
+        short, run = group.labels[name], group.first_run(name)
+        found = find_map(run) if run else "no run has begun"
+        if isinstance(found, str):
+            remarks.append(f"{short}: {found}.")
+            continue
+        options.append({"label": short, **found})
+        rows.append([short, len(found["x"]), sum(found["virtual"]), found["neighbours"]])
+    if not options:
+        return Section("features", title, bullets(remarks))
+    said = (
+        "t-SNE of the features that the global model of the first seed computes for the same test"
+        " samples, one colour per class; diamonds are virtual samples. Distances between clusters"
+        " mean nothing in such maps."
+    )
+    head = ("Methods", "Points", "Of them virtual", "Same class as the nearest point, per cent")
+    numbers = table("Points of every map", head, rows)
+    label = "t-SNE of features by class"
+    html = join(
+        (paragraph(said, class_="note"), plot("features", label, numbers), bullets(remarks))
+    )
+    spec = {"kind": "scatter", "label": label, "options": options}
+    return Section("features", title, html, {"features": spec})
+
+
+def _gallery(group: Group, gallery: Gallery, opened: bool) -> Html:
+    """Write the pictures of one methods line; names of lines may hold anything."""
+    short = group.labels[gallery.name]
+    figures = []
+    for picture in gallery.pictures:
+        image = element(
+            "img",
+            "",
+            src=picture.source,
+            width=picture.width,
+            height=picture.height,
+            alt=f"{short}, seed {gallery.seed}, {picture.caption}",
+        )
+        figures.append(element("figure", join((image, element("figcaption", picture.caption)))))
+    count = len(gallery.pictures)
+    some = f", {count} of {gallery.there} pictures" if count < gallery.there else ""
+    label = join((element("b", short), f", seed {gallery.seed}{some}"))
+    place = (
+        paragraph(join(("All are in ", element("code", gallery.folder.name), ".")), class_="note")
+        if some
+        else Html()
+    )
+    return details(label, join((element("div", join(figures), class_="gallery"), place)), opened)

@@ -1,0 +1,193 @@
+"""The sections that look behind the mean: classes, clients, domains, confusion, who holds what."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fedmirage.common.wire.figures import ON_OWN_LABELS, ON_TEST, TEST_SHARD
+from fedmirage.report.bands import brief, spread_out
+from fedmirage.report.groups import Group
+from fedmirage.report.holdings import Holding, find_holding
+from fedmirage.report.html import Html, Section, bullets, join, paragraph, plot, table
+from fedmirage.report.runs import ReportedRun
+
+CLIENT_SCORES = {
+    f"{TEST_SHARD}accuracy": "Local model on the client's share of the test set",
+    ON_TEST: "Local model on the whole test set",
+    ON_OWN_LABELS: "Local model, test samples weighted as the client's own labels",
+}
+SHOWN = 40  # rows and columns that the table beside a heat map has at most
+Found = Callable[[ReportedRun], Mapping[str, float | None]]
+
+
+def classes(group: Group) -> Section:
+    """Show the recall of every class."""
+    title = "Accuracy per class"
+    option = matrix(group, "Recall", _recall)
+    if option is None:
+        said = "No run has recorded a recall per class yet."
+        return Section("classes", title, paragraph(said))
+    said = (
+        "The recall of every class of the test set in the last evaluated round, as a mean over"
+        " seeds. An accuracy hides classes that a model has lost."
+    )
+    return heatmap("classes", title, said, [option], "Class", "Methods")
+
+
+def clients(group: Group) -> Section:
+    """Show how every client's own model does."""
+    title = "Accuracy per client"
+    options = [
+        option
+        for name, label in CLIENT_SCORES.items()
+        if (option := matrix(group, label, _client_score(name)))
+    ]
+    if not options:
+        said = (
+            "Clients are scored one by one with --local-evaluation or --diagnostics, and never"
+            " under secure aggregation; these runs have no such scores."
+        )
+        return Section("clients", title, paragraph(said))
+    said = "The accuracy of every client's own model after its last training, a mean over seeds."
+    return heatmap("clients", title, said, options, "Client", "Methods")
+
+
+def domains(group: Group) -> Section | None:
+    """Show the accuracy on every domain of the data; there is no section without domains."""
+    option = matrix(group, "Accuracy", lambda run: run.evaluation.get("domains") or {})
+    if option is None:
+        return None
+    said = "The accuracy on every domain in the last evaluated round, a mean over seeds."
+    return heatmap("domains", "Accuracy per domain", said, [option], "Domain", "Methods")
+
+
+def confusion(group: Group) -> Section:
+    """Show what is taken for what."""
+    options = []
+    for name, runs in group.runs.items():
+        found = [run for run in runs.values() if run.evaluation.get("confusion")]
+        if found:
+            names = class_names(found[0])
+            total = [
+                [sum(cells) for cells in zip(*lines, strict=True)]
+                for lines in zip(*(run.evaluation["confusion"] for run in found), strict=True)
+            ]
+            shares = [[brief(cell / max(1, sum(line))) for cell in line] for line in total]
+            label = group.labels[name]
+            options.append({"label": label, "x": names, "y": names, "z": shares})
+    title = "Confusion"
+    if not options:
+        said = "The summary of a run with one label per sample has its confusion; none is here yet."
+        return Section("confusion", title, paragraph(said))
+    said = "How a true class (row) was answered (column): shares of the class, over all seeds."
+    return heatmap("confusion", title, said, options, "Answer", "True class")
+
+
+def holdings(group: Group) -> Section:
+    """Show which client holds how many samples of which class."""
+    title = "Who holds what"
+    options, remarks = [], []
+    for seed in group.outcome.seeds:
+        run = next(
+            (row[seed] for row in group.runs.values() if seed in row and row[seed].config), None
+        )
+        found: Holding | str = find_holding(run) if run else "no run has begun"
+        if isinstance(found, str):
+            remarks.append(f"Seed {seed}: {found}.")
+        else:
+            names = [str(client) for client in range(len(found.counts))]
+            options.append(
+                {"label": f"Seed {seed}", "x": list(found.classes), "y": names, "z": found.counts}
+            )
+    if not options:
+        return Section("holdings", title, bullets(list(dict.fromkeys(remarks))))
+    said = "Training samples of every class by client, dealt again from the recorded settings."
+    section = heatmap("holdings", title, said, options, "Class", "Client", percent=False)
+    return Section("holdings", title, join((section.html, bullets(remarks))), section.plots)
+
+
+def matrix(group: Group, label: str, values: Found) -> dict[str, Any] | None:
+    """Make a table of rows by named values, each a mean over seeds; None if there are no values."""
+    rows: dict[str, dict[str, float]] = {}
+    for name, runs in group.runs.items():
+        known = [values(run) for run in runs.values()]
+        keys = dict.fromkeys(key for found in known for key in found)
+        means = {
+            key: statistics.fmean(numbers)
+            for key in keys
+            if (numbers := [one for found in known if (one := found.get(key)) is not None])
+        }
+        if means:
+            rows[name] = means
+    if not rows:
+        return None
+    columns = list(dict.fromkeys(key for means in rows.values() for key in means))
+    table_of = [[_known(means.get(column)) for column in columns] for means in rows.values()]
+    names = [group.labels[name] for name in rows]
+    numbers = [list(group.runs).index(name) for name in rows]
+    return {"label": label, "x": columns, "y": names, "z": table_of, "series": numbers}
+
+
+def heatmap(
+    key: str,
+    title: str,
+    said: str,
+    options: Sequence[dict[str, Any]],
+    across: str,
+    down: str,
+    percent: bool = True,
+) -> Section:
+    """Make a section of one heat map, with a choice where there are several."""
+    spec = {"kind": "heatmap", "label": title, "options": list(options), "percent": percent}
+    spec |= {"x": across, "y": down}
+    tables = join(_numbers(option, across, down, percent) for option in options)
+    html = join((paragraph(said, class_="note"), plot(key, title, tables)))
+    return Section(key, title, html, {key: spec})
+
+
+def class_names(run: ReportedRun) -> list[str]:
+    """The names of the classes of a run."""
+    return [str(name) for name in run.config.get("resolved", {}).get("class_names", [])]
+
+
+def _numbers(option: Mapping[str, Any], across: str, down: str, percent: bool) -> Html:
+    """Write a heat map as a table; of very many rows or columns, some that are evenly spread."""
+    columns = spread_out(len(option["x"]), SHOWN)
+    lines = [
+        (option["y"][place], option["z"][place]) for place in spread_out(len(option["y"]), SHOWN)
+    ]
+    rows = [
+        [name, *(_say_cell(cells[column], percent) for column in columns)] for name, cells in lines
+    ]
+    some = ", some of them" if max(len(option["x"]), len(option["y"])) > SHOWN else ""
+    caption = f"{option['label']}{', per cent' * percent}; columns: {across.lower()}{some}"
+    return table(caption, (down, *(option["x"][column] for column in columns)), rows)
+
+
+def _say_cell(number: float | None, percent: bool) -> str:
+    if number is None:
+        return "-"
+    return f"{100 * number:.1f}" if percent else str(number)
+
+
+def _known(number: float | None) -> float | None:
+    return None if number is None else brief(number)
+
+
+def _recall(run: ReportedRun) -> Mapping[str, float | None]:
+    recall = run.evaluation.get("recall") or []
+    return dict(zip(class_names(run), recall, strict=False))
+
+
+def _client_score(name: str) -> Found:
+    """Find the last score of every client; with partial participation these are of other rounds."""
+
+    def find(run: ReportedRun) -> Mapping[str, float | None]:
+        found: dict[int, float] = {}
+        for line in run.rounds:
+            for client in line.get("clients", []):
+                if name in client:
+                    found[int(client["partition"])] = float(client[name])
+        return {str(client): found[client] for client in sorted(found)}
+
+    return find

@@ -1,0 +1,1 @@
+"""Features of a finished run, mapped with t-SNE."""

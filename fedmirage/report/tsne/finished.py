@@ -1,0 +1,84 @@
+"""A finished run: its data, its models, and the virtual images that its clients share."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedmirage.common.data import DataSet, load
+from fedmirage.common.data.batches import normalise
+from fedmirage.common.device import memory_format, place
+from fedmirage.common.memory import local_models
+from fedmirage.common.methods.fedlgd import FedLgd
+from fedmirage.common.methods.fedlgd.images import decode
+from fedmirage.common.methods.vhl import Vhl
+from fedmirage.common.methods.vhl.sets import normalisation
+from fedmirage.common.models import Model
+from fedmirage.common.run import blueprint
+from fedmirage.common.settings.config import RunConfig, configure, defaults
+from fedmirage.common.wire.payload import Arrays
+from fedmirage.common.wire.weights import from_arrays
+from fedmirage.server.record.checkpoint import FILE, read
+
+
+@dataclass
+class FinishedRun:
+    """A finished run, read from its folder."""
+
+    folder: Path
+    config: RunConfig
+    data: DataSet
+    model: Model
+    # "server", and the last local model of every client whose memory is in the folder
+    models: dict[str, Arrays]
+    # Virtual images that clients share, as the model sees them, and their labels.
+    virtual: tuple[Tensor, np.ndarray] | None
+
+    @classmethod
+    def open(cls, folder: Path) -> "FinishedRun":
+        """Read a run's folder; features are computed later."""
+        with (folder / "results.jsonl").open() as file:
+            first = json.loads(next(file))
+        config = configure({key: value for key, value in first.items() if key in defaults()})
+        state = read(folder / FILE)
+        data = load(config.dataset, config.data_dir or None)
+        model = place(
+            blueprint(config, data.shape, len(data.classes)), torch.device("cpu"), config
+        ).eval()
+        kept = local_models(folder / "memory" / state.token, state.round)
+        models = {
+            "server": state.shared,
+            **{f"client {number}": arrays for number, (_, arrays) in enumerate(kept)},
+        }
+        virtual = shared_images(config, data, state.strategy)
+        return cls(folder, config, data, model, models, virtual)
+
+    @torch.inference_mode()
+    def features(self, name: str, images: Tensor) -> np.ndarray:
+        """Return the penultimate features of normalised images under one of the models."""
+        from_arrays(self.model, self.models[name])
+        prepared = images.contiguous(memory_format=memory_format(self.config))
+        return np.asarray(self.model.features(prepared).numpy())
+
+    def test_images(self, chosen: np.ndarray) -> Tensor:
+        """Return some normalised test images."""
+        images = torch.from_numpy(self.data.test.images[chosen])
+        return normalise(images, self.data.mean, self.data.std)
+
+
+def shared_images(
+    config: RunConfig, data: DataSet, state: dict[str, Any]
+) -> tuple[Tensor, np.ndarray] | None:
+    """Find the images that VHL or FedLGD shares with all clients, and their labels."""
+    for method in config.method_list:
+        if isinstance(method, Vhl) and len(found := state.get("vhl.virtual", [])) == 2:
+            mean, std = normalisation(method, data.mean, data.std)
+            return normalise(torch.from_numpy(found[0].copy()), mean, std), found[1]
+        if isinstance(method, FedLgd) and (coded := state.get("fedlgd.images")):
+            labels = np.repeat(np.arange(len(data.classes)), method.global_per_class)
+            return torch.from_numpy(decode(coded)), labels
+    return None

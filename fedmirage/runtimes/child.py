@@ -1,0 +1,120 @@
+"""The process in which a run takes place: checks first, then server and simulated clients.
+
+The command that a person types computes nothing: it starts this program, watches it and ends it.
+So the command, or a notebook, can be interrupted at any moment, whatever Ray, Flower or torch are
+doing. The request comes as JSON on standard input; messages go back through a pipe, as lines of
+JSON.
+"""
+
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.settings.config import RunConfig, validate
+
+
+def serve(work: Callable[..., None]) -> None:
+    """Read a request and let `work` do what it asks for; the exit code is 0 if it went well."""
+    request = json.load(sys.stdin)
+    os.set_inheritable(request["pipe"], False)
+    code = 1
+    with os.fdopen(request["pipe"], "w", buffering=1) as pipe:
+
+        def tell(**line: Any) -> None:
+            pipe.write(json.dumps(line) + "\n")
+
+        try:
+            work(tell, **{key: value for key, value in request.items() if key != "pipe"})
+            code = 0
+        except ConfigurationError as error:
+            tell(problems=error.problems)
+        except (FedmirageError, OSError) as error:  # a full disk is not a fault of this program
+            tell(failure=str(error))
+        except BaseException:
+            traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads of Ray and Flower may wait for something that never comes
+
+
+def conduct(
+    tell: Any, config: dict[str, Any], folder: str, runtime: str, actors: int, verbose: bool
+) -> None:
+    """Check the request, say where the run takes place, and run it unless others do (grpc)."""
+    settings = validate(config)
+    started = None
+    if runtime == "simulation":
+        from fedmirage.runtimes.simulation import start_early
+
+        started = start_early(settings, verbose, actors)  # a refusal ends Ray with this process
+    weights = check(settings, Path(folder), actors)
+    if settings.keep_models == "all":
+        tell(say=estimate_space(settings, weights))
+    if runtime == "grpc":
+        return
+    from fedmirage.runtimes.simulation import plan_actors
+
+    plan = plan_actors(settings, actors)
+    chosen, why = choose(settings) if runtime == "auto" else (runtime, "")
+    tell(say=f"{chosen}: {plan}{why}")
+    if not verbose:
+        logging.getLogger("flwr").setLevel(logging.CRITICAL)
+    if chosen == "inprocess":
+        from fedmirage.runtimes.inprocess import run_in_process
+
+        run_in_process(settings, plan.actors)
+    else:
+        from fedmirage.runtimes.simulation import simulate
+
+        simulate(settings, verbose, actors, started)
+
+
+def check(config: RunConfig, folder: Path, actors: int) -> int:
+    """Refuse all problems at once, before anything starts; return the bytes of a model."""
+    from fedmirage.server.start import check_run
+
+    problems: list[str] = []
+    if actors < 0:
+        problems.append(
+            f"actors={actors}: write how many clients may train at a time, or 0 for one per core"
+        )
+    try:
+        model = check_run(config, folder)
+    except ConfigurationError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigurationError(problems)
+    return 4 * model.size
+
+
+def choose(config: RunConfig) -> tuple[str, str]:
+    """Choose the runtime of `auto`, and say why: Ray shares GPUs, and starts later without them."""
+    from fedmirage.common import device
+
+    place = device.pick(config.device).type
+    if place != "cpu":
+        return "simulation", f" (the run computes on {place}; --runtime chooses another runtime)"
+    return "inprocess", " (on the CPU it starts sooner than Ray; --runtime simulation would use it)"
+
+
+def estimate_space(config: RunConfig, weights: int) -> str:
+    """Say how much disk space keep-models=all needs at least.
+
+    A method that remembers more than the local model adds to it.
+    """
+    models = config.rounds * weights
+    memories = models * config.drawn
+    return (
+        f"keep-models=all: at least {(models + memories) / 1e6:.0f} MB by the last round"
+        f" ({models / 1e6:.0f} MB of global models, {memories / 1e6:.0f} MB that clients remember)"
+    )
+
+
+if __name__ == "__main__":
+    serve(conduct)

@@ -1,0 +1,285 @@
+"""Flower's Grid over a few workers of this host, without a SuperLink and without looking for work.
+
+Flower's simulation keeps messages in a store in which it searches for those of every node, ten
+times per second. With a thousand nodes that search takes longer than the training. Here the
+messages of a round stand in one queue, workers take the next one as soon as they are free, and
+whoever waits for the replies is woken up.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from logging import ERROR, WARNING
+from typing import Any
+from uuid import uuid4
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.common import log
+
+from fedmirage.common.errors import FedmirageError
+from fedmirage.runtimes.parcels import Load
+from fedmirage.runtimes.workers import Job, LostWorkerError, Worker
+from fedmirage.server.messages.exchange import WaitingGrid
+
+FAILED = 2  # Flower's code for a client that raised an exception
+AHEAD = 2  # messages that a worker has at most: one in work, and one so that it need not wait
+
+
+class WorkerGrid(WaitingGrid):
+    """Messages in a queue, workers that take them, and the nodes' contexts."""
+
+    def __init__(self, nodes: int) -> None:
+        self.contexts = {
+            node_id(partition): Context(
+                1,
+                node_id(partition),
+                {"partition-id": partition, "num-partitions": nodes},
+                RecordDict(),
+                {},
+            )
+            for partition in range(nodes)
+        }
+        self.workers: list[Worker] = []
+        self.change = threading.Condition()  # guards the workers and what follows
+        self.asked: set[str] = set()  # the messages of this round; a reply to another is dropped
+        self.replies: dict[str, Message] = {}
+        self.waiting: deque[Job] = deque()
+        self.given: dict[Worker, deque[Job]] = {}  # what each worker has, oldest first
+        self.ended: set[Worker] = set()  # workers that were ended because they took too long
+        self.closed = False
+        self.why_nobody = ""  # why no worker could start, if none could
+
+    def add(self, worker: Worker) -> None:
+        """Let a worker take its share of the messages as soon as it is ready."""
+        with self.change:
+            self.workers.append(worker)
+            self.why_nobody = ""
+        threading.Thread(target=self._feed, args=(worker,), daemon=True).start()
+
+    def close(self) -> None:
+        """End the workers."""
+        with self.change:
+            self.closed = True
+            self.change.notify_all()
+            workers = list(self.workers)
+        for worker in workers:
+            worker.stop()
+
+    @property
+    def needs_workers(self) -> bool:
+        """Whether nobody else answers messages."""
+        return True
+
+    @property
+    def run(self) -> Any:
+        """Flower's record of the run, which is not used here."""
+        return None
+
+    def set_run(self, run: Any) -> None:
+        """Part of Flower's interface."""
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Part of Flower's interface."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All nodes are connected from the beginning."""
+        return list(self.contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Queue them for the workers; what is left of an earlier round is forgotten."""
+        pushed = list(messages)
+        for message in pushed:
+            message.metadata.__dict__["_message_id"] = str(uuid4())
+        load, numbers = Load(pushed), [message.metadata.message_id for message in pushed]
+        with self.change:
+            self.asked = set(numbers)
+            self.replies.clear()
+            self.waiting.clear()
+            self.waiting.extend(Job(message, load) for message in pushed)
+            self.change.notify_all()
+        return numbers
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies that have arrived."""
+        with self.change:
+            numbers = [number for number in message_ids if number in self.replies]
+            return [self.replies.pop(number) for number in numbers]
+
+    def await_messages(self, message_ids: Iterable[str], seconds: float) -> None:
+        """Wait until all of these replies are there, but not longer than this.
+
+        If no worker could start, nobody will ever reply, and the reason is raised.
+        """
+        numbers = set(message_ids)
+        with self.change:
+            self.change.wait_for(lambda: self.why_nobody or numbers <= self.replies.keys(), seconds)
+            if self.why_nobody:
+                raise FedmirageError(self.why_nobody)
+        self._end_late_workers()
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Part of Flower's interface."""
+        numbers = list(self.push_messages(messages))
+        self.await_messages(numbers, timeout or threading.TIMEOUT_MAX)
+        return self.pull_messages(numbers)
+
+    def receive(self, node: int, reply: Message) -> Message | None:
+        """Return a reply as it arrives; None if it was lost on its way."""
+        return reply
+
+    def seconds_left(self, message: Message) -> float:
+        """Return how long a reply to a message still counts."""
+        return message.metadata.created_at + message.metadata.ttl - time.time()
+
+    def expired(self, message: Message) -> bool:
+        """Whether a message has waited so long that it is not begun any more."""
+        return self.seconds_left(message) < 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a worker has something to do."""
+        return any(self.given.values())
+
+    def _next(self) -> Job | None:
+        """Take the next message that must be answered."""
+        with self.change:
+            while self.waiting:
+                job = self.waiting.popleft()
+                if not self.expired(job.message):
+                    return job
+        return None
+
+    def _context(self, message: Message) -> Context:
+        return self.contexts[message.metadata.dst_node_id]
+
+    def _keep(self, message: Message, reply: Message, context: Context) -> None:
+        """Keep a reply and the client's state after it.
+
+        If the reply is late, so is the state: the client may have got a newer message already.
+        """
+        node = message.metadata.dst_node_id
+        reply.metadata.__dict__["_src_node_id"] = node
+        with self.change:
+            asked = message.metadata.message_id in self.asked
+            if asked:
+                self.contexts[node] = context
+            kept = self.receive(node, reply)
+            if asked and kept is not None:
+                self.replies[message.metadata.message_id] = kept
+            self.change.notify_all()
+
+    def _feed(self, worker: Worker) -> None:
+        """Give a worker its share of the messages, in a thread that mostly waits for it."""
+        next_worker: Worker | None = worker
+        while next_worker is not None and not self.closed:
+            worker = next_worker
+            try:
+                worker.await_start()
+            except LostWorkerError as error:
+                self._do_without(worker, str(error))
+                return
+            try:
+                self._use(worker)
+                return
+            except LostWorkerError:
+                next_worker = self._replace(worker)
+
+    def _do_without(self, worker: Worker, reason: str) -> None:
+        """Leave the messages to the other workers; if none is left, nobody answers them."""
+        with self.change:
+            if self.closed:
+                return
+            log(ERROR, "a process for clients cannot start: %s", reason)
+            self.workers.remove(worker)
+            if not self.workers and self.needs_workers:
+                self.why_nobody = f"no process for clients could start: {reason}"
+            self.change.notify_all()
+        worker.stop()
+
+    def _replace(self, worker: Worker) -> Worker | None:
+        """Start a worker in place of one that was lost, if it wants a replacement."""
+        with self.change:
+            new = None if self.closed else worker.replace()
+            if new is not None:
+                self.workers[self.workers.index(worker)] = new
+            return new
+
+    def _end_late_workers(self) -> None:
+        """End workers whose reply does not count any more: they hang, or are too slow.
+
+        Others take their place, as soon as the threads that wait for them notice it.
+        """
+        with self.change:
+            for worker, jobs in list(self.given.items()):
+                if jobs and self.expired(jobs[0].message) and worker not in self.ended:
+                    log(WARNING, "a process for clients is ended: no answer from it in time")
+                    self.ended.add(worker)
+                    worker.stop()
+
+    def _use(self, worker: Worker) -> None:
+        """Hand over messages and collect replies until the grid is closed or the worker is lost."""
+        given: deque[Job] = deque()
+        with self.change:
+            self.given[worker] = given
+        try:
+            while True:
+                with self.change:
+                    self.change.wait_for(lambda: self.waiting or given or self.closed)
+                    if self.closed:
+                        return
+                    if worker in self.ended and not given:
+                        raise LostWorkerError("it took too long")
+                    job = self._next() if self._may_take(worker, given) else None
+                    given.extend([job] if job else [])
+                if job is not None:
+                    worker.send(job, self._context(job.message))
+                elif given:
+                    self._collect(worker, given)
+        finally:
+            with self.change:
+                del self.given[worker]
+                self.ended.discard(worker)
+                self.waiting.extendleft(reversed(given))  # never begun, so others answer them
+                self.change.notify_all()
+
+    def _may_take(self, worker: Worker, given: deque[Job]) -> bool:
+        """Whether a worker may have one more message.
+
+        A second one is for the worker alone if enough are left for all the others.
+        """
+        more = len(self.waiting) > len(self.workers) if given else True
+        return len(given) < AHEAD and more and worker not in self.ended
+
+    def _collect(self, worker: Worker, given: deque[Job]) -> None:
+        """Take the reply to the oldest message; if the worker was lost, its client has failed.
+
+        If its time was up already, nobody waits for a reply.
+        """
+        message = given[0].message
+        try:
+            self._keep(message, *worker.receive())
+        except LostWorkerError as error:
+            if not self.expired(message):
+                reply = Message(Error(code=FAILED, reason=str(error)), reply_to=message)
+                self._keep(message, reply, self._context(message))
+            raise
+        finally:
+            with self.change:
+                given.popleft()
+                self.change.notify_all()
+
+
+def node_id(partition: int) -> int:
+    """Make ids that do not sort like partitions, just as Flower's random ones do not."""
+    return 10_000_000 - 7 * partition

@@ -1,0 +1,95 @@
+"""The processes that a run starts; none of them outlives the run or the process that started it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedmirage.interrupts import INTERRUPTIONS
+from fedmirage.runtimes import guardian
+
+
+class Processes:
+    """Everything with one mark (NAME=VALUE) in its environment.
+
+    Flower's SuperExec and Ray's daemons detach themselves from the process that starts them, so
+    process groups and parents are not enough to find them. The environment is inherited by all.
+    """
+
+    def __init__(self, mark: str, folder: Path | None = None) -> None:
+        self.mark, self.folder = mark, folder  # the folder is removed if this process is killed
+        self.started: list[subprocess.Popen[bytes]] = []
+        self.guardian: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Processes":
+        command = [sys.executable, "-I", "-S", guardian.__file__, self.mark]
+        command += [str(self.folder)] if self.folder else []
+        self.guardian = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def spawn(
+        self, command: Sequence[str], environment: Mapping[str, str], **options: Any
+    ) -> "subprocess.Popen[bytes]":
+        """Start a process in a session of its own, which a terminal's Ctrl-C does not reach."""
+        name, _, value = self.mark.partition("=")
+        process = subprocess.Popen(
+            command,
+            env={**environment, name: value},
+            start_new_session=True,
+            **{"stdin": subprocess.DEVNULL, **options},
+        )
+        self.started.append(process)
+        pass_on_priority(process.pid)
+        return process
+
+    def stop(self) -> None:
+        """End all of them at once; this is safe, because their files are complete at any moment."""
+        with undisturbed():
+            for process in self.started:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)  # its session, for systems without /proc
+            guardian.end_all(self.mark)
+            for process in self.started:
+                process.wait()
+            if self.guardian is not None and self.guardian.stdin is not None:
+                with contextlib.suppress(OSError):
+                    self.guardian.stdin.write(b"all is well")
+                    self.guardian.stdin.close()
+                self.guardian.wait()
+
+
+def pass_on_priority(session: int) -> None:
+    """Let a new session have as low a priority as this process has.
+
+    Linux shares the processor among sessions (see "autogroup" in sched(7)), and a process's own
+    niceness counts only within its session. Other systems have no such file, and need it not.
+    """
+    if niceness := os.nice(0):
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{session}/autogroup").write_text(str(niceness))
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Delay signals until the block has ended, so that nothing interrupts it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def environment() -> dict[str, str]:
+    """Return this process's environment, changed so that a new Python finds this code first."""
+    root = str(Path(__file__).parents[2])
+    known = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([root, known] if known else [root])}

@@ -1,0 +1,115 @@
+"""The simulation runtime: one process for the server, and Ray actors for the clients.
+
+`flwr run` has Flower's own simulation, which is built for any app; this one knows its own messages,
+so that a round of many small clients consists of training.
+"""
+
+import logging
+import math
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.runtimes.ray_start import count_actors, prepare_ray, start_ray
+
+if TYPE_CHECKING:
+    from fedmirage.runtimes.actors import ActorWorker
+
+
+@dataclass(frozen=True)
+class ActorPlan:
+    """How a host is shared by the simulated clients."""
+
+    actors: int
+    threads: int
+    gpus: int
+    gpu_share: float
+
+    def __str__(self) -> str:
+        gpu = f", {self.gpu_share:.2g} of a GPU each" if self.gpu_share else ""
+        return (
+            f"{self.actors} clients at a time, {self.threads} thread{'s' * (self.threads > 1)}"
+            f" each{gpu}"
+        )
+
+
+def plan_actors(config: RunConfig, actors: int = 0) -> ActorPlan:
+    """Plan how many actors there are, and which part of a GPU each of them has."""
+    import torch
+
+    from fedmirage.common import device
+
+    count = count_actors(config, actors)
+    gpus = torch.cuda.device_count() if device.pick(config.device).type == "cuda" else 0
+    # Ray assigns whole GPUs, or a part of one.
+    share = 0.0 if not gpus else 1.0 if count <= gpus else 1 / math.ceil(count / gpus)
+    return ActorPlan(count, config.threads, gpus, share)
+
+
+def simulate(
+    config: RunConfig,
+    verbose: bool = False,
+    actors: int = 0,
+    started: "Future[list[ActorWorker]] | None" = None,
+) -> dict[str, Any]:
+    """Run to the end, and return the summary line; an error of the server is raised here.
+
+    `started` has the actors if `start_early` has begun to start them.
+    """
+    workers = started.result() if started else start_workers(config, verbose, actors)
+    import ray
+
+    from fedmirage.runtimes.grid import WorkerGrid
+    from fedmirage.server.run import run
+
+    if not verbose:
+        logging.getLogger("flwr").setLevel(logging.CRITICAL)
+    grid = WorkerGrid(config.clients)
+    try:
+        for worker in workers:
+            grid.add(worker)
+        return run(grid, config)
+    finally:
+        grid.close()
+        ray.shutdown()
+
+
+def start_workers(config: RunConfig, verbose: bool = False, actors: int = 0) -> "list[ActorWorker]":
+    """Start Ray and the actors, which load torch while this process goes on."""
+    start_ray(config, actors, verbose)
+    import ray
+
+    from fedmirage.runtimes.actors import start_actors
+
+    resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    if not resources.get("GPU"):  # nothing to share, so torch need not be asked
+        return start_actors(config, count_actors(config, actors), 0.0)
+    plan = plan_actors(config, actors)
+    return start_actors(config, plan.actors, plan.gpu_share)
+
+
+def start_early(
+    config: RunConfig, verbose: bool = False, actors: int = 0
+) -> "Future[list[ActorWorker]]":
+    """Start Ray and the actors in a thread, so that this process can check the run meanwhile.
+
+    What both need is imported before: two threads must not import the same packages at once, except
+    for torch, on which the thread waits without holding anything that torch needs. Linux ends Ray's
+    processes with the thread that started them, so it never ends.
+    """
+    prepare_ray()
+    import fedmirage.runtimes.actors  # noqa: F401
+
+    workers: Future[list[ActorWorker]] = Future()
+
+    def start() -> None:
+        try:
+            workers.set_result(start_workers(config, verbose, actors))
+        except BaseException as error:
+            workers.set_exception(error)
+        threading.Event().wait()
+
+    threading.Thread(target=start, daemon=True).start()
+    return workers

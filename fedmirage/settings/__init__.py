@@ -1,0 +1,1 @@
+"""How settings come in: flags, presets and files, and what was typed."""

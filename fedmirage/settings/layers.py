@@ -1,0 +1,100 @@
+"""Collects the settings of a run from presets, TOML files, flags, or the run that is resumed."""
+
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.settings.config import RunConfig, configure, defaults
+from fedmirage.common.settings.language import nearest
+
+T = TypeVar("T")
+FOLDER = Path(__file__).parents[1] / "presets"
+PRESETS = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+
+
+def find(known: Mapping[str, T], name: str, what: str) -> T:
+    """Find an entry by its name in upper or lower case, or refuse it with the nearest names."""
+    if name.lower() not in known:
+        raise ConfigurationError([f"no {what} is called {name!r}{nearest(name.lower(), known)}"])
+    return known[name.lower()]
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """Read a published setting by name."""
+    return read_toml(find(PRESETS, name, "preset"), "preset")
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """Read a file of settings: flat keys as in [tool.flwr.app.config]."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise ConfigurationError([f"{what}: there is no file {path}"]) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError([f"{what}: {path} cannot be read as TOML: {error}"]) from None
+
+
+def read_layers(preset: str | None, files: Sequence[Path]) -> list[dict[str, Any]]:
+    """Read a preset and TOML files, in the order in which they override each other."""
+    first = [read_preset(preset)] if preset else []
+    return first + [read_toml(path, "config") for path in files]
+
+
+@contextmanager
+def report_together(found: Sequence[str]) -> Iterator[None]:
+    """Refuse what was found before together with what the settings themselves are refused for."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError([*found, *error.problems]) from None
+    if found:
+        raise ConfigurationError(found)
+
+
+def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
+    """Apply layers and flags to the defaults; a resumed run keeps its original settings."""
+    return _resume(layers, flags) if flags.get("resume") else place(configure(*layers, flags))
+
+
+def place(config: RunConfig) -> RunConfig:
+    """Give a run a folder for its results, and paths that are valid in every process."""
+    names = (config.dataset_list[0].name, config.method_list[-1].name)
+    usual = Path("runs", "-".join((time.strftime("%Y%m%d-%H%M%S"), *names)))
+    absolute = {
+        key: str(Path(getattr(config, key)).expanduser().absolute())
+        for key in ("warm_start", "data_dir")
+        if getattr(config, key)
+    }
+    out = str(Path(config.resume or config.out or usual).absolute())
+    return configure(config.flat(), {**absolute, "out": out})
+
+
+def _resume(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
+    from fedmirage.server.record.folder import require_same_settings
+    from fedmirage.server.record.results import FILE, read
+
+    folder = Path(flags["resume"]).expanduser().absolute()
+    lines = read(folder / FILE)
+    if not lines or lines[0].get("kind") != "config":
+        raise ConfigurationError(
+            [
+                f"resume={flags['resume']!r}: there is no {FILE} with a configuration in it;"
+                " give the folder of a run"
+            ]
+        )
+    if layers or Path(flags.get("out") or folder).absolute() != folder:
+        raise ConfigurationError(
+            [
+                f"resume={flags['resume']!r} continues a run as it was and where it is; drop"
+                " preset, config and out, or use warm-start to start a new run from it"
+            ]
+        )
+    known = {key: value for key, value in lines[0].items() if key in defaults()}
+    place = {"resume": str(folder), "out": str(folder)}
+    config = configure({**known, "warm-start": ""}, {**flags, **place})
+    require_same_settings(config, folder)
+    return config

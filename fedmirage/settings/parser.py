@@ -1,0 +1,55 @@
+"""How the command line reads what was typed, where Typer's own behaviour does not suffice."""
+
+import inspect
+from typing import Any, get_type_hints
+
+import click
+from typer.core import TyperArgument, TyperCommand, TyperGroup
+from typer.models import ArgumentInfo
+
+from fedmirage.common.settings.language import nearest
+
+
+class Commands(TyperGroup):
+    """The commands by name, in upper or lower case; a typo is answered with the nearest names."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the first word names."""
+        name = args[0].lower()
+        if name not in self.commands and not ctx.resilient_parsing and not name.startswith("-"):
+            ctx.fail(f"there is no command {args[0]!r}{nearest(name, self.commands)}")
+        return super().resolve_command(ctx, [name, *args[1:]])
+
+
+class Command(TyperCommand):
+    """A command whose help is its docstring in whole paragraphs, and explains each argument.
+
+    click 8.5 loses the help that Typer 0.20 sets for positional arguments, so it is read from the
+    function's signature again.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        paragraphs = (self.help or "").split("\n\n")
+        self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        hints = get_type_hints(inspect.unwrap(self.callback or (lambda: None)), include_extras=True)
+        for argument in self.params:
+            if isinstance(argument, TyperArgument) and not argument.help:
+                extras = getattr(hints.get(str(argument.name)), "__metadata__", ())
+                told = [extra.help for extra in extras if isinstance(extra, ArgumentInfo)]
+                argument.help = next(iter(told), None)
+
+
+class RunCommand(Command):
+    """`run`, in which --secagg needs no value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what was typed, with "on" inserted after a bare --secagg."""
+        following = [*args[1:], "--"]
+        spelled = [
+            [arg, "on"] if arg == "--secagg" and after.startswith("-") else [arg]
+            for arg, after in zip(args, following, strict=False)
+        ]
+        return super().parse_args(ctx, [arg for pair in spelled for arg in pair])

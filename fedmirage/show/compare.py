@@ -1,0 +1,180 @@
+"""Compares runs: how they ended, and a picture of their accuracy by round."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.text import Text
+
+from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
+from fedmirage.comparison.records import read_record
+from fedmirage.server.record.results import summarise
+from fedmirage.server.record.shown import AVERAGE, SHARD
+
+SCORES = ("final_accuracy", "best_accuracy", "last5_accuracy")
+WHAT = ("methods", "dataset", "partition", "model", "clients", "rounds", "seed")
+STYLES = ("-", "--", ":", "-.")  # with ten colours they make forty distinguishable curves
+RecordedRun = tuple[Path, dict[str, Any], list[dict[str, Any]]]
+
+
+def show_folders(
+    folders: list[Path],
+    drawing: Path | None,
+    files: Mapping[str, Path | None],
+    flags: Sequence[str],
+    console: Console,
+) -> None:
+    """Show a comparison again, or compare the runs in some folders.
+
+    Flags that would start runs are refused.
+    """
+    from fedmirage.comparison.command import present
+    from fedmirage.comparison.outcome import FILE as COMPARISON
+    from fedmirage.comparison.outcome import read_outcome
+
+    whole = [folder for folder in folders if (folder / COMPARISON).exists()]
+    problems = [
+        f"{flag} would run something, but folders are only shown; drop it" for flag in flags
+    ]
+    problems += [
+        f"{folder} holds a whole comparison; show it alone" for folder in whole if len(folders) > 1
+    ]
+    problems += [
+        f"--{kind} is for a whole comparison; give its folder alone"
+        for kind, path in files.items()
+        if path is not None and not whole
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+    outcomes = [read_outcome(folder.absolute()) for folder in whole]
+    for outcome in outcomes:
+        present(outcome, console, files)
+        folders = outcome.run_folders
+    if not outcomes:
+        console.print(table(folders))
+    if drawing is not None:
+        text = f"picture: {picture(folders, drawing)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def load(folders: list[Path]) -> tuple[list[RecordedRun], list[str]]:
+    """Return folder, configuration and all lines of every run, and what is damaged.
+
+    Folders without results are refused.
+    """
+    runs, damaged = [], []
+    for folder in folders:
+        try:
+            runs.append((folder, read_record(folder)))
+        except DataError as error:
+            damaged.append(f"{error}; it is left out")
+    empty = [str(folder) for folder, lines in runs if not lines]
+    if empty:
+        raise FedmirageError(
+            f"there are no results in {', '.join(empty)}; give the folders of runs (--out)"
+        )
+    if not runs:
+        raise FedmirageError("; ".join(damaged))
+    return [(folder, lines[0], lines) for folder, lines in runs], damaged
+
+
+def table(folders: list[Path]) -> Group:
+    """Make two lines per run, its figures and its own settings; remarks about runs come last.
+
+    A run that scored its local models has one line more, and so has a run on several domains.
+    """
+    runs, damaged = load(folders)
+    differ = [key for key in WHAT if len({str(config.get(key)) for _, config, _ in runs}) > 1]
+    common = [key for key in WHAT if key not in differ]
+    shown = [Text("all: " + _settings(runs[0][1], common))] if common else []
+    head = ("run", "rounds", "final %", "best %", "last5 %", "MB up", "ended")
+    shown.append(_line(_row(*head), "bold"))
+    remarks = []
+    for folder, config, lines in runs:
+        end = ending(lines)
+        scores = [f"{100 * end[key]:.2f}" if end[key] is not None else "-" for key in SCORES]
+        figures = (str(end["rounds"]), *scores, f"{end['bytes_up'] / 1e6:.1f}", end["status"])
+        shown.append(_line(_row(folder.name, *figures)))
+        shown += [_line(f"  {text}") for text in _local(end["final_evaluation"])]
+        shown += [_line("  " + _settings(config, differ), "dim")] if differ else []
+        shown += _domains(end["final_evaluation"])
+        idle = [f"{name} never acted: {why}" for name, why in end.get("idle", {}).items()]
+        remarks += [(folder.name, text) for text in [*idle, *end.get("notes", [])]]
+    said = [f"{name}: {text}" for name, text in remarks] + damaged
+    return Group(*shown, *(Text(text, style="yellow") for text in said))
+
+
+def ending(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the summary of a run; for a run that has none yet, summarise it as far as it is."""
+    summaries = [line for line in lines if line["kind"] == "summary"]
+    return {**summarise(lines), "status": "unfinished", **(summaries[-1] if summaries else {})}
+
+
+def _domains(evaluation: dict[str, Any]) -> list[Text]:
+    """List the final accuracy on every domain, after their unweighted mean; nothing without any."""
+    if "domains" not in evaluation:
+        return []
+    each = [f"{name} {100 * value:.2f}" for name, value in evaluation["domains"].items()]
+    mean = 100 * evaluation["accuracy_domain_mean"]
+    return [Text(f"  mean over domains {mean:.2f}: {', '.join(each)}")]
+
+
+def _local(evaluation: dict[str, Any]) -> list[str]:
+    """Describe the scores of the local models in one line, if there are any."""
+    texts = []
+    if SHARD in evaluation:
+        texts.append(f"local models {100 * evaluation[SHARD]:.2f} % on test shards")
+    if AVERAGE in evaluation:
+        texts.append(f"their average {100 * evaluation[AVERAGE]:.2f} % on the test set")
+    return [", ".join(texts)] if texts else []
+
+
+def _settings(config: dict[str, Any], keys: list[str]) -> str:
+    """List some settings; numbers are given with their names, texts explain themselves."""
+    return ", ".join(
+        str(value) if isinstance(value := config.get(key), str) else f"{key} {value}"
+        for key in keys
+    )
+
+
+def _row(name: str, *cells: str) -> str:
+    """Arrange cells within 80 columns."""
+    short = name if len(name) <= 26 else f"{name[:25]}…"
+    *numbers, status = cells
+    return f"{short:26}" + "".join(f"{cell:>8}" for cell in numbers) + f"  {status}"
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def picture(folders: list[Path], path: Path) -> Path:
+    """Draw the accuracy on the test set by round, one curve per run."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
+    for number, (folder, config, lines) in enumerate(load(folders)[0]):
+        points = [
+            (line["round"], line["accuracy"])
+            for line in lines
+            if line["kind"] == "round" and line.get("accuracy") is not None
+        ]
+        if points:
+            axes.plot(
+                *zip(*points, strict=True),
+                color=f"C{number % 10}",
+                linestyle=STYLES[number // 10 % len(STYLES)],
+                label=f"{config['methods']} ({folder.name})",
+            )
+    axes.set_xlabel("round")
+    axes.set_ylabel("accuracy on the test set")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+    return path

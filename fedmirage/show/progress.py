@@ -1,0 +1,199 @@
+"""Shows the progress of a run from results.jsonl, which every runtime writes."""
+
+import contextlib
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from fedmirage.common.wire.figures import SHARD_SCORES
+from fedmirage.server.record.results import FILE, read
+from fedmirage.server.record.shown import describe_scores, local_scores
+from fedmirage.server.strategy.budget import spent
+from fedmirage.show.bar import is_interactive, make_bar
+
+POLL = 0.2
+NOTES = 5  # notes that the summary's table shows
+
+
+class Watch:
+    """Shows the rounds of a run: a bar in a terminal, one line per round elsewhere."""
+
+    def __init__(self, console: Console, folder: Path, rounds: int) -> None:
+        self.console, self.path, self.rounds = console, folder / FILE, rounds
+        self.shown = self.size = 0  # lines that were shown, and the size of the file at that time
+        self.stopped = threading.Event()
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self.progress = make_bar(console, TextColumn("rounds"), *columns)
+        self.task = self.progress.add_task("starting", total=rounds)
+        self.thread = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> "Watch":
+        self.progress.start()
+        self.thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stopped.set()
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            self.thread.join()
+            self.progress.stop()
+
+    def _follow(self) -> None:
+        while not self.stopped.wait(POLL):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        size = self.path.stat().st_size if self.path.exists() else 0
+        # Most looks find nothing new, and parsing hundreds of rounds takes time from the clients.
+        if size == self.size:
+            return
+        self.size = size
+        lines = read(self.path)
+        self.shown = min(self.shown, len(lines))  # a resumed run may take lines back
+        for line in lines[self.shown :]:
+            self._show(line)
+        self.shown = len(lines)
+
+    def warn(self, text: str) -> None:
+        """Print a text in yellow; it comes from elsewhere, so nothing in it is read as markup."""
+        self.console.print(text, style="yellow", highlight=False, markup=False)
+
+    def _show(self, line: dict[str, Any]) -> None:
+        for entry in line.get("refused", []):
+            self.warn(
+                f"round {line['round']}: client {entry['partition']} is left out: {entry['reason']}"
+            )
+        if line["kind"] == "retry":
+            self.warn(f"{line['reason']} Trying again.")
+        elif line["kind"] == "note" and not line.get("progress"):
+            self.warn(f"round {line['round']}: {line['text']}")
+        elif line["kind"] == "note":
+            self.progress.update(self.task, description=line["text"])
+            if not is_interactive(self.console):
+                self.console.print(
+                    f"round {line['round']}: {line['text']}", highlight=False, markup=False
+                )
+        elif line["kind"] == "config":
+            self.progress.update(self.task, description="waiting for the clients")
+        elif line["kind"] == "round":
+            self.progress.update(
+                self.task, completed=line["round"], description=describe_scores(line)
+            )
+            if not is_interactive(self.console):
+                self.console.print(
+                    f"round {line['round']}/{self.rounds}: {describe_scores(line)}", highlight=False
+                )
+
+
+def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
+    """Describe what an accuracy hides.
+
+    That is the accuracy over all outputs of a widened head (the headline is over the real classes),
+    macro-F1, the worst class, the accuracy per domain, and the spread of the local models.
+    """
+    shown = {}
+    if "accuracy_all_outputs" in evaluation:
+        shown["accuracy over all outputs"] = percent(evaluation["accuracy_all_outputs"])
+    if "macro_f1" in evaluation:
+        shown["macro-F1"] = percent(evaluation["macro_f1"])
+    if "worst_recall" in evaluation:
+        shown["worst class"] = (
+            f"{evaluation['worst_class']}, recall {percent(evaluation['worst_recall'])}"
+        )
+    for name, value in evaluation.get("domains", {}).items():
+        shown[f"accuracy on {name}"] = percent(value)
+    if "accuracy_domain_mean" in evaluation:
+        shown["mean over domains"] = percent(evaluation["accuracy_domain_mean"])
+    if f"{SHARD_SCORES}worst.accuracy" in evaluation:
+        worst, best, std = (
+            percent(evaluation[f"{SHARD_SCORES}{name}.accuracy"])
+            for name in ("worst", "best", "std")
+        )
+        shown["clients' models"] = f"{worst} to {best}, standard deviation {std}"
+    return shown
+
+
+def percent(share: float) -> str:
+    """Write a share as a percentage."""
+    return f"{100 * share:.2f} %"
+
+
+def show_summary(console: Console, summary: dict[str, Any], folder: Path) -> None:
+    """Show how a run ended, and where its results are.
+
+    The path is on a line of its own, so that a narrow terminal does not cut it.
+    """
+    console.print(summary_table(summary))
+    console.print(f"results: {folder}", highlight=False, markup=False, soft_wrap=True)
+
+
+def summary_table(summary: dict[str, Any]) -> Table:
+    """Make a table of how a run ended."""
+    table = Table(
+        show_header=False,
+        title=f"{summary['status']} after round {summary['rounds']}",
+        title_justify="left",
+    )
+    for name in ("final_accuracy", "best_accuracy", "last5_accuracy"):
+        if summary.get(name) is not None:
+            table.add_row(
+                name.replace("_", " ").replace("last5 accuracy", "mean of the last five"),
+                percent(summary[name]),
+            )
+    for name, value in local_scores(summary.get("final_evaluation", {})).items():
+        table.add_row(name, percent(value))
+    for name, text in class_scores(summary.get("final_evaluation", {})).items():
+        table.add_row(name, Text(text))
+    if "target_accuracy" in summary:
+        reached = summary["rounds_to_target"]
+        table.add_row(
+            f"rounds to {percent(summary['target_accuracy'])}",
+            "not reached" if reached is None else str(reached),
+        )
+    if "best_round" in summary:
+        table.add_row(
+            "best by validation",
+            f"round {summary['best_round']}, loss {summary['best_validation_loss']:.4f}",
+        )
+    if "dp" in summary:
+        table.add_row("privacy spent", spent(summary["dp"]))
+    table.add_row(
+        "sent up / down",
+        f"{summary['bytes_up'] / 1e6:.2f} MB / {summary['bytes_down'] / 1e6:.2f} MB",
+    )
+    if "seconds" in summary:
+        table.add_row("seconds", f"{summary['seconds']:.1f}")
+    for name, why in summary.get("idle", {}).items():
+        table.add_row(f"{name} never acted", Text(why, style="yellow"))
+    notes = summary.get("notes", [])
+    for note in notes[:NOTES]:
+        table.add_row("note", Text(note, style="yellow"))
+    if len(notes) > NOTES:
+        table.add_row("note", f"and {len(notes) - NOTES} more in {FILE}")
+    if "reason" in summary:
+        table.add_row("reason", Text(str(summary["reason"])))
+    return table

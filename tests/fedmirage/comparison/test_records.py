@@ -1,0 +1,64 @@
+"""What the reader of a run's record accepts, and what it names as damaged."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedmirage.common.errors import DataError
+from fedmirage.comparison.records import read_record, read_rounds
+from tests.support.comparison import round_line, write_lines
+from tests.support.followed import add_rounds, begin
+
+CONFIG = {"kind": "config", "methods": "fedavg", "seed": 0, "rounds": 3, "warm-start": ""}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("round", None, "line 2 is a round without a usable 'round', which is None"),
+        ("round", "1", "line 2 is a round without a usable 'round', which is '1'"),
+        ("bytes_up", [], "line 2 is a round without a usable 'bytes_up'"),
+        ("seconds", {}, "line 2 is a round without a usable 'seconds.round'"),
+        ("seconds", 3.0, "line 2 is a round without a usable 'seconds.round'"),
+        ("evaluation", None, "line 2 has evaluation=None"),
+        ("clients", {}, "line 2 has clients={}"),
+    ],
+)
+def test_a_line_that_lacks_what_readers_rely_on_is_damage(
+    tmp_path: Path, key: str, value: Any, said: str
+) -> None:
+    line = {**round_line(1, 0.5), key: value}
+    write_lines(tmp_path, [CONFIG, line])
+    with pytest.raises(DataError) as error:
+        read_record(tmp_path)
+    assert f"{tmp_path / 'results.jsonl'} is damaged: {said}" in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["methods", "seed", "rounds", "warm-start"])
+def test_a_configuration_must_say_what_was_run(tmp_path: Path, key: str) -> None:
+    write_lines(tmp_path, [{name: value for name, value in CONFIG.items() if name != key}])
+    with pytest.raises(DataError, match=f"line 1 is a config without a usable '{key}'"):
+        read_record(tmp_path)
+
+
+def test_rounds_are_taken_over_from_a_neighbour_also_after_both_were_moved(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    add_rounds(begin(old / "first", out=str(old / "first")), 1, 2, 3)
+    start = {"warm-start": f"{old / 'first'}@2"}
+    add_rounds(begin(old / "second", out=str(old / "second"), **start), 3)
+    old.rename(new)
+    assert [line["round"] for line in read_rounds(new / "second")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["same", "other"])
+def test_a_run_elsewhere_is_no_neighbour_even_if_one_here_has_its_name(
+    tmp_path: Path, name: str
+) -> None:
+    """A run that began with one of its own name elsewhere would otherwise be its own neighbour, and
+    reading it would never end."""
+    here = tmp_path / "here"
+    add_rounds(begin(here / "other"), 1, 2)
+    start = {"warm-start": f"{tmp_path}/elsewhere/{name}@2", "out": str(here / "same")}
+    add_rounds(begin(here / "same", **start), 3)
+    assert [line["round"] for line in read_rounds(here / "same")] == [3]

@@ -1,0 +1,50 @@
+"""Where a run takes place, and how much disk space it will need."""
+
+import pytest
+import ray
+import torch
+
+from fedmirage.common import device
+from fedmirage.common.settings.config import configure
+from fedmirage.runtimes import ray_start
+from fedmirage.runtimes.child import choose, estimate_space
+
+
+@pytest.mark.parametrize("settings", [{"clients": 5}, {"clients": 1000, "rounds": 1000}])
+def test_on_the_cpu_no_run_needs_ray(settings: dict[str, int]) -> None:
+    chosen, why = choose(configure({**settings, "device": "cpu"}))
+    assert chosen == "inprocess"
+    assert "--runtime simulation" in why
+
+
+def test_ray_shares_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "pick", lambda name: torch.device("cuda"))
+    chosen, why = choose(configure({"clients": 5}))
+    assert chosen == "simulation"
+    assert "computes on cuda" in why
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({"clients": 3, "device": "cpu"}, {"num_cpus": 2, "num_gpus": 0}),
+        ({"clients": 3, "participation": 0.3}, {"num_cpus": 1}),
+    ],
+)
+def test_ray_is_started_for_as_many_actors_as_train(
+    settings: dict[str, int], options: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GPUs are counted by Ray itself, unless the run leaves them alone."""
+    asked: dict[str, int] = {}
+    monkeypatch.setattr(ray, "init", lambda **given: asked.update(given))
+    monkeypatch.setattr(ray_start, "cores", lambda: 2)
+    ray_start.start_ray(configure(settings), verbose=True)
+    fixed = {"include_dashboard": False, "_system_config": ray_start.SYSTEM}
+    assert asked == {**fixed, **options}
+
+
+def test_kept_models_are_counted_before_they_are_there() -> None:
+    config = configure({"clients": 4, "rounds": 100, "keep_models": "all"})
+    text = estimate_space(config, 2_000_000)
+    assert "at least 1000 MB" in text
+    assert "200 MB of global models, 800 MB that clients remember" in text
