@@ -1,4 +1,7 @@
-"""One declaration per method. A new file here adds its method to `METHODS` without an edit."""
+"""One declaration per method. A new file here adds its method to `METHODS` without an edit.
+
+A module whose name begins with an underscore is no method: several methods share it.
+"""
 
 import importlib
 import importlib.util
@@ -53,7 +56,8 @@ class Declarations(MutableMapping[str, type[Method]]):
 
 def find_methods() -> Declarations:
     """Collect the declarations of this package by the names of their methods."""
-    modules = sorted(info.name for info in pkgutil.iter_modules(__path__))
+    found = sorted(info.name for info in pkgutil.iter_modules(__path__))
+    modules = [name for name in found if not name.startswith("_")]
     return Declarations({name.replace("_", "-"): f"{__name__}.{name}" for name in modules})
 
 

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from fedmirage.common.method import CLASSIFIER, Method, Parts, Section, Shape
-from fedmirage.common.wire.labels import LABEL_COUNTS
+from fedmirage.common.methods._labels import LABEL_COUNTS
 
 if TYPE_CHECKING:
     from torch import nn
@@ -91,6 +91,10 @@ class FedCg(Method):
     single_label_because: ClassVar[str] = "the generator makes features of one class"
     repairs: ClassVar[bool] = True  # the averaged pair is trained once more
     summable_instead: ClassVar[str] = "write fedcg(aggregation='ave')"
+    # What FedMD-CG lets one choose: counts as they are, KL(teacher || student), one noise for all.
+    count_smoothing: ClassVar[float] = 0.0
+    reverse: ClassVar[bool] = False
+    same_noise: ClassVar[bool] = True
 
     variant: Literal["clean", "fedmd-cg"] = "clean"
     """A set of values: "clean" has the defaults, those of FedCG's code where not stated otherwise;

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from fedmirage.common.method import CLASSIFIER, Method, Parts, Section, first_round
-from fedmirage.common.wire.labels import LABEL_COUNTS, LABEL_SHARES
+from fedmirage.common.methods._labels import LABEL_COUNTS, LABEL_SHARES
 
 if TYPE_CHECKING:
     from fedmirage.common.models.generators import FeatureGenerator

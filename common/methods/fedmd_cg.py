@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from fedmirage.common.method import CLASSIFIER, Method, Parts, Section, Shape
-from fedmirage.common.wire.labels import LABEL_COUNTS, LABEL_SHARES
+from fedmirage.common.methods._labels import LABEL_COUNTS, LABEL_SHARES
 
 if TYPE_CHECKING:
     from torch import nn

@@ -3,13 +3,11 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from flwr.server.strategy import Strategy
 
 from fedmirage.common.methods.ema import Ema
 from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.methods._release import Release
 from fedmirage.server.strategy.average import weighted_mean
-from fedmirage.server.strategy.context import ServerContext, StandAlone
-from fedmirage.server.strategy.release import Release
 
 
 @dataclass
@@ -24,12 +22,7 @@ class EmaServer(Release[Ema]):
     """m <- decay m + (1 - decay) w."""
 
     state: EmaState
-
-    def __init__(
-        self, inner: Strategy, params: Ema, context: ServerContext | StandAlone | None = None
-    ) -> None:
-        super().__init__(inner, params, context)
-        self.state = EmaState()
+    state_type = EmaState
 
     def collect(self, model: Arrays) -> None:
         """Move the average towards the model; what does not count has no part in the sum."""

@@ -5,7 +5,7 @@ Declared in common/methods/fedadagrad.py.
 
 from fedmirage.common.methods.fedadagrad import FedAdagrad
 from fedmirage.common.wire.payload import Array
-from fedmirage.server.strategy.adaptive import AdaptiveRule
+from fedmirage.server.methods._adaptive import AdaptiveRule
 
 
 class FedAdagradServer(AdaptiveRule[FedAdagrad]):

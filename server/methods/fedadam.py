@@ -5,7 +5,7 @@ Declared in common/methods/fedadam.py.
 
 from fedmirage.common.methods.fedadam import FedAdam
 from fedmirage.common.wire.payload import Array
-from fedmirage.server.strategy.adaptive import AdaptiveRule
+from fedmirage.server.methods._adaptive import AdaptiveRule
 
 
 class FedAdamServer(AdaptiveRule[FedAdam]):

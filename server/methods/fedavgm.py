@@ -3,11 +3,9 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from flwr.server.strategy import Strategy
 
 from fedmirage.common.methods.fedavgm import FedAvgM
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.server.strategy.context import ServerContext, StandAlone
 from fedmirage.server.strategy.rule import ServerRule, plus
 
 
@@ -26,12 +24,7 @@ class FedAvgMServer(ServerRule[FedAvgM]):
     """
 
     state: FedAvgMState
-
-    def __init__(
-        self, inner: Strategy, params: FedAvgM, context: ServerContext | StandAlone | None = None
-    ) -> None:
-        super().__init__(inner, params, context)
-        self.state = FedAvgMState()
+    state_type = FedAvgMState
 
     def step(self, broadcast: Arrays, average: Arrays) -> Arrays:
         """v <- momentum v + D, w <- w + lr v, or with Nesterov w <- w + lr (momentum v + D)."""

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from flwr.common import Parameters, Scalar
 from flwr.server.client_manager import ClientManager
-from flwr.server.strategy import Strategy
 
 from fedmirage.common.methods.feddyn import MOVED, FedDyn
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.strategy.average import Failures, Results, participants
-from fedmirage.server.strategy.context import ServerContext, StandAlone
 from fedmirage.server.strategy.rule import ServerRule
 from fedmirage.server.strategy.wrapper import Instructions, mean_section
 
@@ -30,13 +28,8 @@ class FedDynServer(ServerRule[FedDyn]):
     """w <- average - h / alpha for trainable weights; the others are averaged only."""
 
     state: FedDynState
-
-    def __init__(
-        self, inner: Strategy, params: FedDyn, context: ServerContext | StandAlone | None = None
-    ) -> None:
-        super().__init__(inner, params, context)
-        self.state = FedDynState()
-        self.clients = 0  # N, updated in every round
+    state_type = FedDynState
+    clients = 0  # N, updated in every round
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager

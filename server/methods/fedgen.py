@@ -20,10 +20,10 @@ from fedmirage.common.learning.draws import draw_labels, draw_noise
 from fedmirage.common.learning.losses import divergences
 from fedmirage.common.learning.optimizers import Adam, restore_moments, save_moments
 from fedmirage.common.method import CLASSIFIER
+from fedmirage.common.methods._labels import COUNTS, SHARES, Counts, client_shares, label_shares
 from fedmirage.common.methods.fedgen import GENERATOR, FedGen
 from fedmirage.common.models.generators import FeatureGenerator
 from fedmirage.common.seeds import derive, seed_torch, torch_generator
-from fedmirage.common.wire.labels import COUNTS, SHARES, Counts, client_shares, label_shares
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.common.wire.weights import from_arrays, to_arrays
 from fedmirage.server.strategy.average import Failures, Results
@@ -50,6 +50,7 @@ class FedGenServer(StrategyWrapper[FedGen]):
     """The model is the inner strategy's business."""
 
     state: FedGenState
+    state_type = FedGenState
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class FedGenServer(StrategyWrapper[FedGen]):
                 " it works in a run of fedmirage only; write --methods fedgen"
             )
         super().__init__(inner, params or FedGen(), context)
-        self.state, self.run = FedGenState(), context.run
+        self.run = context.run
         self.model, self.device = context.evaluator.model, context.device
 
     def configure_fit(

@@ -1,16 +1,17 @@
 """FedMD-CG on the server: averages the clients' pairs, and distils from every one of them.
 
-Declared in common/methods/fedmd_cg.py.
+Declared in common/methods/fedmd_cg.py. Equations 10 to 12, which FedCG can use too, are in _pairs/.
 """
 
 import numpy as np
+import torch.nn.functional as F
 from flwr.common import Parameters
 from flwr.server.client_manager import ClientManager
 
+from fedmirage.common.methods._labels import SHARES
 from fedmirage.common.methods.fedmd_cg import FedMdCg
-from fedmirage.common.wire.labels import SHARES
-from fedmirage.server.strategy.pair_server import Distillation, PairServer
-from fedmirage.server.strategy.pairs import compare_by_divergence, compare_by_product
+from fedmirage.server.methods._pairs.losses import Compare
+from fedmirage.server.methods._pairs.server import PairServer
 from fedmirage.server.strategy.wrapper import Instructions, attach
 
 
@@ -26,27 +27,14 @@ class FedMdCgServer(PairServer[FedMdCg]):
         asked = self.inner.configure_fit(server_round, parameters, client_manager)
         return attach(asked, SHARES, shares)
 
-    def distillation(self) -> Distillation | None:
-        """Equations 10 to 12, or FedCG's."""
-        params = self.params
-        if not params.distils:
-            return None
-        compare = compare_by_divergence(params.temperature, params.reverse)
-        by_product = params.crossed_loss == "product"
-        return Distillation(
-            kind="kd" if params.aggregation == "kd" else "kdc",
-            steps=params.server_steps,
-            lr=params.server_lr,
-            weight_decay=params.adam_weight_decay,
-            compare=compare,
-            compare_crossed=compare_by_product(params.temperature) if by_product else compare,
-            batch=params.generated_batch,
-            noise=params.noise,
-            noise_dim=params.noise_dim,
-            same_noise=params.same_noise,
-        )
+    def compare_crossed(self, compare: Compare) -> Compare:
+        """By the divergence of eq. 11, or as in the code."""
+        by_product = self.params.crossed_loss == "product"
+        return compare_by_product(self.params.temperature) if by_product else compare
 
-    @property
-    def count_smoothing(self) -> float:
-        """The code's counts begin at 1."""
-        return self.params.count_smoothing
+
+def compare_by_product(temperature: float) -> Compare:
+    """-p q of every sample for the two distributions p and q, as in the code for L3."""
+    return lambda student, teacher: (
+        -(F.softmax(teacher / temperature, dim=1) * F.softmax(student / temperature, dim=1)).sum(1)
+    )

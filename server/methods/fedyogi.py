@@ -7,7 +7,7 @@ import numpy as np
 
 from fedmirage.common.methods.fedyogi import FedYogi
 from fedmirage.common.wire.payload import Array
-from fedmirage.server.strategy.adaptive import AdaptiveRule
+from fedmirage.server.methods._adaptive import AdaptiveRule
 
 
 class FedYogiServer(AdaptiveRule[FedYogi]):

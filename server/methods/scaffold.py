@@ -5,12 +5,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from flwr.common import Parameters, Scalar, parameters_to_ndarrays
 from flwr.server.client_manager import ClientManager
-from flwr.server.strategy import Strategy
 
 from fedmirage.common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.strategy.average import Failures, Results, participants
-from fedmirage.server.strategy.context import ServerContext, StandAlone
 from fedmirage.server.strategy.wrapper import (
     Instructions,
     StrategyWrapper,
@@ -34,13 +32,8 @@ class ScaffoldServer(StrategyWrapper[Scaffold]):
     """
 
     state: ScaffoldState
-
-    def __init__(
-        self, inner: Strategy, params: Scaffold, context: ServerContext | StandAlone | None = None
-    ) -> None:
-        super().__init__(inner, params, context)
-        self.state = ScaffoldState()
-        self.clients = 0  # N, updated in every round
+    state_type = ScaffoldState
+    clients = 0  # N, updated in every round
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager

@@ -3,13 +3,11 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from flwr.server.strategy import Strategy
 
 from fedmirage.common.methods.swa import Swa
 from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.methods._release import Release
 from fedmirage.server.strategy.average import weighted_mean
-from fedmirage.server.strategy.context import ServerContext, StandAlone
-from fedmirage.server.strategy.release import Release
 
 
 @dataclass
@@ -25,12 +23,7 @@ class SwaServer(Release[Swa]):
     """A mean over a window, or over all rounds since the start."""
 
     state: SwaState
-
-    def __init__(
-        self, inner: Strategy, params: Swa, context: ServerContext | StandAlone | None = None
-    ) -> None:
-        super().__init__(inner, params, context)
-        self.state = SwaState()
+    state_type = SwaState
 
     def collect(self, model: Arrays) -> None:
         """Keep the last models, or only their sum where all of them count."""

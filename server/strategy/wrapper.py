@@ -9,7 +9,7 @@ have other methods, and secure aggregation does not support them.
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from flwr.common import EvaluateIns, EvaluateRes, FitIns, Parameters, Scalar
 from flwr.server.client_manager import ClientManager
@@ -37,10 +37,11 @@ class StrategyWrapper(Strategy, Generic[M]):
     """Forwards everything to the inner strategy.
 
     `state` is what outlives a round, and what a checkpoint saves: a dataclass of arrays, lists of
-    arrays, scalars, and the states of its parts.
+    arrays, scalars, and the states of its parts. A half that has one names the class.
     """
 
-    state: Any = None
+    state: Any
+    state_type: ClassVar[type[Any]] = type(None)
 
     def __init__(
         self, inner: Strategy, params: M, context: ServerContext | StandAlone | None = None
@@ -53,6 +54,7 @@ class StrategyWrapper(Strategy, Generic[M]):
             )
         self.inner, self.params = inner, params
         self.context = context or StandAlone()
+        self.state = self.state_type()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"

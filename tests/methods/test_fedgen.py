@@ -19,11 +19,11 @@ from fedmirage.client.train import train
 from fedmirage.common.data.batches import Resident
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.memory import Memory, local_models
+from fedmirage.common.methods._labels import SHARES
 from fedmirage.common.methods.fedgen import GENERATOR, FedGen
 from fedmirage.common.models.base import Model
 from fedmirage.common.models.generators import FeatureMeans
 from fedmirage.common.settings.config import configure
-from fedmirage.common.wire.labels import SHARES
 from fedmirage.common.wire.payload import LAYOUT, decode
 from fedmirage.common.wire.weights import from_arrays, to_arrays
 from fedmirage.server.methods.fedgen import FedGenServer, Teachers, agreement_loss, generator_loss

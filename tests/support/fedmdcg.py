@@ -18,10 +18,10 @@ from fedmirage.client.data import LocalData
 from fedmirage.client.round import LocalRound
 from fedmirage.common.data.batches import Resident
 from fedmirage.common.memory import Memory
+from fedmirage.common.methods._labels import SHARES
 from fedmirage.common.models.base import Model
 from fedmirage.common.models.generators import FeatureMeans
 from fedmirage.common.settings.config import RunConfig, configure
-from fedmirage.common.wire.labels import SHARES
 from fedmirage.common.wire.weights import from_arrays, to_arrays
 from fedmirage.server.methods.fedmd_cg import FedMdCgServer
 from fedmirage.server.strategy.average import Average

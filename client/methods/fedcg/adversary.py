@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedmirage.client.generation import frozen_network
+from fedmirage.client.methods._pairs import frozen_network
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalRound, Step
 from fedmirage.client.train import Phase, TermMeans, train_phase

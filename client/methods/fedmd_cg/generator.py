@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from fedmirage.client.generation import frozen_network
+from fedmirage.client.methods._pairs import frozen_network
 from fedmirage.client.methods.fedmd_cg.cache import Accumulating, cached_batches
 from fedmirage.client.round import LocalRound, Step
 from fedmirage.client.train import Phase, train_phase

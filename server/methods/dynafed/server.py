@@ -61,6 +61,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
     """Before its set is learned, it does exactly what the inner strategy does."""
 
     state: DynaFedState
+    state_type = DynaFedState
 
     def __init__(
         self,
@@ -74,14 +75,12 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
     ) -> None:
         surroundings = context or StandAlone(network=model, shape=tuple(shape or ()), seed=seed)
         super().__init__(inner, params or DynaFed(), surroundings)
-        self.state, self.matched = DynaFedState(), None
+        self.matched: MatchedWeights | None = None  # known once the first model has arrived
         self.repaired_from: Parameters | None = None  # this round's average, if it was repaired
         self.model = deepcopy(surroundings.model)
         self.device, self.seed = surroundings.device, surroundings.config.seed
         self.shape, self.classes = surroundings.shape, surroundings.classes
         self.student = make_student(surroundings.build_narrow_model(), self.classes)
-
-    matched: MatchedWeights | None  # known once the first model has arrived
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager

@@ -43,11 +43,12 @@ class FedLgdServer(StrategyWrapper[FedLgd]):
     """Learns and hands out global images; the model is left to the inner strategy."""
 
     state: FedLgdState
+    state_type = FedLgdState
     broadcast: Arrays  # theta: the model that this round's clients start from
 
     def __init__(self, inner: Strategy, params: FedLgd, context: ServerContext) -> None:
         super().__init__(inner, params, context)
-        self.state, self.run = FedLgdState(), context.run
+        self.run = context.run
         self.handout = HandOut(GLOBAL, self.state.handout)
         self.learned_in = 0  # the last round that changed G
 

@@ -12,16 +12,16 @@ from scipy.stats import entropy
 
 from fedmirage.common.learning.optimizers import Adam
 from fedmirage.common.models.generators import FeatureGenerator
-from fedmirage.server.strategy.pairs import (
+from fedmirage.server.methods._pairs.losses import (
     Inputs,
     Pair,
     Teachers,
     compare_by_divergence,
-    compare_by_product,
     crossed_loss,
     distil,
     mean_logits_loss,
 )
+from fedmirage.server.methods.fedmd_cg import compare_by_product
 from fedmirage.server.strategy.wrapper import load_state, save_state
 from tests.support.fedmdcg import tiny_model, tiny_reply, tiny_server
 from tests.support.strategies import Client, Manager

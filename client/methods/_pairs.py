@@ -11,7 +11,7 @@ from torch import nn
 
 from fedmirage.client.round import LocalRound
 from fedmirage.common.learning.draws import Noise, draw_labels, draw_noise
-from fedmirage.common.wire.labels import label_shares
+from fedmirage.common.methods._labels import label_shares
 
 SAMPLES = 512  # features that are generated for --diagnostics
 

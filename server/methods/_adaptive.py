@@ -7,16 +7,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-from flwr.server.strategy import Strategy
 
-from fedmirage.common.methods.fedadagrad import FedAdagrad
-from fedmirage.common.methods.fedadam import FedAdam
-from fedmirage.common.methods.fedyogi import FedYogi
+from fedmirage.common.methods._adaptive import AdaptiveMethod
 from fedmirage.common.wire.payload import Array, Arrays
-from fedmirage.server.strategy.context import ServerContext, StandAlone
 from fedmirage.server.strategy.rule import ServerRule
 
-A = TypeVar("A", bound=FedAdagrad | FedAdam | FedYogi)
+A = TypeVar("A", bound=AdaptiveMethod)
 
 
 @dataclass
@@ -31,12 +27,7 @@ class AdaptiveRule(ServerRule[A]):
     """w <- w + lr m / (sqrt(v) + tau). A subclass says how v moves."""
 
     state: AdaptiveState
-
-    def __init__(
-        self, inner: Strategy, params: A, context: ServerContext | StandAlone | None = None
-    ) -> None:
-        super().__init__(inner, params, context)
-        self.state = AdaptiveState()
+    state_type = AdaptiveState
 
     def second_moment(self, before: Array, squared: Array) -> Array:
         """The new v, given the old one and D^2."""

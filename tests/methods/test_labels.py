@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedmirage.common.wire.labels import client_shares, label_shares
+from fedmirage.common.methods._labels import client_shares, label_shares
 
 COUNTS = np.array([[3.0, 0.0, 1.0], [1.0, 0.0, 3.0]])  # two clients, three classes
 

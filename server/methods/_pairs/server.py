@@ -1,57 +1,39 @@
 """The server half of methods whose clients share a generator and a classifier.
 
 FedMD-CG and FedCG average such pairs, and may then train the average to agree with every client's.
-The losses are in pairs.py.
+The losses are in losses.py.
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 from flwr.common import Parameters, Scalar, ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.server.strategy import Strategy
 from torch import Tensor
 
-from fedmirage.common.learning.draws import Noise, draw_labels, draw_noise
+from fedmirage.common.learning.draws import draw_labels, draw_noise
 from fedmirage.common.learning.optimizers import Adam, restore_moments, save_moments
+from fedmirage.common.methods._labels import COUNTS, Counts, client_shares, label_shares
+from fedmirage.common.methods.fedcg import FedCg
+from fedmirage.common.methods.fedmd_cg import FedMdCg
 from fedmirage.common.models.base import Model
 from fedmirage.common.seeds import torch_generator
-from fedmirage.common.settings.language import Params
-from fedmirage.common.wire.labels import COUNTS, Counts, client_shares, label_shares
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.server.strategy.average import Failures, Results, shares_of
-from fedmirage.server.strategy.context import ServerContext, StandAlone
-from fedmirage.server.strategy.pairs import (
+from fedmirage.server.methods._pairs.losses import (
     Compare,
     Inputs,
     Pair,
     Teachers,
+    compare_by_divergence,
     crossed_loss,
     distil,
     mean_logits_loss,
 )
+from fedmirage.server.strategy.average import Failures, Results, shares_of
 from fedmirage.server.strategy.wrapper import StrategyWrapper, detach, read_models
 
-M = TypeVar("M", bound=Params)
-
-
-@dataclass(frozen=True)
-class Distillation:
-    """How an averaged pair is trained in a round."""
-
-    kind: Literal["kdc", "kd"]  # crosswise with every pair, or towards the mean of their logits
-    steps: int
-    lr: float
-    weight_decay: float
-    compare: Compare
-    compare_crossed: Compare  # how the generator is compared through the clients' classifiers
-    batch: int
-    noise: Noise
-    noise_dim: int
-    same_noise: bool = True  # all generators get the same noise in a step
+P = TypeVar("P", bound=FedMdCg | FedCg)
 
 
 @dataclass
@@ -62,37 +44,29 @@ class PairState:
     moments: Arrays = field(default_factory=list)  # of the Adam that trains the averaged pair
 
 
-class PairServer(StrategyWrapper[M]):
-    """Lets the inner strategy average the pairs, then trains the average as `distillation` says.
+class PairServer(StrategyWrapper[P]):
+    """Lets the inner strategy average the pairs, then trains the average if the method distils.
 
     It also keeps p(y), the label distribution of the federation, from the counts that clients send.
     """
 
     state: PairState
-
-    def __init__(
-        self, inner: Strategy, params: M, context: ServerContext | StandAlone | None = None
-    ) -> None:
-        super().__init__(inner, params, context)
-        self.state = PairState()
-
-    @abstractmethod
-    def distillation(self) -> Distillation | None:
-        """How averages are trained; None leaves them as they are."""
+    state_type = PairState
 
     def label_distribution(self, counts: Counts) -> Counts:
         """p(y) from the counts of a round's clients, (clients, classes)."""
-        return label_shares(counts.mean(0), self.count_smoothing)
+        return label_shares(counts.mean(0), self.params.count_smoothing)
 
-    @property
-    def count_smoothing(self) -> float:
-        """Samples that every client is thought to have of each class in addition."""
-        return 0.0
+    def compare_crossed(self, compare: Compare) -> Compare:
+        """How the generator is compared through the clients' classifiers."""
+        return compare
 
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """Average the pairs, find p(y), and distil if the pairs of single clients are visible."""
+        if not self.params.up:  # without distillation, FedCG's clients send no label counts
+            return self.inner.aggregate_fit(server_round, results, failures)
         rest, taken = detach(results, COUNTS)
         aggregated, metrics = self.inner.aggregate_fit(server_round, rest, failures)
         # A client that trained on nothing has nothing to say. A sum of rounded counts may lie just
@@ -102,15 +76,15 @@ class PairServer(StrategyWrapper[M]):
             return aggregated, metrics
         by_client = np.stack(counts)  # (clients, classes)
         self.state.shares = [self.label_distribution(by_client)]
-        if (how := self.distillation()) is None:
+        if not self.params.distils:
             return aggregated, metrics
         name = self.params.name
-        distilled = self.refine(server_round, how, aggregated, rest, by_client)
+        distilled = self.refine(server_round, aggregated, rest, by_client)
         if distilled is None:
             self.context.note(
                 server_round,
                 f"{name} keeps the plain average of the pairs: its distillation was not finite;"
-                f" lower server_lr (now {how.lr:g})",
+                f" lower server_lr (now {self.params.server_lr:g})",
             )
             return aggregated, {**metrics, f"{name}.distilled": 0.0}
         arrays, loss = distilled
@@ -118,31 +92,29 @@ class PairServer(StrategyWrapper[M]):
         return ndarrays_to_parameters(arrays), {**metrics, **figures}
 
     def refine(
-        self,
-        server_round: int,
-        how: Distillation,
-        aggregated: Parameters,
-        results: Results,
-        counts: Counts,
+        self, server_round: int, aggregated: Parameters, results: Results, counts: Counts
     ) -> tuple[Arrays, float] | None:
         """Train the averaged pair against those of the clients; None if that diverges."""
+        params = self.params
         pair = self.pair(parameters_to_ndarrays(aggregated))
         teachers = self.teachers(results, counts)
-        draw = partial(
-            self.draw,
-            how,
-            torch_generator(self.context.config.seed, self.params.name, server_round),
+        random = torch_generator(self.context.config.seed, params.name, server_round)
+        optimizer = Adam(
+            pair.parameters(),
+            lr=params.server_lr,
+            weight_decay=params.adam_weight_decay,
+            fused=True,
         )
-        optimizer = Adam(pair.parameters(), lr=how.lr, weight_decay=how.weight_decay, fused=True)
         restore_moments(optimizer, self.state.moments)
+        compare = compare_by_divergence(params.temperature, params.reverse)
 
         def loss() -> Tensor:
-            inputs = draw(len(teachers.pairs))
-            if how.kind == "kd":
-                return mean_logits_loss(pair, teachers, inputs, how.compare)
-            return crossed_loss(pair, teachers, inputs, how.compare, how.compare_crossed)
+            inputs = self.draw(random, len(teachers.pairs))
+            if params.aggregation == "kd":
+                return mean_logits_loss(pair, teachers, inputs, compare)
+            return crossed_loss(pair, teachers, inputs, compare, self.compare_crossed(compare))
 
-        distilled = distil(pair, loss, optimizer, how.steps)
+        distilled = distil(pair, loss, optimizer, params.server_steps)
         if distilled is not None:
             self.state.moments = save_moments(optimizer)
         return distilled
@@ -161,19 +133,19 @@ class PairServer(StrategyWrapper[M]):
         weights = shares_of([examples for examples, _ in models], self.context.weighting)
         assert weights is not None  # there is an average, so somebody trained
         pairs = [self.pair(arrays).eval().requires_grad_(False) for _, arrays in models]
-        shares = client_shares(counts, self.count_smoothing)
+        shares = client_shares(counts, self.params.count_smoothing)
         return Teachers(
             pairs, weights, torch.tensor(shares, dtype=torch.float32, device=self.context.device)
         )
 
-    def draw(self, how: Distillation, generator: torch.Generator, clients: int) -> Inputs:
+    def draw(self, generator: torch.Generator, clients: int) -> Inputs:
         """Draw the inputs of one step: labels from p(y), and noise for every generator."""
-        device = self.context.device
-        labels = draw_labels(self.state.shares[0], how.batch, generator)
+        params, device = self.params, self.context.device
+        labels = draw_labels(self.state.shares[0], params.generated_batch, generator)
 
         def noise() -> Tensor:
-            return draw_noise(how.noise, len(labels), how.noise_dim, generator).to(device)
+            return draw_noise(params.noise, len(labels), params.noise_dim, generator).to(device)
 
         common = noise()
-        noises = [common if how.same_noise else noise() for _ in range(clients)]
+        noises = [common if params.same_noise else noise() for _ in range(clients)]
         return Inputs(labels.to(device), common, noises)

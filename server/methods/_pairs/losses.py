@@ -9,7 +9,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedmirage.common.learning.losses import divergences
@@ -62,13 +61,6 @@ class Inputs:
 def compare_by_divergence(temperature: float, reverse: bool) -> Compare:
     """KL(teacher || student) of every sample, or in reverse."""
     return lambda student, teacher: divergences(student, teacher, temperature, reverse)
-
-
-def compare_by_product(temperature: float) -> Compare:
-    """-p q of every sample for the two distributions p and q, as in FedMD-CG's code for L3."""
-    return lambda student, teacher: (
-        -(F.softmax(teacher / temperature, dim=1) * F.softmax(student / temperature, dim=1)).sum(1)
-    )
 
 
 def crossed_loss(
