@@ -141,8 +141,10 @@ def rotate(images: Tensor, uniform: Tensor) -> Tensor:
 
 
 def _affine(images: Tensor, theta: list[list[Tensor]]) -> Tensor:
-    """Sample the images at theta (x, y), for x and y from -1 to 1.
+    """Sample the images at theta (x, y), where x and y are distances from the centre.
 
+    Differs from the code: x and y have the same unit, because with the code's fractions of the
+    sides, a rotation would shear pictures that are not square.
     This is torch's affine_grid without its product of matrices three columns wide, which takes
     longer than all the rest. The two coordinates are in two maps, because it also takes long to
     interleave them; torch samples from both layouts.
@@ -150,10 +152,11 @@ def _affine(images: Tensor, theta: list[list[Tensor]]) -> Tensor:
     batch, _, height, width = images.shape
     y = torch.linspace(-1, 1, height, device=images.device, dtype=images.dtype)[:, None]
     x = torch.linspace(-1, 1, width, device=images.device, dtype=images.dtype)
+    (a, b), (c, d) = ([number[:, None, None] for number in row] for row in theta)  # (batch, 1, 1)
+    ratio = max(height - 1, 1) / max(width - 1, 1)  # the unit of y, in units of x
     sources = images.new_empty(2, batch, height, width)
-    for plane, row in zip(sources, theta, strict=True):
-        a, b = (number[:, None, None] for number in row)  # (batch, 1, 1) each
-        torch.add(a * x, b * y, out=plane)
+    torch.add(a * x, b * ratio * y, out=sources[0])
+    torch.add(c / ratio * x, d * y, out=sources[1])
     return F.grid_sample(images, sources.permute(1, 2, 3, 0), align_corners=True)
 
 

@@ -150,7 +150,7 @@ def synthesis(name: str, augment: bool) -> Work:
     from fedmirage.common.learning.losses import squared_ratio
     from fedmirage.common.methods.dynafed import DynaFed
     from fedmirage.common.models import build
-    from fedmirage.server.methods.dynafed.students import make_student
+    from fedmirage.server.methods.dynafed.student import Student
     from fedmirage.server.methods.dynafed.synthesis import Learned, matching_gradients, plans
 
     params, generator = DynaFed(augment=augment), torch.Generator().manual_seed(0)
@@ -161,5 +161,5 @@ def synthesis(name: str, augment: bool) -> Work:
     start = torch.cat([weight.detach().flatten() for weight in model.parameters()])
     segment = (start, start + 0.01 * torch.randn(start.shape, generator=generator))
     steps = list(plans(params, len(learned.images), generator))
-    student = make_student(model, 10)
+    student = Student(model, 10)
     return lambda: matching_gradients(student, segment, squared_ratio, learned, steps)

@@ -41,7 +41,6 @@ from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.manifest import Manifest
 from fedmirage.common.wire.weights import from_arrays
 from fedmirage.server.methods.dynafed.student import Student
-from fedmirage.server.methods.dynafed.students import make_student
 from fedmirage.server.methods.dynafed.synthesis import Learned, inner_step, plans
 from fedmirage.server.record.results import FILE, read
 from fedmirage.server.strategy.average import shares_of, weighted_mean
@@ -97,7 +96,7 @@ class Made:
     @property
     def student(self) -> Student:
         """The network as a function of a flat vector."""
-        return make_student(self.model(), self.classes)
+        return Student(self.model(), self.classes)
 
     @property
     def path(self) -> list[Tensor]:

@@ -25,7 +25,7 @@ from fedmirage.common.wire.payload import Array, Arrays
 from fedmirage.common.wire.weights import arrays_of
 from fedmirage.server.methods.dynafed.log import SynthesisLog
 from fedmirage.server.methods.dynafed.repair import refine
-from fedmirage.server.methods.dynafed.students import make_student
+from fedmirage.server.methods.dynafed.student import Student
 from fedmirage.server.methods.dynafed.synthesis import Learned, Synthesis, synthesise
 from fedmirage.server.methods.dynafed.trajectory import (
     MatchedWeights,
@@ -80,7 +80,8 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         self.model = deepcopy(surroundings.model)
         self.device, self.seed = surroundings.device, surroundings.config.seed
         self.shape, self.classes = surroundings.shape, surroundings.classes
-        self.student = make_student(surroundings.build_narrow_model(), self.classes)
+        network = surroundings.build_narrow_model()
+        self.student = Student(network, self.classes, self.params.by_hand)
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager

@@ -74,6 +74,12 @@ def flatten(checkpoint: Arrays, device: torch.device) -> Tensor:
     return torch.cat([torch.from_numpy(array).reshape(-1) for array in checkpoint]).to(device)
 
 
+def cut(weights: Tensor, shapes: Sequence[torch.Size]) -> list[Tensor]:
+    """View the parts of such a vector in their shapes."""
+    parts = torch.split(weights, [shape.numel() for shape in shapes])
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
 @dataclass(frozen=True)
 class Segments:
     """All starts w^t with the checkpoints w^{t+1} .. w^{t+s} after them, in one or more paths."""

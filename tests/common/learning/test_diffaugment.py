@@ -112,14 +112,13 @@ def test_flip_every_second() -> None:
 
 
 def sampled(picture: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Bilinear look-up at matrix @ (x, y), both from -1 to 1 at the centres of the outermost
-    pixels; zero outside."""
+    """Bilinear look-up at matrix @ (x, y), both in pixels from the centre; zero outside."""
     height, width = picture.shape[1:]
     result = np.zeros_like(picture)
     for row in range(height):
         for column in range(width):
-            x, y = matrix @ np.array([2 * column / (width - 1) - 1, 2 * row / (height - 1) - 1])
-            across, down = (x + 1) * (width - 1) / 2, (y + 1) * (height - 1) / 2
+            x, y = matrix @ np.array([column - (width - 1) / 2, row - (height - 1) / 2])
+            across, down = x + (width - 1) / 2, y + (height - 1) / 2
             for r in (math.floor(down), math.floor(down) + 1):
                 for c in (math.floor(across), math.floor(across) + 1):
                     if 0 <= r < height and 0 <= c < width:
@@ -213,13 +212,28 @@ def test_a_draw_for_all_images_has_one_column_and_its_gradient_passes_through() 
         assert torch.autograd.gradcheck(lambda value, one=one: apply(value, one), (small,))
 
 
-def test_affine_sources_are_torch_s_own() -> None:
-    """Every image has its own matrix; torch's affine_grid computes the same as a product."""
+def test_a_long_picture_is_rotated_and_not_sheared() -> None:
+    """A disc in the centre of a picture of 15 x 45 pixels stays one, whatever the angle."""
+    row, column = np.mgrid[:15, :45]
+    disc = np.exp(-((row - 7) ** 2 + (column - 22) ** 2) / 18)[None, None].repeat(5, 0)
+    turned = diffaugment.rotate(torch.from_numpy(disc), uniform())
+    np.testing.assert_allclose(turned[..., 4:11, 19:26], disc[..., 4:11, 19:26], atol=0.03)
+
+
+@pytest.mark.parametrize(("height", "width"), [(9, 9), (6, 11), (11, 6)])
+def test_affine_sources_are_torch_s_own(height: int, width: int) -> None:
+    """Every image has its own matrix; torch's affine_grid computes the same as a product.
+
+    Its coordinates are fractions of the sides. In these, the entries that mix x and y have factors.
+    """
     generator = torch.Generator().manual_seed(0)
-    images = torch.randn(5, 2, 6, 9, generator=generator)
+    images = torch.randn(5, 2, height, width, generator=generator)
     matrix = torch.randn(5, 2, 3, generator=generator)
     matrix[:, :, 2] = 0  # no shift
-    theta = [[matrix[:, row, column] for column in range(2)] for row in range(2)]
+    theta = [[matrix[:, row, column].clone() for column in range(2)] for row in range(2)]
+    ratio = (height - 1) / (width - 1)
+    matrix[:, 0, 1] *= ratio
+    matrix[:, 1, 0] /= ratio
     grid = torch.nn.functional.affine_grid(matrix, list(images.shape), align_corners=True)
     expected = torch.nn.functional.grid_sample(images, grid, align_corners=True)
     torch.testing.assert_close(diffaugment._affine(images, theta), expected, rtol=0, atol=1e-5)

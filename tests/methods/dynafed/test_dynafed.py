@@ -24,6 +24,7 @@ from torch import nn
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.methods import METHODS
 from fedmirage.common.methods.dynafed import DynaFed
+from fedmirage.common.models import build
 from fedmirage.common.settings.config import configure
 from fedmirage.common.settings.language import resolve_line
 from fedmirage.common.wire.files import read_arrays
@@ -325,6 +326,14 @@ def test_round_flowers_own_fedavg(kind: str) -> None:
     repaired, average = parameters_to_ndarrays(aggregated), model_arrays(kind, 0.2)
     assert [array.dtype for array in repaired] == [array.dtype for array in average]
     assert np.abs(repaired[0] - average[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_derivatives_by_hand_can_be_switched_off(by_hand: bool) -> None:
+    model = build("convnet(width=2, depth=1)", (1, 4, 4), 3)
+    params = DynaFed(by_hand=by_hand)
+    strategy = DynaFedServer(FedAvg(), params, model=model, shape=(1, 4, 4))
+    assert (strategy.student.by_hand is not None) is by_hand
 
 
 def test_it_says_what_it_needs() -> None:

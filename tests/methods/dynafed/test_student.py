@@ -7,11 +7,8 @@ from torch import Tensor, nn
 from fedmirage.common.learning.losses import soft_cross_entropy
 from fedmirage.common.models import build
 from fedmirage.common.models.base import Model, chain
-from fedmirage.server.methods.dynafed import convnet
-from fedmirage.server.methods.dynafed.convnet import ConvNetStudent
-from fedmirage.server.methods.dynafed.perceptron import PerceptronStudent
+from fedmirage.server.methods.dynafed.by_hand import convnet, gradient_by_hand
 from fedmirage.server.methods.dynafed.student import Student
-from fedmirage.server.methods.dynafed.students import make_student
 
 CLASSES = 3
 Shape = tuple[int, int, int]
@@ -37,7 +34,7 @@ def operands(
 )
 def test_the_gradient_is_that_of_the_cross_entropy(model: str) -> None:
     network = build(model, GREY, CLASSES).double()
-    student, (weights, images, labels) = make_student(network, CLASSES), operands(network)
+    student, (weights, images, labels) = Student(network, CLASSES), operands(network)
     loss = soft_cross_entropy(student(weights, images), labels)
     (expected,) = torch.autograd.grad(loss, weights)
     for create_graph in (True, False):
@@ -56,19 +53,12 @@ def differentiate(student: Student, inputs: list[Tensor]) -> list[Tensor]:
 
 def assert_same(network: nn.Module, inputs: list[Tensor], tolerance: float) -> None:
     """Compare the student of this network with autograd, relative to the largest value."""
-    by_hand = differentiate(make_student(network, CLASSES), inputs)
-    by_autograd = differentiate(Student(network, CLASSES), inputs)
+    by_hand = differentiate(Student(network, CLASSES), inputs)
+    by_autograd = differentiate(Student(network, CLASSES, by_hand=False), inputs)
     for found, expected in zip(by_hand, by_autograd, strict=True):
         assert found.shape == expected.shape
         assert expected.abs().sum() > 0
         assert (found - expected).abs().max() <= tolerance * expected.abs().max()
-
-
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_a_perceptrons_second_derivatives_are_those_of_autograd(layers: int) -> None:
-    network = build(f"mlp(hidden=6, layers={layers})", GREY, CLASSES).double()
-    assert type(make_student(network, CLASSES)) is PerceptronStudent
-    assert_same(network, operands(network), 1e-13)
 
 
 @pytest.mark.parametrize("norm", ["instance", "group", "none"])
@@ -82,7 +72,7 @@ def test_a_convnets_second_derivatives_are_those_of_autograd(
     """Five images pass through the network in three parts, the last of which is smaller."""
     monkeypatch.setattr(convnet, "CHUNK", 2)
     network = build(f"convnet(width={width}, depth={depth}, norm='{norm}')", shape, CLASSES)
-    assert type(make_student(network, CLASSES)) is ConvNetStudent
+    assert gradient_by_hand(network, CLASSES) is not None
     assert_same(network.double(), operands(network, shape), 1e-12)
     # In single precision, a value near zero may lie on the other side of ReLU, but here none does.
     assert_same(network.float(), operands(network, shape, torch.float32), 2e-5)
@@ -91,12 +81,12 @@ def test_a_convnets_second_derivatives_are_those_of_autograd(
 def test_another_pass_in_between_changes_nothing() -> None:
     """A student uses the same memory in every pass."""
     network = build("convnet(width=4, depth=2)", (1, 8, 8), CLASSES).double()
-    student, inputs = make_student(network, CLASSES), operands(network, (1, 8, 8))
+    student, inputs = Student(network, CLASSES), operands(network, (1, 8, 8))
     gradient = student.gradient(*inputs, True)
     other = student.gradient(-2 * inputs[0], *inputs[1:], True)
     torch.autograd.grad(other.sum(), inputs)
     found = torch.autograd.grad(gradient.sum(), inputs)
-    autograd = Student(network, CLASSES).gradient(*inputs, True)
+    autograd = Student(network, CLASSES, by_hand=False).gradient(*inputs, True)
     expected = torch.autograd.grad(autograd.sum(), inputs)
     assert all(map(torch.allclose, found, expected))
 
@@ -104,10 +94,10 @@ def test_another_pass_in_between_changes_nothing() -> None:
 def test_images_that_pooling_does_not_divide_are_left_to_autograd() -> None:
     """Seven pixels become three, and the norm sees all seven."""
     network = build("convnet(width=4, depth=2)", (3, 14, 14), CLASSES).double()
-    student = make_student(network, CLASSES)
-    assert type(student) is ConvNetStudent
-    assert not student.form.divides(torch.empty(1, 3, 14, 14))
-    assert_same(network, operands(network, (3, 14, 14)), 0)
+    gradient, inputs = gradient_by_hand(network, CLASSES), operands(network, (3, 14, 14))
+    assert gradient is not None
+    assert gradient(*inputs) is None
+    assert_same(network, inputs, 0)
 
 
 def test_only_known_forms_are_differentiated_by_hand() -> None:
@@ -130,11 +120,11 @@ def test_only_known_forms_are_differentiated_by_hand() -> None:
         other_activation,
         without_pool,
         strided,
-        build("mlp", GREY, CLASSES, extra_outputs=2),
+        build("mlp", GREY, CLASSES),
         build("convnet(width=2, depth=1)", GREY, CLASSES, extra_outputs=2),
         build("convnet(width=2, depth=1, norm='batch')", GREY, CLASSES),
         build("simple-cnn", (1, 28, 28), CLASSES),
         build("lenet-bn", (1, 28, 28), CLASSES),
         nn.Sequential(*features, nn.Linear(4, CLASSES)),
     ):
-        assert type(make_student(network, CLASSES)) is Student
+        assert gradient_by_hand(network, CLASSES) is None

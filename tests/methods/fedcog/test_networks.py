@@ -1,18 +1,15 @@
 """Teacher and partner as one network: the same logits and gradients as one after the other."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from fedmirage.client.methods.fedcog.blocks import PART, BlockConvolution
+from fedmirage.client.methods.fedcog.fast import side_by_side
+from fedmirage.client.methods.fedcog.fast.blocks import PART, BlockConvolution
+from fedmirage.client.methods.fedcog.fast.networks import SideBySide, halves, has_block_form
 from fedmirage.client.methods.fedcog.loss import CHUNK, GenerationLoss
-from fedmirage.client.methods.fedcog.networks import (
-    SideBySide,
-    halves,
-    has_block_form,
-    one_by_one,
-    side_by_side,
-)
 from fedmirage.common.learning.task import TASKS
 from fedmirage.common.methods.fedcog import FedCog
 from fedmirage.common.models import Model, build
@@ -46,29 +43,82 @@ def draw(count: int, channels: int = 1) -> tuple[Tensor, Tensor]:
     return images, torch.arange(count) % 10
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("image_format", FORMATS)
-@pytest.mark.parametrize("name", JOINABLE)
-def test_joined_networks_have_the_logits_and_gradients_of_the_single_ones(
-    name: str, image_format: torch.memory_format, channels: int
-) -> None:
-    models = pair(name, image_format, channels)
-    joined = side_by_side(models)
-    assert isinstance(joined, SideBySide)
-    found = []
-    for networks in (joined, one_by_one(models)):
-        images = draw(6, channels)[0].contiguous(memory_format=image_format).requires_grad_()
-        teacher, partner = networks(images)
-        mixed = (teacher * torch.arange(10)).sum() + (partner.square()).sum()
-        found.append((teacher, partner, *torch.autograd.grad(mixed, images)))
+def assert_same_loss(teacher: Model, partner: Model, images: Tensor, joined: bool) -> None:
+    """Compare the loss and its gradient with those of the networks one after the other.
+
+    They differ by at most 1e-5 of the largest value.
+    """
+    found, labels = [], torch.arange(len(images)) % 10
+    for fast in (True, False):
+        params = FedCog(fast=fast, lambda_dis=0.5)
+        loss_of = GenerationLoss(params, teacher, partner, TASKS["single-label"], 10)
+        assert isinstance(loss_of.networks, SideBySide) is (joined and fast)
+        found.append([*loss_of.networks(images), *loss_of.differentiate(images, labels)])
     for ours, expected in zip(*found, strict=True):
         scale = float(expected.detach().abs().max())
         torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5 * scale)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("image_format", FORMATS)
+@pytest.mark.parametrize("name", JOINABLE)
+def test_joined_networks_give_the_numbers_of_the_single_ones(
+    name: str, image_format: torch.memory_format, channels: int
+) -> None:
+    images = draw(6, channels)[0].contiguous(memory_format=image_format)
+    assert_same_loss(*pair(name, image_format, channels), images, joined=True)
+
+
 def test_networks_with_other_layers_run_one_after_the_other() -> None:
     models = [frozen(build("resnet10", (3, 32, 32), 10, seed=seed)) for seed in (1, 2)]
-    assert not isinstance(side_by_side(models), SideBySide)
+    assert side_by_side(models) is None
+
+
+class Residual(nn.Module):
+    """A container that is not a sequence, of layers that are all known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU())
+
+    def forward(self, maps: Tensor) -> Tensor:
+        added: Tensor = maps + self.inner(maps)
+        return added
+
+
+class Doubled(nn.Sequential):
+    """A sequence that is more than its parts."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        doubled: Tensor = 2 * super().forward(maps)
+        return doubled
+
+
+SHARED = nn.ReLU()  # a layer may stand at two places of a sequence
+
+
+@pytest.mark.parametrize(
+    ("layers", "joined"),
+    [
+        (lambda: [Residual()], False),
+        (lambda: [Doubled(nn.Conv2d(4, 4, 1))], False),
+        (lambda: [nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular")], False),
+        (lambda: [nn.GroupNorm(2, 4, affine=False)], False),
+        (lambda: [nn.BatchNorm2d(4, track_running_stats=False)], False),
+        (lambda: [SHARED, nn.Conv2d(4, 4, 1), SHARED], True),
+    ],
+    ids=["residual", "doubled", "circular", "not affine", "no statistics", "twice"],
+)
+def test_a_network_that_cannot_be_joined_runs_as_it_is(
+    layers: Callable[[], list[nn.Module]], joined: bool
+) -> None:
+    models = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        features = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), *layers(), nn.Flatten())
+        models.append(frozen(Model(features, nn.Linear(4 * 64, 10), 4 * 64)))
+    images = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert_same_loss(models[0], models[1], images, joined)
 
 
 @pytest.mark.parametrize("pool", [nn.Identity(), nn.MaxPool2d(2)])

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedmirage.server.methods.dynafed.stage import WINDOW, Memory
+from fedmirage.server.methods.dynafed.by_hand.stage import WINDOW, Memory
 
 KERNEL = 3
 FIELD = KERNEL + 1  # the side of what a window of 2 x 2 pixels depends on

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedmirage.server.methods.dynafed.convolution import (
+from fedmirage.server.methods.dynafed.by_hand.convolution import (
     KERNEL,
     Block,
     Inputs,
@@ -19,8 +19,8 @@ from fedmirage.server.methods.dynafed.convolution import (
     Pooled,
     Size,
 )
-from fedmirage.server.methods.dynafed.stage import WINDOW, Memory, Norm, Stage
-from fedmirage.server.methods.dynafed.student import cut
+from fedmirage.server.methods.dynafed.by_hand.stage import WINDOW, Memory, Norm, Stage
+from fedmirage.server.methods.dynafed.trajectory import cut
 
 
 @dataclass(frozen=True)

@@ -12,27 +12,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedmirage.client.methods.fedcog.blocks import BlockConvolution
-from fedmirage.common.models.base import Model, chain
-
-Networks = Callable[[Tensor], Sequence[Tensor]]  # images to the logits of each network
+from fedmirage.client.methods.fedcog.fast.blocks import BlockConvolution
+from fedmirage.common.models.base import Model
 
 
-def side_by_side(models: Sequence[Model]) -> Networks:
-    """Join networks of one form, layer by layer, if all their layers are of a known kind.
+def side_by_side(models: Sequence[Model]) -> "SideBySide | None":
+    """Join networks of one form, layer by layer; None if some of their layers cannot be joined.
 
-    Other networks run one after the other, and so do all on a GPU, whose kernels for the single
-    networks are good.
+    The result is also None on a GPU, whose kernels for the single networks are good.
     """
-    layers = [layer for layer in models[0].modules() if not list(layer.children())]
-    known = all(isinstance(layer, (*JOINED, *WITHOUT_WEIGHTS)) for layer in layers)
-    on_cpu = all(weight.is_cpu for weight in models[0].parameters())
-    return SideBySide(models) if known and on_cpu else one_by_one(models)
+    first = models[0]
+    on_cpu = all(weight.is_cpu for weight in first.parameters())
+    known = type(first) is Model and can_join(first.features) and can_join(first.classifier)
+    return SideBySide(models) if known and on_cpu else None
 
 
-def one_by_one(models: Sequence[Model]) -> Networks:
-    """Run the networks as they are."""
-    return lambda images: [model(images) for model in models]
+def can_join(layer: nn.Module) -> bool:
+    """Whether `join` knows what a layer computes; a container of another kind may do anything."""
+    if type(layer) is nn.Sequential:
+        return all(map(can_join, layer))
+    if isinstance(layer, nn.Conv2d):
+        return type(layer) is nn.Conv2d and layer.padding_mode == "zeros"
+    if isinstance(layer, nn.BatchNorm2d | nn.GroupNorm):
+        return layer.affine and getattr(layer, "track_running_stats", True)
+    return type(layer) in (nn.Linear, *WITHOUT_WEIGHTS)
 
 
 class SideBySide(nn.Module):
@@ -54,17 +57,13 @@ def join(layers: Sequence[nn.Module]) -> nn.Module:
     """Make one layer of those that stand at the same place of every network."""
     first = layers[0]
     if isinstance(first, nn.Sequential):
-        parts = [dict(layer.named_children()) for layer in layers]
-        joined = {name: join([part[name] for part in parts]) for name in parts[0]}
-        for name, following in pairwise(joined):
-            layer, pool = joined[name], joined[following]
+        joined = [join(parts) for parts in zip(*cast(Any, layers), strict=True)]
+        for place, (layer, pool) in enumerate(pairwise(joined)):
             if isinstance(layer, JoinedConvolution) and halves(pool):
-                layer.pool, joined[following] = pool, nn.Identity()
-        return chain(**joined)
-    for kind, make in JOINED.items():
-        if isinstance(first, kind):
-            return make(layers)
-    return first
+                layer.pool, joined[place + 1] = pool, nn.Identity()
+        return nn.Sequential(*joined)
+    make = JOINED.get(type(first))
+    return first if make is None else make(layers)
 
 
 class JoinedConvolution(nn.Module):

@@ -4,44 +4,44 @@ An image does not depend on the others, so that some images at a time pass throu
 (network.py) and use the same memory as those before them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from fedmirage.common.models.base import Model
-from fedmirage.server.methods.dynafed.convolution import KERNEL
-from fedmirage.server.methods.dynafed.network import Form, Pass
-from fedmirage.server.methods.dynafed.stage import Norm
-from fedmirage.server.methods.dynafed.student import Student
+from fedmirage.server.methods.dynafed.by_hand.convolution import KERNEL
+from fedmirage.server.methods.dynafed.by_hand.network import Form, Pass
+from fedmirage.server.methods.dynafed.by_hand.stage import Norm
 
+# Weights, images and targets to the gradient, as one node of the graph; None if images do not fit.
+Gradient = Callable[[Tensor, Tensor, Tensor], Tensor | None]
 CHUNK = 75  # images that pass through the network together on a CPU
 
 
-class ConvNetStudent(Student):
-    """Blocks of 3 x 3 convolution, norm, ReLU and average pooling, and one linear layer."""
+def gradient_by_hand(model: nn.Module, classes: int) -> Gradient | None:
+    """Return the gradient of a ConvNet as a function; None if the network has another form.
 
-    def __init__(self, model: nn.Module, classes: int) -> None:
-        super().__init__(model, classes)
-        layers = [layer for layer in self.model.modules() if not list(layer.children())]
-        norms = [
-            Norm(layer.num_groups, layer.eps) if isinstance(layer, nn.GroupNorm) else Norm(None, 0)
-            for layer in layers[1:-2:4]
-        ]
-        self.form = Form(list(self.shapes.values()), norms, int(layers[0].padding[0]))  # type: ignore[index]
+    A ConvNet has blocks of 3 x 3 convolution, norm, ReLU and average pooling, and one linear layer.
+    """
+    if not is_convnet(model, classes):
+        return None
+    layers = [layer for layer in model.modules() if not list(layer.children())]
+    norms = [
+        Norm(layer.num_groups, layer.eps) if isinstance(layer, nn.GroupNorm) else Norm(None, 0)
+        for layer in layers[1:-2:4]
+    ]
+    shapes = [weight.shape for weight in model.parameters()]
+    form = Form(shapes, norms, int(layers[0].padding[0]))  # type: ignore[index]
 
-    def gradient(
-        self, weights: Tensor, images: Tensor, labels: Tensor, create_graph: bool
-    ) -> Tensor:
-        """As for any network; the graph has one node for the whole network."""
-        if not self.form.divides(images):
-            return super().gradient(weights, images, labels, create_graph)
-        targets = F.softmax(labels, dim=1)
-        with torch.set_grad_enabled(create_graph):
-            return ConvNetGradient.apply(weights, images, targets, self.form)  # type: ignore[no-any-return,no-untyped-call]
+    def gradient(weights: Tensor, images: Tensor, targets: Tensor) -> Tensor | None:
+        if not form.divides(images):
+            return None
+        return ConvNetGradient.apply(weights, images, targets, form)  # type: ignore[no-any-return,no-untyped-call]
+
+    return gradient
 
 
 class ConvNetGradient(torch.autograd.Function):
