@@ -7,11 +7,12 @@ from logging import WARNING
 import numpy as np
 import torch
 from flwr.common import log
-from torch import nn
 
 from fedmirage.client.round import LocalRound
-from fedmirage.common.learning.draws import Noise, draw_labels, draw_noise
+from fedmirage.common.learning.draws import draw_labels, draw_noise
 from fedmirage.common.methods._labels import label_shares
+from fedmirage.common.methods.fedcg import GENERATOR, FedCg
+from fedmirage.common.methods.fedmd_cg import FedMdCg
 
 SAMPLES = 512  # features that are generated for --diagnostics
 
@@ -53,15 +54,15 @@ def frozen_network(local: LocalRound) -> Iterator[None]:
 
 
 @torch.no_grad()
-def generated_loss(local: LocalRound, generator: nn.Module, kind: Noise, noise_dim: int) -> float:
-    """The local classifier's loss on a generator's features (FedMD-CG's figure 5: "G+D loss").
+def generated_loss(local: LocalRound, params: FedMdCg | FedCg) -> float:
+    """The local classifier's loss on its generator's features (FedMD-CG's figure 5: "G+D loss").
 
     The labels are distributed as this client's own are.
     """
     drawn = local.generator("generated-loss")
     labels = draw_labels(label_shares(local.data.class_counts.astype(np.float64)), SAMPLES, drawn)
-    noise = draw_noise(kind, SAMPLES, noise_dim, drawn)
+    noise = draw_noise(params.noise, SAMPLES, params.noise_dim, drawn)
     local.model.eval()
-    features = generator(noise.to(local.device), labels.to(local.device))
-    logits = local.model.classifier(features)[:, : local.classes]
-    return float(local.task.loss(logits, labels.to(local.device)))
+    generator, labels = local.model.get_submodule(GENERATOR), labels.to(local.device)
+    logits = local.model.classifier(generator(noise.to(local.device), labels))[:, : local.classes]
+    return float(local.task.loss(logits, labels))

@@ -175,25 +175,19 @@ class VhlClient(Objective[Vhl]):
         The features are those of the model that this client has just trained.
         """
         assert self.data is not None
-        parts = []
-        for resident, prepare in (
-            (local.data.resident, self.prepare_real),
-            (self.data, self.prepare_virtual),
-        ):
+        data, parts = local.data, []
+        for resident in (data.resident, self.data):
             index = torch.randperm(len(resident), generator=local.generator("vhl.compared"))[
                 :COMPARED
             ].to(local.device)
             images, labels = resident.take(index)
-            parts += [local.model.feature_maps(prepare(images, local))[self.params.feature], labels]
+            images = (
+                self.prepare(images, local, augmented=False)
+                if resident is self.data
+                else data.prepare(images, "none", self.varied, local.run.memory_format)
+            )
+            parts += [local.model.feature_maps(images)[self.params.feature], labels]
         return float(label_distance(*parts))
-
-    def prepare_real(self, images: Tensor, local: LocalRound) -> Tensor:
-        """Prepare real samples as for evaluation."""
-        return local.data.prepare(images, "none", self.varied, local.run.memory_format)
-
-    def prepare_virtual(self, images: Tensor, local: LocalRound) -> Tensor:
-        """Prepare virtual samples without augmentation."""
-        return self.prepare(images, local, augmented=False)
 
 
 def make_set(params: Vhl, local: LocalRound, seed: int) -> Arrays:

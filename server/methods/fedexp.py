@@ -26,14 +26,8 @@ class FedExPServer(ServerRule[FedExP]):
         rest, norms = mean_section(results, SQUARED_NORM, self.context.weighting)
         self.squared_norm = float(norms[0][0]) if norms else 0.0
         aggregated, metrics = super().aggregate_fit(server_round, rest, failures)
-        return aggregated, (
-            metrics
-            if aggregated is None
-            else {
-                **metrics,
-                "fedexp.step": self.length,
-            }
-        )
+        step = {} if aggregated is None else {"fedexp.step": self.length}
+        return aggregated, {**metrics, **step}
 
     def step(self, broadcast: Arrays, average: Arrays) -> Arrays:
         """step = max(1, sum_i p_i ||D_i||^2 / (2 (||D||^2 + eps)))."""

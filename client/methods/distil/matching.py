@@ -22,14 +22,14 @@ Extractor = Callable[[Tensor], Tensor]  # images (batch, ...) to features (batch
 
 @dataclass
 class Matching:
-    """Virtual images while they are learned: all that the next step depends on."""
+    """A client's virtual images, which never leave it, and all that the next step depends on."""
 
     images: Tensor  # (samples, channels, height, width) float32, normalised, of any value
     labels: Tensor  # (samples,) int64, class after class
     velocity: Tensor  # what SGD with momentum adds up; like images
     lr: float  # of the pixels; halved by a step that fails
     step: int = 0  # steps made so far
-    loss: float = math.nan  # L_DM before the last step that succeeded
+    loss: float = math.nan  # L_DM before the last step that succeeded; NaN without any
     setbacks: int = 0  # steps that were undone because pixels were not finite
 
     @classmethod

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from fedmirage.client.methods.distil.virtual import VirtualSet
+from fedmirage.client.methods.distil.matching import Matching
 from fedmirage.client.round import LocalClient
 from fedmirage.common.sheet import draw_sheet
 
 ACROSS = 10  # images shown per class
 
 
-def draw_picture(local: LocalClient, virtual: VirtualSet, path: Path) -> None:
+def draw_picture(local: LocalClient, virtual: Matching, path: Path) -> None:
     """Write a sheet of virtual images; one that is there already shows the same."""
     if path.exists():
         return

@@ -1,11 +1,10 @@
 """A client's virtual set: made before its first round, in turns, and read in every round."""
 
 import time
-from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fedmirage.client.methods.distil.cache import Entry
 from fedmirage.client.methods.distil.matching import Matching, RealImages, match_distributions
@@ -19,16 +18,7 @@ from fedmirage.common.seeds import derive, torch_generator
 from fedmirage.common.wire.preparation import Preparation
 
 
-@dataclass(frozen=True)
-class VirtualSet:
-    """Virtual images, which never leave their client."""
-
-    images: Tensor  # (samples, channels, height, width) float32, normalised, on the device
-    labels: Tensor  # (samples,) int64, class after class
-    loss: float  # L_DM before the last step that succeeded; NaN without any
-
-
-def virtual_set(params: Distilling, local: LocalClient) -> VirtualSet:
+def virtual_set(params: Distilling, local: LocalClient) -> Matching:
     """Read the finished virtual set of this client; `prepare_virtual_set` has made it before."""
     matching = Entry.of(params, local).load(local.device, local.run.memory_format)
     if matching is None or matching.step < params.steps:
@@ -36,7 +26,7 @@ def virtual_set(params: Distilling, local: LocalClient) -> VirtualSet:
             f"the virtual images of {params.name} are not finished or were deleted; they are made"
             " before the next round"
         )
-    return VirtualSet(matching.images, matching.labels, matching.loss)
+    return matching
 
 
 def prepare_virtual_set(params: Distilling, local: LocalClient, until: float) -> Preparation:

@@ -56,10 +56,7 @@ class FedCgClient(Objective[FedCg]):
             terms = train_adversaries(local, self.params)
             local.report |= {f"term.adversary.{name}": value for name, value in terms.items()}
         if local.config.diagnostics and local.steps:
-            generator = local.model.get_submodule(GENERATOR)
-            local.report["fedcg.generated_loss"] = generated_loss(
-                local, generator, self.params.noise, self.params.noise_dim
-            )
+            local.report["fedcg.generated_loss"] = generated_loss(local, self.params)
         if not self.params.distils:
             return {}
         return {COUNTS: [local.data.class_counts.astype(np.float64)]}

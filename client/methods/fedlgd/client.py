@@ -12,7 +12,7 @@ from torch import Tensor
 from fedmirage.client.handout import receive
 from fedmirage.client.methods.distil.matching import Matching, RealImages, match_distributions
 from fedmirage.client.methods.distil.pictures import draw_picture
-from fedmirage.client.methods.distil.virtual import VirtualSet, prepare_virtual_set, virtual_set
+from fedmirage.client.methods.distil.virtual import prepare_virtual_set, virtual_set
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalClient, LocalRound, Step
 from fedmirage.common.learning.losses import kernel_discrepancy, supervised_contrast
@@ -74,9 +74,9 @@ class FedLgdClient(Objective[FedLgd]):
         *coded, labels = receive(
             local.received[GLOBAL], local.memory, REMEMBERED_GLOBAL, "the set of global images"
         )
-        return load_images(decode(coded), local), load_labels(labels, local)
+        return load(decode(coded), labels, local)
 
-    def open_local(self, local: LocalRound) -> VirtualSet:
+    def open_local(self, local: LocalRound) -> Matching:
         """Return V as this client last left it, or as the initial distillation made it.
 
         What another run left is not used, because its images may differ in number.
@@ -86,7 +86,7 @@ class FedLgdClient(Objective[FedLgd]):
             own = virtual_set(self.params, local)
         else:
             images, labels = remembered
-            own = VirtualSet(load_images(images, local), load_labels(labels, local), math.nan)
+            own = Matching.begin(*load(images, labels, local), self.params.pixel_lr)
         if self.params.refreshes(local.number):
             own = self.refresh(local, own)
         if local.images is not None and self.params.distils(local.number):
@@ -96,7 +96,7 @@ class FedLgdClient(Objective[FedLgd]):
         local.report["fedlgd.local_images"] = len(own.labels)
         return own
 
-    def refresh(self, local: LocalRound, own: VirtualSet) -> VirtualSet:
+    def refresh(self, local: LocalRound, own: Matching) -> Matching:
         """Match V's mean features to those of the real images, under the received model."""
         started = time.perf_counter()
         features = frozen(local.model).features
@@ -113,15 +113,13 @@ class FedLgdClient(Objective[FedLgd]):
         if math.isfinite(matching.loss):
             local.report["fedlgd.refresh_loss"] = matching.loss
         local.report["seconds.refresh"] = time.perf_counter() - started
-        return VirtualSet(matching.images, matching.labels, matching.loss)
+        return matching
 
 
-def load_images(images: Array, local: LocalRound) -> Tensor:
-    """Load images onto the device, in the memory format of the run."""
+def load(images: Array, labels: Array, local: LocalRound) -> tuple[Tensor, Tensor]:
+    """Load images and labels onto the device, in the memory format of the run."""
     loaded = torch.tensor(images, device=local.device)
-    return loaded.contiguous(memory_format=local.run.memory_format)
-
-
-def load_labels(labels: Array, local: LocalRound) -> Tensor:
-    """Load labels onto the device."""
-    return torch.tensor(labels, device=local.device).to(torch.int64)
+    return (
+        loaded.contiguous(memory_format=local.run.memory_format),
+        torch.tensor(labels, device=local.device).to(torch.int64),
+    )

@@ -111,12 +111,7 @@ class FedMdCgClient(Objective[FedMdCg]):
             terms = train_generator(local, self.params)
             local.report |= {f"term.generator.{name}": value for name, value in terms.items()}
         if local.config.diagnostics and local.steps:
-            local.report["fedmd-cg.generated_loss"] = generated_loss(
-                local,
-                local.model.get_submodule(GENERATOR),
-                self.params.noise,
-                self.params.noise_dim,
-            )
+            local.report["fedmd-cg.generated_loss"] = generated_loss(local, self.params)
         return {COUNTS: [local.data.class_counts.astype(np.float64)]}
 
 

@@ -168,7 +168,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         if not self.wanted or (self.state.seen >= self.wanted and self.longest > 1):
             return
         if participants < self.params.min_participants:
-            self.note(
+            self.context.note(
                 server_round,
                 f"dynafed leaves out this average of {participants} clients, because it could"
                 f" reveal their data (min_participants={self.params.min_participants}); synthesis"
@@ -187,7 +187,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         if not self.wanted or self.state.seen < self.wanted:
             return False
         if self.longest < 2:
-            self.note(
+            self.context.note(
                 server_round,
                 "dynafed postpones synthesis: the global model has not moved yet, so there is no"
                 " path",
@@ -206,13 +206,13 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         """Synthesise a set, and decide whether it is good enough to use."""
         segments = Segments.of(self.state.trajectories, self.params.segment, self.device)
         if segments.length < self.params.segment:
-            self.note(
+            self.context.note(
                 server_round,
                 f"dynafed shrinks segment={self.params.segment} to {segments.length}: the path is"
                 " short",
             )
         folder = self.context.folder if self.context.config.save_images else None
-        log = SynthesisLog(server_round, self.params.iterations, self.note, folder)
+        log = SynthesisLog(server_round, self.params.iterations, self.context.note, folder)
         synthesis = self.synthesise(server_round, segments, log)
         self.state.made, self.state.seen = server_round, 0
         accepted = synthesis.loss < self.params.max_loss
@@ -255,7 +255,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
             self.params, self.model, self.matched.names, average, images, labels, generator
         )
         if repaired is None:
-            self.note(
+            self.context.note(
                 server_round,
                 "dynafed does not change this average: its repair was not finite; lower lr (now"
                 f" {self.params.lr:g})",
@@ -277,10 +277,6 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
                 )
             ]
         return images.to(self.device), labels.to(self.device)
-
-    def note(self, round_number: int, text: str, progress: bool = False) -> None:
-        """Tell something to whoever follows the run."""
-        self.context.note(round_number, text, progress)
 
 
 def numbers(loss: float, metrics: dict[str, Scalar]) -> Iterator[tuple[str, Scalar]]:

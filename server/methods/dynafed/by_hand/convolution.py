@@ -9,7 +9,6 @@ Both have the same four operations. A tangent is marked by ', W is the weight, *
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -36,24 +35,6 @@ class Block:
 Derivatives = tuple[Tensor, Tensor, Tensor]  # by the inputs, by the weight, by the bias
 
 
-class Inputs(Protocol):
-    """What is convolved: some images, or the outputs of a stage."""
-
-    def convolve(self, block: Block) -> Tensor:
-        """Compute the map z."""
-
-    def backward(self, error: Tensor, block: Block) -> Derivatives:
-        """Derive by everything, given dz."""
-
-    def tangent_forward(self, change: Tensor | None, block: Block, direction: Block) -> Tensor:
-        """Compute z', given h'."""
-
-    def tangent_backward(
-        self, errors: tuple[Tensor, Tensor], change: Tensor | None, block: Block, direction: Block
-    ) -> Derivatives:
-        """Compute the tangents of the derivatives, given dz and dz'."""
-
-
 class Patches:
     """The 3 x 3 surroundings of every pixel of some images, as the columns of one matrix.
 
@@ -77,7 +58,7 @@ class Patches:
         self.matrix[-1] = 1
 
     def convolve(self, block: Block) -> Tensor:
-        """Multiply; the result is only valid until the next pass."""
+        """Compute the map z, which is only valid until the next pass."""
         return self.multiply(block, "centred")
 
     def multiply(self, block: Block, name: str) -> Tensor:
@@ -89,18 +70,21 @@ class Patches:
         return maps
 
     def backward(self, error: Tensor, block: Block) -> Derivatives:
-        """Derive by the weights alone: nobody needs the rest."""
+        """Derive by the weights alone, given dz: nobody needs the rest."""
         product = self.matrix @ error.flatten(0, 2)  # (rows + 1, channels)
         return self.images, product[:-1].T.reshape(block.weight.shape), product[-1]
 
     def tangent_forward(self, change: Tensor | None, block: Block, direction: Block) -> Tensor:
-        """Images have no tangent."""
+        """Compute z'; images have no tangent h'."""
         return self.multiply(direction, "change")
 
     def tangent_backward(
         self, errors: tuple[Tensor, Tensor], change: Tensor | None, block: Block, direction: Block
     ) -> Derivatives:
-        """Overwrite the matrix with its derivative, because nothing needs it any more."""
+        """Compute the tangents of the derivatives, given dz and dz'.
+
+        The matrix is overwritten with its derivative, because nothing needs it any more.
+        """
         error, error_change = (maps.flatten(0, 2).T for maps in errors)
         _, by_weight, by_bias = self.backward(errors[1], block)
         patches = self.matrix[:-1]
@@ -180,6 +164,9 @@ class Pooled:
             [True, True, True],
         )
         return by_input.permute(0, 2, 3, 1).flatten(1, 2), by_weight, by_bias
+
+
+Inputs = Patches | Pooled  # what is convolved
 
 
 def split_windows(pixels: Tensor) -> Tensor:
