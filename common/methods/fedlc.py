@@ -1,4 +1,4 @@
-"""FedLC: a class of which a client has few samples must win by a larger margin.
+"""FedLC: the fewer samples a client has of a class, the larger the margin that it asks for.
 
 Zhang, Li, Li, Xu, Wu, Ding, Wu: Federated Learning with Label Distribution Skew via Logits
 Calibration, ICML 2022.
