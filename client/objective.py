@@ -6,8 +6,8 @@ every method of the run, from left to right, but first for the one that replaces
     begin                  once, before the first batch
     before_step            for each batch, before the forward pass
     extra_images           for each batch: what shares that pass
-    gradients              for each batch; its `compute` runs the forward pass, adds up the `terms`
-                           of all methods, and goes backward
+    gradients              for each batch; its `compute` runs the forward pass, adds up the task's
+                           loss (`task_loss`) and the `terms` of all methods, and goes backward
     after_step             for each batch, after the optimiser's step
     end, then share        once: what is sent besides the model, and the model itself
 """
@@ -25,6 +25,7 @@ from fedmirage.common.wire.payload import Array, Sections
 from fedmirage.common.wire.preparation import Preparation
 
 M = TypeVar("M", bound=Method)
+Loss = Callable[[Tensor], Tensor]  # logits of the real batch -> a scalar
 
 
 class Objective(Generic[M]):
@@ -56,6 +57,14 @@ class Objective(Generic[M]):
     def extra_images(self, step: Step) -> Tensor | None:
         """Return images that must go through the model in one pass with the real batch."""
         return None
+
+    def task_loss(self, step: Step, compute: Loss, logits: Tensor) -> Tensor:
+        """Return the task's own loss of one batch, of these logits instead of `step.logits`.
+
+        `compute` evaluates it as the methods to the left leave it. A method further right may have
+        changed the logits, and `task_weight` scales the result.
+        """
+        return compute(logits)
 
     def terms(self, step: Step) -> dict[str, Tensor]:
         """Return named, weighted additions to the loss of one batch."""

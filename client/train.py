@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fedmirage.client.objective import Objective
+from fedmirage.client.objective import Loss, Objective
 from fedmirage.client.optimizer_state import recall, remember
 from fedmirage.client.round import LocalRound, Step
 from fedmirage.common.errors import FedmirageError
@@ -93,7 +93,11 @@ def evaluate_loss(step: Step, phase: Phase, means: "TermMeans") -> None:
 def local_objective(objectives: Objectives, step: Step) -> dict[str, Tensor]:
     """Compute the task's own loss and the terms that the methods add to it."""
     step.forward()
-    terms = {"task": step.local.task.loss(step.logits, step.labels)}
+    # Every objective may wrap the task's loss, the last one outermost.
+    task_loss: Loss = partial(step.local.task.loss, labels=step.labels)
+    for objective in objectives:
+        task_loss = partial(objective.task_loss, step, task_loss)
+    terms = {"task": task_loss(step.logits)}
     for objective in objectives:
         if objective.task_weight != 1:
             terms["task"] = terms["task"] * objective.task_weight

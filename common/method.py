@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import model_validator
@@ -85,6 +87,23 @@ class Parts:
         )
 
 
+class Place(Enum):
+    """What a method does between the clients' replies and the next model, in order of rank.
+
+    A method of lower rank stands further left in the line, since each wraps those to its left.
+    """
+
+    REPLACES = (0, "replace", "the average")  # of `shared`; stands leftmost, next to the replies
+    READS = (1, "learn", "from the average")
+    CHANGES = (1, "change", "the server's update")  # how the average becomes the next model
+    REPAIRS = (2, "repair", "the global model")  # changes it once more after the server's update
+    # Scores and saves another model than the one that the clients go on with.
+    RELEASES = (3, "choose", "the model that is scored")
+
+    def __init__(self, rank: int, verb: str, what: str) -> None:
+        self.rank, self.do, self.does = rank, f"{verb} {what}", f"{verb}s {what}"
+
+
 class Method(Params):
     """A method's declaration: who wrote it, what it sends, what it needs.
 
@@ -102,10 +121,7 @@ class Method(Params):
     # shares a part of the model need not say so: clients then keep the rest anyway.
     reads_local_model: ClassVar[bool] = False
     prepares: ClassVar[bool] = False  # its client half has long work to do before a first round
-    server_rule: ClassVar[bool] = False  # changes how the average becomes the next model
-    reads_average: ClassVar[bool] = False  # learns from the plain average of a round
-    repairs: ClassVar[bool] = False  # changes the global model once more after the server's update
-    releases: ClassVar[bool] = False  # scores and saves another model than the clients go on with
+    place: ClassVar[Place | None] = None  # what it does with the average, or with what comes of it
     weighting: ClassVar[Weighting | None] = None  # the only weighting with which it is sound
     # Why it is not defined for multi-label tasks, as half a sentence; "" means that it is defined.
     single_label_because: ClassVar[str] = ""
@@ -223,8 +239,7 @@ def clashes(methods: Sequence[Method]) -> list[str]:
         f"methods: {problem}"
         for check in (
             _check_names,
-            _check_rules,
-            _check_order,
+            _check_places,
             _check_parts,
             _check_data,
             _check_weightings,
@@ -249,40 +264,31 @@ def _check_names(methods: Sequence[Method]) -> list[str]:
     ]
 
 
-def _check_rules(methods: Sequence[Method]) -> list[str]:
-    rules = [method.name for method in methods if method.server_rule]
-    releases = [method.name for method in methods if method.releases]
-    return [
-        f"{' and '.join(names)} each {what}; keep one"
-        for names, what in (
-            (rules, "change the server's update"),
-            (releases, "choose the model that is scored"),
-        )
-        if len(names) > 1
-    ]
-
-
-def _check_order(methods: Sequence[Method]) -> list[str]:
-    """A method that changes or reads the average must get it before it is repaired.
-
-    One that averages over rounds must get what all others have made of it.
-    """
+def _check_places(methods: Sequence[Method]) -> list[str]:
     problems = []
-    for position, repair in enumerate(methods):
-        for other in methods[position + 1 :] if repair.releases else ():
-            if other.server_rule or other.repairs:
-                problems.append(
-                    f"{other.name} changes the global model, of which {repair.name} averages"
-                    f" several; write {other.name} left of {repair.name}"
-                )
-        for other in methods[position + 1 :] if repair.repairs else ():
-            what = "changes the server's update" if other.server_rule else "learns from the average"
-            if other.server_rule or other.reads_average:
-                problems.append(
-                    f"{other.name} {what}, which {repair.name} repairs afterwards; write"
-                    f" {other.name} left of {repair.name}"
-                )
+    for place in (Place.REPLACES, Place.CHANGES, Place.RELEASES):
+        names = [method.name for method in methods if method.place is place]
+        if len(names) > 1:
+            problems.append(f"{' and '.join(names)} each {place.do}; keep one")
+    for left, right in combinations(methods, 2):
+        if left.place is right.place:
+            continue
+        if right.place is Place.REPLACES:
+            problems.append(
+                f"{right.name} {right.place.does}, on which the others build, so it cannot stand"
+                f" right of {left.name}; write {right.name} leftmost"
+            )
+        elif left.place and right.place and _must_precede(right.place, left.place):
+            problems.append(
+                f"{right.name} {right.place.does}, and must do so before {left.name}"
+                f" {left.place.does}; write {right.name} left of {left.name}"
+            )
     return problems
+
+
+def _must_precede(one: Place, other: Place) -> bool:
+    # A release passes the model on as it is, so others may learn from it on either side.
+    return one.rank < other.rank and (one, other) != (Place.READS, Place.RELEASES)
 
 
 def _check_parts(methods: Sequence[Method]) -> list[str]:
@@ -306,8 +312,8 @@ def _explain_missing(method: Method, parts: Parts) -> str:
         return f"needs the {needed}, but {{}} shares only: {describe(parts)}"
     if parts.sends or method.parts == parts:
         return ""
-    if method.server_rule:
-        return "changes the server's update, but {} sends it nothing"
+    if method.place in (Place.REPLACES, Place.CHANGES):
+        return f"{method.place.does}, but {{}} sends it nothing"
     if exchanged := [section.name for section in (*method.down, *method.up)]:
         return f"exchanges {' and '.join(exchanged)}, but {{}} exchanges nothing"
     return ""

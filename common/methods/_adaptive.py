@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from fedmirage.common.method import Method
+from fedmirage.common.method import Method, Place
 
 
 class AdaptiveMethod(Method):
@@ -13,7 +13,7 @@ class AdaptiveMethod(Method):
     title: ClassVar[str] = "Adaptive Federated Optimization"
     authors: ClassVar[str] = "Reddi et al., ICLR 2021"
     link: ClassVar[str] = "https://arxiv.org/abs/2003.00295"
-    server_rule: ClassVar[bool] = True
+    place: ClassVar[Place] = Place.CHANGES
 
     lr: Annotated[float, Field(gt=0)] = 0.01
     """eta: the server's learning rate, about how far a weight moves per round."""

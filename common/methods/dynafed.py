@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fedmirage.common.method import NETWORK, Method, Parts, first_round
+from fedmirage.common.method import NETWORK, Method, Parts, Place, first_round
 
 if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
@@ -66,7 +66,7 @@ class DynaFed(Method):
     )
     placebo: ClassVar[dict[str, Any]] = {"source": "noise"}
     begins_as_fedavg: ClassVar[bool] = True
-    repairs: ClassVar[bool] = True  # the global model changes after the server's update
+    place: ClassVar[Place] = Place.REPAIRS  # the global model changes after the server's update
     renamed: ClassVar[dict[str, str]] = {"accept": "max_loss"}
 
     variant: Literal["paper", "code"] | None = None

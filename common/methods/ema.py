@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from fedmirage.common.method import NETWORK, Method, Parts, first_round
+from fedmirage.common.method import NETWORK, Method, Parts, Place, first_round
 
 if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
@@ -35,7 +35,7 @@ class Ema(Method):
     link: ClassVar[str] = "https://doi.org/10.1137/0330046"
 
     parts: ClassVar[Parts] = Parts(requires=NETWORK)  # where a part is shared, nothing is scored
-    releases: ClassVar[bool] = True
+    place: ClassVar[Place] = Place.RELEASES
 
     decay: Annotated[float, Field(ge=0, lt=1)] = 0.8
     """The weight of the old average in the new one, about 1 / (1 - decay) rounds long; 0 gives

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from fedmirage.common.method import Method, first_round
+from fedmirage.common.method import Method, Place, first_round
 
 if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
@@ -33,7 +33,7 @@ class FedAvgM(Method):
     )
     authors: ClassVar[str] = "Hsu et al., 2019"
     link: ClassVar[str] = "https://arxiv.org/abs/1909.06335"
-    server_rule: ClassVar[bool] = True
+    place: ClassVar[Place] = Place.CHANGES
 
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """beta: the fraction of the last rounds' movement that is kept; 0 with lr=1 gives FedAvg.

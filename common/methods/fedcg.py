@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fedmirage.common.method import CLASSIFIER, Method, Parts, Section, Shape
+from fedmirage.common.method import CLASSIFIER, Method, Parts, Place, Section, Shape
 from fedmirage.common.methods._labels import LABEL_COUNTS
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class FedCg(Method):
 
     parts: ClassVar[Parts] = Parts(sends=(CLASSIFIER, GENERATOR), adds=(GENERATOR, DISCRIMINATOR))
     single_label_because: ClassVar[str] = "the generator makes features of one class"
-    repairs: ClassVar[bool] = True  # the averaged pair is trained once more
+    place: ClassVar[Place] = Place.REPAIRS  # the averaged pair is trained once more
     summable_instead: ClassVar[str] = "write fedcg(aggregation='ave')"
     # What FedMD-CG lets one choose: counts as they are, KL(teacher || student), one noise for all.
     count_smoothing: ClassVar[float] = 0.0

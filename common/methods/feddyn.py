@@ -26,7 +26,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from fedmirage.common.method import NETWORK, Method, Parts, Section
+from fedmirage.common.method import NETWORK, Method, Parts, Place, Section
 
 MOVED = "moved"  # the section up: w_i - w
 
@@ -43,7 +43,7 @@ class FedDyn(Method):
         "term.quadratic",
     )
 
-    server_rule: ClassVar[bool] = True
+    place: ClassVar[Place] = Place.CHANGES
     parts: ClassVar[Parts] = Parts(requires=NETWORK)  # h covers every trainable weight
     up: ClassVar[tuple[Section, ...]] = (Section(MOVED, "uniform"),)
 

@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from fedmirage.common.method import Method, Section
+from fedmirage.common.method import Method, Place, Section
 
 SQUARED_NORM = "squared_norm"  # the section: one number
 
@@ -33,7 +33,7 @@ class FedExP(Method):
     title: ClassVar[str] = "FedExP: Speeding Up Federated Averaging via Extrapolation"
     authors: ClassVar[str] = "Jhunjhunwala et al., ICLR 2023"
     link: ClassVar[str] = "https://arxiv.org/abs/2301.09604"
-    server_rule: ClassVar[bool] = True
+    place: ClassVar[Place] = Place.CHANGES
     up: ClassVar[tuple[Section, ...]] = (Section(SQUARED_NORM, weighting="run", holds="number"),)
 
     eps: Annotated[float, Field(gt=0)] = 1e-3

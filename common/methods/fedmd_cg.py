@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedmirage.common.method import CLASSIFIER, Method, Parts, Section, Shape
+from fedmirage.common.method import CLASSIFIER, Method, Parts, Place, Section, Shape
 from fedmirage.common.methods._labels import LABEL_COUNTS, LABEL_SHARES
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class FedMdCg(Method):
     )
     single_label_because: ClassVar[str] = "the generator makes features of one class"
     placebo: ClassVar[dict[str, Any]] = {"source": "means"}
-    repairs: ClassVar[bool] = True  # the averaged pair is trained once more
+    place: ClassVar[Place] = Place.REPAIRS  # the averaged pair is trained once more
     up: ClassVar[tuple[Section, ...]] = (LABEL_COUNTS,)
     down: ClassVar[tuple[Section, ...]] = (LABEL_SHARES,)
     summable_instead: ClassVar[str] = "write fedmd-cg(aggregation='ave')"

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from fedmirage.common.learning.steps import check_fresh
-from fedmirage.common.method import Method, Section
+from fedmirage.common.method import Method, Place, Section
 
 if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
@@ -39,7 +39,7 @@ class FedNova(Method):
     )
     authors: ClassVar[str] = "Wang et al., NeurIPS 2020"
     link: ClassVar[str] = "https://arxiv.org/abs/2007.07481"
-    server_rule: ClassVar[bool] = True
+    place: ClassVar[Place] = Place.CHANGES
     up: ClassVar[tuple[Section, ...]] = (Section(EFFECTIVE_STEPS, weighting="run", holds="number"),)
 
     def check(self, config: RunConfig) -> list[str]:

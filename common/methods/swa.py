@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from fedmirage.common.method import NETWORK, Method, Parts, first_round
+from fedmirage.common.method import NETWORK, Method, Parts, Place, first_round
 
 if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
@@ -43,7 +43,7 @@ class Swa(Method):
     link: ClassVar[str] = "https://arxiv.org/abs/1803.05407"
 
     parts: ClassVar[Parts] = Parts(requires=NETWORK)  # where a part is shared, nothing is scored
-    releases: ClassVar[bool] = True
+    place: ClassVar[Place] = Place.RELEASES
 
     length: Annotated[int, Field(ge=1)] | None = 5
     """k: how many of the last global models are averaged; 1 gives FedAvg. None averages all of them

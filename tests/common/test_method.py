@@ -1,5 +1,6 @@
 """Which methods may stand beside each other follows from what they declare."""
 
+import itertools
 from typing import ClassVar
 
 import pytest
@@ -10,6 +11,7 @@ from fedmirage.common.method import (
     FEATURES,
     Method,
     Parts,
+    Place,
     Section,
     Weighting,
     clashes,
@@ -19,13 +21,21 @@ from fedmirage.common.methods import METHODS
 from fedmirage.common.methods.dynafed import DynaFed
 from fedmirage.common.methods.fedavgm import FedAvgM
 from fedmirage.common.methods.fedper import FedPer
+from fedmirage.common.methods.fedprox import FedProx
+from fedmirage.common.methods.local import Local
 from fedmirage.common.methods.scaffold import Scaffold
+from fedmirage.common.methods.swa import Swa
 from fedmirage.common.settings.language import resolve_line
 
 
 class Reader(Method):
     name: ClassVar[str] = "reader"
-    reads_average: ClassVar[bool] = True
+    place: ClassVar[Place] = Place.READS
+
+
+class Average(Method):
+    name: ClassVar[str] = "average"
+    place: ClassVar[Place] = Place.REPLACES
 
 
 class Replacer(Method):
@@ -48,10 +58,47 @@ class HeadOnly(Method):
 def test_a_method_that_reads_the_average_stands_left_of_one_that_repairs_it() -> None:
     assert clashes([Reader(), DynaFed()]) == []
     assert clashes([DynaFed(), Reader()]) == [
-        "methods: reader learns from the average, which dynafed repairs afterwards; write reader"
-        " left of dynafed"
+        "methods: reader learns from the average, and must do so before dynafed repairs the global"
+        " model; write reader left of dynafed"
     ]
     assert clashes([FedAvgM(), Reader(), DynaFed()]) == []
+
+
+def test_places_decide_the_order_of_a_line() -> None:
+    """Every order of one method per place: only a reader may stand on more than one spot."""
+    one_each = [Average(), Reader(), FedAvgM(), DynaFed(), Swa()]
+    sound = [
+        " ".join(method.name for method in line)
+        for line in itertools.permutations(one_each)
+        if not clashes(line)
+    ]
+    assert sound == [
+        "average reader fedavgm dynafed swa",
+        "average fedavgm reader dynafed swa",
+    ]
+    assert clashes([Swa(), Reader()]) == []  # the model passes a release unchanged
+
+
+def test_a_method_that_replaces_the_average_stands_leftmost() -> None:
+    """Also of methods that do nothing on the server, so that there is one way to write a line."""
+    assert clashes([Average(), FedProx(), FedAvgM()]) == []
+    for other in (FedAvgM(), FedProx()):
+        assert clashes([other, Average()]) == [
+            f"methods: average replaces the average, on which the others build, so it cannot stand"
+            f" right of {other.name}; write average leftmost"
+        ]
+
+
+def test_what_only_one_method_may_do() -> None:
+    class OtherAverage(Average):
+        name: ClassVar[str] = "other-average"
+
+    assert clashes([Average(), OtherAverage()]) == [
+        "methods: average and other-average each replace the average; keep one"
+    ]
+    assert clashes([Average(), Local()]) == [
+        "methods: average replaces the average, but local sends it nothing; drop one of them"
+    ]
 
 
 def test_two_that_replace_data_or_ask_for_unlike_weights_clash() -> None:

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fedmirage.common.method import NETWORK, Parts, Section, Weighting, first_round
+from fedmirage.common.method import NETWORK, Parts, Place, Section, Weighting, first_round
 from fedmirage.common.methods.distil.declaration import Distilling
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class FedLgd(Distilling):
 
     parts: ClassVar[Parts] = Parts(requires=NETWORK)  # g covers every weight
     placebo: ClassVar[dict[str, Any]] = {"source": "noise"}
-    reads_average: ClassVar[bool] = True
+    place: ClassVar[Place] = Place.READS
     down: ClassVar[tuple[Section, ...]] = (Section(GLOBAL, holds=None),)
     renamed: ClassVar[dict[str, str]] = {"lam": "contrast_weight"}
 

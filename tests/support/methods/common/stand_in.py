@@ -9,7 +9,7 @@ One round
 
 from typing import ClassVar
 
-from fedmirage.common.method import Method, Weighting
+from fedmirage.common.method import Method, Place, Weighting
 
 
 class StandIn(Method):
@@ -22,5 +22,5 @@ class StandIn(Method):
     figures: ClassVar[tuple[str, ...]] = ("stand-in.before", "stand-in.after")
 
     replaces_data: ClassVar[bool] = True
-    reads_average: ClassVar[bool] = True
+    place: ClassVar[Place] = Place.READS
     weighting: ClassVar[Weighting | None] = "uniform"
