@@ -1,4 +1,5 @@
-"""An installed copy, far from any checkout: defaults, presets and the bundle travel with it."""
+"""An installed copy, far from any checkout: defaults, presets and the bundle travel with it, it
+tolerates neighbours, and every module has one name."""
 
 import os
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fedmirage.bundle import assemble
 from fedmirage.settings.layers import PRESETS
 
 ROOT = Path(__file__).parent.parent
@@ -34,6 +36,55 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(place / "installed")
     return place / "installed"
+
+
+SETTINGS = """{"dataset": "digits(limit=60, size=8)", "model": "mlp(hidden=8, layers=1)",
+    "methods": "scaffold", "clients": 2, "rounds": 2, "local_steps": 1, "out": "result"}"""
+TWO_ROUNDS = f"""
+import fedmirage
+fedmirage.run(runtime="inprocess", actors=1, quiet=True, **{SETTINGS})
+"""
+# In a bundle there is no runtime: Flower brings its own.
+TWO_ROUNDS_OF_A_BUNDLE = f"""
+from pathlib import Path
+from flwr.app import Context, Message, RecordDict
+from fedmirage.client.app import make_app
+from fedmirage.common.settings.config import configure
+from fedmirage.server.messages.exchange import WaitingGrid
+from fedmirage.server.run import run
+
+class Grid(WaitingGrid):
+    def get_node_ids(self):
+        return [1, 2]
+    def push_messages(self, messages):
+        self.replies = {{}}
+        for number, message in enumerate(messages):
+            message.metadata.__dict__["_message_id"] = str(number)
+            node = message.metadata.dst_node_id
+            context = Context(1, node, {{"partition-id": node - 1}}, RecordDict(), {{}})
+            self.replies[str(number)] = client(message, context)
+        return list(self.replies)
+    def pull_messages(self, numbers):
+        return [self.replies.pop(number) for number in list(numbers) if number in self.replies]
+
+Grid.__abstractmethods__ = frozenset()  # the server needs no more of Flower's interface
+config = configure({SETTINGS})
+client = make_app(config, Path("result", "memory"))
+run(Grid(), config)
+"""
+# Every module whose file lies below a folder, by the file; links are followed.
+NAMES = """
+import os, sys
+names = {{}}
+for name, module in list(sys.modules.items()):
+    file = os.path.realpath(getattr(module, "__file__", None) or os.devnull)
+    if file.startswith({root!r} + os.sep) and name != "__main__":
+        names.setdefault(file, set()).add(name)
+double = {{file: found for file, found in names.items() if len(found) > 1}}
+assert not double, double
+assert len(names) > 60, len(names)
+assert all(name.split(".")[0] == "fedmirage" for found in names.values() for name in found), names
+"""
 
 
 def python(installed: Path, cwd: Path, *arguments: str) -> str:
@@ -101,6 +152,36 @@ print(app_folder(pathlib.Path("app").absolute()))
     # In the bundle, as Flower unpacks it, the file beside the packages counts.
     where = "from fedmirage.common.settings.project import PROJECT_FILE; print(PROJECT_FILE)"
     assert python(tmp_path / "app", tmp_path, "-c", where).strip() == f"{bundle}/pyproject.toml"
+
+
+def test_it_runs_beside_folders_of_the_same_names(installed: Path, tmp_path: Path) -> None:
+    """A user's own `common`, `server` and `experiments` stay what they are, and so do ours."""
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common" / "__init__.py").write_text("MINE = True")
+    for name in ("server", "experiments"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "notes.py").write_text("MINE = True")
+    mine = "import common, server.notes, experiments.notes\n"
+    check = "assert common.MINE and server.notes.MINE and experiments.notes.MINE"
+    script = tmp_path / "script.py"
+    script.write_text(mine + TWO_ROUNDS + NAMES.format(root=str(installed.resolve())) + check)
+    python(installed, tmp_path, str(script))
+    assert (tmp_path / "result" / "model.safetensors").exists()
+
+
+def test_no_file_of_a_checkout_has_two_names(tmp_path: Path) -> None:
+    """There, `common` could be imported as well as `fedmirage.common`."""
+    code = TWO_ROUNDS + NAMES.format(root=str(ROOT.resolve()))
+    python(ROOT, tmp_path, "-c", code)
+    assert (tmp_path / "result" / "model.safetensors").exists()
+
+
+def test_no_file_of_a_bundle_has_two_names(tmp_path: Path) -> None:
+    """As Flower unpacks it: without links, and with its folder on Python's path."""
+    bundle = assemble(tmp_path / "app")
+    code = TWO_ROUNDS_OF_A_BUNDLE + NAMES.format(root=str(bundle.resolve()))
+    python(bundle, tmp_path, "-c", code)
+    assert (tmp_path / "result" / "model.safetensors").exists()
 
 
 @pytest.mark.slow

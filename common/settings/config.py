@@ -29,6 +29,7 @@ from fedmirage.common.secagg.settings import SecAggOn, SecAggParams
 from fedmirage.common.settings.language import nearest, sentence
 from fedmirage.common.settings.lines import Lines, read_lines
 from fedmirage.common.settings.project import project
+from fedmirage.common.settings.renamed import present_name
 from fedmirage.common.settings.rules import RefusedError, contradictions, require
 
 MOST = 2**63 - 1  # Flower's run config holds integers of 64 bits
@@ -358,6 +359,8 @@ def validate(settings: Mapping[str, Any]) -> RunConfig:
 def _complaint(detail: Any) -> str:
     key = str(detail["loc"][0]) if detail["loc"] else ""
     if detail["type"] == "extra_forbidden":
+        if (name := present_name(key)) is not None:
+            return f"the setting {key!r} is now {name!r}; write {name}={detail['input']!r}"
         return f"there is no setting {key!r}{nearest(key, map(key_of, RunConfig.model_fields))}"
     if detail["type"] == "missing":
         return f"the setting {key!r} is missing; see [tool.flwr.app.config] of pyproject.toml"

@@ -8,6 +8,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.models import ArgumentInfo
 
 from fedmirage.common.settings.language import nearest
+from fedmirage.common.settings.renamed import present_name
 
 
 class Commands(TyperGroup):
@@ -40,6 +41,17 @@ class Command(TyperCommand):
                 extras = getattr(hints.get(str(argument.name)), "__metadata__", ())
                 told = [extra.help for extra in extras if isinstance(extra, ArgumentInfo)]
                 argument.help = next(iter(told), None)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what was typed; a flag's former name is answered with its present one."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            no = "no-" if error.option_name.startswith("--no-") else ""
+            name = present_name(error.option_name.removeprefix("--").removeprefix(no))
+            if name is None:
+                raise
+            ctx.fail(f"{error.option_name} is now --{no}{name}")
 
 
 class RunCommand(Command):

@@ -1,11 +1,13 @@
-"""Every method alone, and every pair: sound pairs run two rounds, others are refused with a reason.
+"""Every method alone, and in pairs: two rounds where two methods meet, reasons for refused pairs.
 
-Methods are found in METHODS, so a new declaration is tried without an edit here. If a method's
-defaults would take long, or do nothing in two rounds, its own test module says how it is tried:
+Methods are found in METHODS, so a new declaration is tried without an edit here; which pairs meet
+follows from declarations and halves (tests/support/seams.py). If a method's defaults would
+take long, or do nothing in two rounds, its own test module says how it is tried:
 TINY = "name(steps=1, start=1)" in tests/methods/test_name.py.
 """
 
 import itertools
+import re
 import shutil
 import tempfile
 from functools import cache
@@ -14,36 +16,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmirage.client.objective import Objective
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.memory import local_models
-from fedmirage.common.methods import METHODS, clashes, half
+from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.config import configure
-from fedmirage.common.settings.language import resolve_line
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.server.record.checkpoint import read
-from fedmirage.server.strategy.wrapper import StrategyWrapper
 from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE, BATCH_NORM, finite, line
 from tests.support.runs import KilledError, kill_in_round
+from tests.support.seams import Pair, choose, meeting, problems, where_to_look
 
-
-def problems(names: tuple[str, ...]) -> list[str]:
-    return clashes(
-        [method for name in names for method in resolve_line(line(name), METHODS, "methods")]
-    )
-
-
-def meet(one: str, other: str) -> bool:
-    """Whether two methods have halves on the same side; if not, their order cannot matter."""
-    sides = {"client": Objective, "server": StrategyWrapper}
-    (first,), (second,) = (resolve_line(line(name), METHODS, "methods") for name in (one, other))
-    return any(half(side, first, base) and half(side, second, base) for side, base in sides.items())
-
-
-PAIRS = [(one, other) for one in METHODS for other in METHODS if one != other]
-SOUND = [pair for pair in PAIRS if not problems(pair) and (meet(*pair) or pair[0] < pair[1])]
-UNSOUND = [pair for pair in PAIRS if problems(pair)]
+CHOSEN = choose(METHODS)
 
 
 @cache
@@ -83,25 +67,53 @@ def test_every_method_runs_and_does_something(name: str, model: str) -> None:
     assert differ(outcome((name,), model), outcome(("fedavg",), model)) == (name != "fedavg")
 
 
-@pytest.mark.parametrize("pair", SOUND, ids=", ".join)
-def test_every_sound_pair_runs_and_both_count(pair: tuple[str, str]) -> None:
+@pytest.mark.parametrize("pair", CHOSEN, ids=", ".join)
+def test_every_pair_that_meets_runs_and_both_count(pair: Pair) -> None:
     """Naming `fedavg` changes nothing: beside it, a method is what it is alone."""
-    result = outcome.__wrapped__(pair)  # not kept: no other test asks for it
-    assert finite(result)
-    for name, other in (pair, reversed(pair)):
+    try:
+        result = outcome.__wrapped__(pair)  # not kept: no other test asks for it
+    except Exception as error:
+        error.add_note(where_to_look(pair))
+        raise
+    assert finite(result), f"a weight is not finite; {where_to_look(pair)}"
+    for name, other in (pair, pair[::-1]):
         if other == "fedavg":
-            assert same_bits(result, outcome((name,)))
+            assert same_bits(result, outcome((name,))), f"fedavg does something beside {name}"
         elif name != "fedavg":
-            assert differ(result, outcome((name,)))
+            assert differ(result, outcome((name,))), (
+                f"{other} does nothing beside {name}; {where_to_look(pair)}"
+            )
 
 
-@pytest.mark.parametrize("pair", UNSOUND, ids=", ".join)
-def test_every_unsound_pair_is_refused_with_the_reason(pair: tuple[str, str]) -> None:
-    with pytest.raises(ConfigurationError) as refusal:
-        configure({**BASE, "methods": ", ".join(map(line, pair))})
-    assert set(problems(pair)) <= set(refusal.value.problems)
-    for name in pair:
-        assert name in str(refusal.value)
+@pytest.mark.parametrize("name", METHODS)
+def test_every_unsound_pair_is_refused_with_the_reason(name: str) -> None:
+    """Declarations decide this, so nothing runs."""
+    for other in METHODS:
+        if other == name or not (found := problems((name, other))):
+            continue
+        with pytest.raises(ConfigurationError) as refusal:
+            configure({**BASE, "methods": f"{line(name)}, {line(other)}"})
+        assert set(found) <= set(refusal.value.problems)
+        assert {name, other} <= set(re.findall(r"[\w-]+", str(refusal.value))), (name, other)
+
+
+def test_the_chosen_pairs_are_those_that_meet() -> None:
+    met = {frozenset(pair) for pair in CHOSEN}
+    assert frozenset().union(*met) == {*METHODS}
+    for pair in (("scaffold", "vhl"), ("fedsam", "vhl"), ("fedlgd", "fedprox"), ("fedper", "moon")):
+        assert meeting(pair)
+        assert frozenset(pair) in met
+    assert {("scaffold", "vhl"), ("vhl", "scaffold")} <= {*CHOSEN}  # nested on the server
+    assert ("moon", "fedprox") not in CHOSEN  # terms add up: one order is enough
+    assert not meeting(("fedprox", "fedavgm"))
+
+
+def test_a_failing_pair_says_what_to_look_at() -> None:
+    text = where_to_look(("scaffold", "vhl"))
+    assert "scaffold at the server's strategy (aggregate_fit, configure_fit)" in text
+    assert "vhl at the parts or outputs of the model" in text
+    assert "client/methods/scaffold client/methods/vhl server/methods/scaffold" in text
+    assert 'fedmirage run --runtime inprocess --methods "scaffold, vhl(' in text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,156 @@
+"""Which pairs of methods meet, and where: read off their declarations and the hooks they override.
+
+Two methods meet if both act on every batch, if both wrap the server's strategy, or if one changes
+the model or the data under the other's hands. Methods that do not meet cannot disturb each other.
+"""
+
+import inspect
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from types import FunctionType
+from typing import Any
+
+from fedmirage.client.objective import Objective
+from fedmirage.common.method import Method, clashes
+from fedmirage.common.methods import METHODS, half
+from fedmirage.common.settings.language import resolve_line
+from fedmirage.server.strategy.wrapper import StrategyWrapper
+from tests.support.pairs import line
+
+Pair = tuple[str, str]
+CLASSES = 10  # of the digits, which all pairs are tried on
+WORDS = (str, tuple, dict)  # what describes a method, or names things that are its alone
+
+
+def hooks(base: type) -> dict[str, Callable[..., Any]]:
+    """The hooks of a half; `idle` only reports."""
+    return {
+        name: hook
+        for name, hook in vars(base).items()
+        if isinstance(hook, FunctionType) and not name.startswith("_") and name != "idle"
+    }
+
+
+def arguments(hook: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(hook).parameters)[1:]
+
+
+CLIENT, SERVER = hooks(Objective), hooks(StrategyWrapper)
+BATCH = {name for name, hook in CLIENT.items() if "step" in arguments(hook)}
+# A hook that gets what the methods before it have made: the order of two methods matters there.
+NESTED = {name for name, hook in CLIENT.items() if len(arguments(hook)) > 1} | {*SERVER}
+
+
+def overridden(kind: type | None, base: dict[str, Callable[..., Any]]) -> dict[str, Any]:
+    return {
+        name: getattr(kind, name)
+        for name, hook in base.items()
+        if kind is not None and getattr(kind, name) is not hook
+    }
+
+
+@dataclass(frozen=True)
+class Seams:
+    """What other methods can notice of a method."""
+
+    method: Method
+    client: dict[str, Any]  # the hooks that its halves override
+    server: dict[str, Any]
+
+    @property
+    def changes_model(self) -> bool:
+        return self.method.parts.chooses or self.method.extra_outputs(CLASSES) > 0
+
+    def of(self, other: "Seams") -> list[str]:
+        """The places where this method acts on what the other one does, in words."""
+        found = []
+        if self.client.keys() & BATCH and other.client.keys() & BATCH:
+            found.append(f"every batch ({', '.join(sorted(self.client.keys() & BATCH))})")
+        if self.server and other.server:
+            found.append(f"the server's strategy ({', '.join(sorted(self.server))})")
+        if self.changes_model and (other.client or other.server):
+            found.append("the parts or outputs of the model")
+        if self.method.replaces_data and other.client:
+            found.append("the clients' data")
+        return found
+
+    def kind(self) -> Hashable:
+        """What is equal in methods that share the code of their hooks and declare the same."""
+        declared = [
+            (name, getattr(self.method, name))
+            for name in sorted(Method.__annotations__)
+            if hasattr(Method, name) and not isinstance(getattr(Method, name), WORDS)
+        ]
+        sections = len(self.method.up), len(self.method.down)
+        code = frozenset({*self.client.values(), *self.server.values()})
+        return code, *declared, self.method.parts, sections, self.method.extra_outputs(CLASSES)
+
+
+@cache
+def seams(name: str) -> Seams:
+    (method,) = resolve_line(line(name), METHODS, "methods")
+    client, server = half("client", method, Objective), half("server", method, StrategyWrapper)
+    return Seams(method, overridden(client, CLIENT), overridden(server, SERVER))
+
+
+def meeting(pair: Pair) -> list[str]:
+    """Say where two methods meet; nowhere if neither can notice the other."""
+    one, other = map(seams, pair)
+    return [f"{pair[0]} at {place}" for place in one.of(other)] + [
+        f"{pair[1]} at {place}" for place in other.of(one)
+    ]
+
+
+def order_matters(pair: Pair) -> bool:
+    one, other = ({*seams(name).client, *seams(name).server} for name in pair)
+    return bool(one & other & NESTED)
+
+
+def problems(names: Iterable[str]) -> list[str]:
+    return clashes([seams(name).method for name in names])
+
+
+def choose(names: Iterable[str]) -> list[Pair]:
+    """The sound pairs that are run.
+
+    They are every pair that meets, in both orders where methods are nested; of methods that are
+    alike in code and declarations, one stands for the others, a different one each time. Pairs that
+    do not meet are sampled: every method has at least one such partner, if there is any.
+    """
+    names = list(names)
+    pairs = [(one, other) for one in names for other in names if one != other]
+    sound = [pair for pair in pairs if not problems(pair)]
+    alike: dict[Hashable, list[Pair]] = {}
+    for pair in filter(meeting, sound):
+        if order_matters(pair) or pair[::-1] not in sound or pair[0] < pair[1]:
+            one, other = (seams(name).kind() for name in pair)
+            alike.setdefault((one, other), []).append(pair)
+    met = [found[turn % len(found)] for turn, found in enumerate(alike.values())]
+    return met + sample([pair for pair in sound if not meeting(pair)])
+
+
+def sample(pairs: list[Pair]) -> list[Pair]:
+    """Take so many of these pairs that every method of them is there, most of them once."""
+    taken: list[Pair] = []
+    for most in (0, 1):
+        for pair in pairs:
+            if len({*pair} & {name for chosen in taken for name in chosen}) <= most:
+                taken.append(pair)
+    return taken
+
+
+def where_to_look(pair: Pair) -> str:
+    """What to read, and what to run, when a pair fails."""
+    line_of_both = ", ".join(map(line, pair))
+    places = "; ".join(meeting(pair)) or "nowhere that their declarations or hooks show"
+    files = " ".join(
+        f"{side}/methods/{name.replace('-', '_')}"
+        for side in ("client", "server")
+        for name in pair
+        if getattr(seams(name), side)
+    )
+    return (
+        f"{' and '.join(pair)} meet: {places}.\nRead {files or 'common/methods'}, and run:"
+        f' fedmirage run --runtime inprocess --methods "{line_of_both}"'
+    )
