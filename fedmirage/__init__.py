@@ -27,31 +27,31 @@ if not Path(__file__).with_name("common").is_dir():
     __path__.append(str(Path(__file__).parent.parent))
 
 if TYPE_CHECKING:
-    from fedmirage.api import compare, load_model, read_comparison, read_run, run
+    from fedmirage.api.calls import compare, load_model, read_comparison, read_run, run
+    from fedmirage.api.comparisons import Comparison
+    from fedmirage.api.runs import Run
     from fedmirage.common.data import load
     from fedmirage.common.errors import ConfigurationError, FedmirageError
     from fedmirage.common.methods import METHODS
     from fedmirage.common.settings.config import RunConfig, configure
-    from fedmirage.comparisons import Comparison
-    from fedmirage.runs import Run
 
     __version__: str
 
 _HOMES = {
     "METHODS": "common.methods",
-    "Comparison": "comparisons",
+    "Comparison": "api.comparisons",
     "ConfigurationError": "common.errors",
     "FedmirageError": "common.errors",
-    "Run": "runs",
+    "Run": "api.runs",
     "RunConfig": "common.settings.config",
     "__version__": "common.settings.project",
-    "compare": "api",
+    "compare": "api.calls",
     "configure": "common.settings.config",
     "load": "common.data",
-    "load_model": "api",
-    "read_comparison": "api",
-    "read_run": "api",
-    "run": "api",
+    "load_model": "api.calls",
+    "read_comparison": "api.calls",
+    "read_run": "api.calls",
+    "run": "api.calls",
 }
 __all__ = [
     "METHODS",

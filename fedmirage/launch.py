@@ -22,7 +22,7 @@ from rich.console import Console
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.follow.observers import Observers
+from fedmirage.runtimes.observers import Observers
 from fedmirage.runtimes.processes import Processes, environment, undisturbed
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record.folder import (

@@ -14,8 +14,8 @@ from rich.table import Table as Shown
 from experiments.reproduce.cells import Cell, Scale
 from experiments.reproduce.figures import in_per_cent, read_figure
 from fedmirage.common.errors import DataError
-from fedmirage.comparison.records import find_summary, is_finished, read_rounds
 from fedmirage.comparison.statistics import spread
+from fedmirage.records.lines import find_summary, is_finished, read_rounds
 
 NONE = "-"
 NUMBER = re.compile(r"\d+(?:\.\d+)?")

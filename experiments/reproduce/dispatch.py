@@ -9,9 +9,9 @@ from experiments.reproduce.command import reproduce, show_tables
 from experiments.reproduce.pages import rewrite_pages
 from experiments.reproduce.queue import run_queue, show_queue
 from experiments.reproduce.records import record_run
+from fedmirage.commands.flags import reproduce_flags
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.settings.config import key_of
-from fedmirage.settings.flags import reproduce_flags
 
 TASKS = ("table", "queue", "record", "tables")
 FOR_A_TABLE = (

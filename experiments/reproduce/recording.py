@@ -9,8 +9,8 @@ from experiments.reproduce.records import record_run
 from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.settings.config import configure
 from fedmirage.comparison.plan import Job
-from fedmirage.comparison.records import is_finished, recorded_settings
 from fedmirage.comparison.runs import is_over
+from fedmirage.records.lines import is_finished, recorded_settings
 from fedmirage.server.record import checkpoint
 
 

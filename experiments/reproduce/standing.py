@@ -10,8 +10,8 @@ from rich.table import Table as Shown
 
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.plan import Job
-from fedmirage.comparison.records import find_summary, is_finished, read_record
 from fedmirage.comparison.runs import is_over
+from fedmirage.records.lines import find_summary, is_finished, read_record
 from fedmirage.show.times import say_time
 
 

@@ -12,8 +12,8 @@ from fedmirage.commands.console import out, show_path
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig, key_of
 from fedmirage.common.settings.project import ROOT
-from fedmirage.follow.observers import Wanted
-from fedmirage.interrupts import interruptions
+from fedmirage.follow.wanted import Wanted
+from fedmirage.runtimes.interrupts import interruptions
 from fedmirage.settings.layers import read_layers, report_together, settle
 
 
@@ -67,7 +67,7 @@ def compare(runs: list[Path], **given: Any) -> None:
     settings = pick_settings(given)
     files = {kind: given[kind] for kind in ("csv", "json", "latex")}
     if runs:
-        from fedmirage.show.compare import show_folders
+        from fedmirage.comparison.command import show_folders
 
         names = ("seeds", "preset", "config", "log", "watch", "watch_port")
         more = [name for name in names if given[name]]
@@ -92,9 +92,9 @@ def compare(runs: list[Path], **given: Any) -> None:
     if given["report"] or wanted.watch:
         show_page(outcome.folder)
     if given["picture"]:
-        from fedmirage.show.compare import picture
+        from fedmirage.comparison.pictures import draw_runs
 
-        show_path("picture", picture(outcome.run_folders, given["picture"]))
+        show_path("picture", draw_runs(outcome.run_folders, given["picture"]))
     if any(standing.failed for standing in outcome.standings):
         raise typer.Exit(1)
 

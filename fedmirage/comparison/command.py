@@ -9,13 +9,14 @@ from rich.console import Console
 
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.comparison.export import WRITERS
-from fedmirage.comparison.outcome import Outcome, read_outcome, record
+from fedmirage.comparison.folders import lay_out_runs
+from fedmirage.comparison.outcome import FILE, Outcome, read_outcome, record
 from fedmirage.comparison.plan import Plan, make_plan
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
 from fedmirage.comparison.table import show_outcome
 from fedmirage.comparison.tuning import choose
-from fedmirage.follow.observers import Observers
 from fedmirage.launch import RUNTIMES
+from fedmirage.runtimes.observers import Observers
 from fedmirage.server.record.folder import make_folder
 from fedmirage.settings.layers import report_together
 
@@ -76,6 +77,43 @@ def present(outcome: Outcome, console: Console, files: Mapping[str, Path | None]
             WRITERS[kind](outcome, path)
             _say(console, f"{kind}: {path}")
     _say(console, f"results: {outcome.folder}")
+
+
+def show_folders(
+    folders: list[Path],
+    drawing: Path | None,
+    files: Mapping[str, Path | None],
+    flags: Sequence[str],
+    console: Console,
+) -> None:
+    """Show a comparison again, or compare the runs in some folders.
+
+    Flags that would start runs are refused.
+    """
+    whole = [folder for folder in folders if (folder / FILE).exists()]
+    problems = [
+        f"{flag} would run something, but folders are only shown; drop it" for flag in flags
+    ]
+    problems += [
+        f"{folder} holds a whole comparison; show it alone" for folder in whole if len(folders) > 1
+    ]
+    problems += [
+        f"--{kind} is for a whole comparison; give its folder alone"
+        for kind, path in files.items()
+        if path is not None and not whole
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+    outcomes = [read_outcome(folder.absolute()) for folder in whole]
+    for outcome in outcomes:
+        present(outcome, console, files)
+        folders = outcome.run_folders
+    if not outcomes:
+        console.print(lay_out_runs(folders))
+    if drawing is not None:
+        from fedmirage.comparison.pictures import draw_runs  # here, because it loads matplotlib
+
+        _say(console, f"picture: {draw_runs(folders, drawing)}")
 
 
 def plan_comparison(

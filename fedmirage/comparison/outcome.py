@@ -14,10 +14,10 @@ from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import parse
 from fedmirage.comparison.choices import Choice, choice_of
 from fedmirage.comparison.plan import Job, Plan
-from fedmirage.comparison.records import find_summary
 from fedmirage.comparison.rows import FEDAVG
 from fedmirage.comparison.scores import Score, read_score
 from fedmirage.comparison.statistics import Difference, Spread, paired_difference, spread
+from fedmirage.records.lines import find_summary
 
 FILE = "comparison.json"
 

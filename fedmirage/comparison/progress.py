@@ -11,7 +11,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.plan import Job
-from fedmirage.comparison.records import is_finished, read_rounds
+from fedmirage.records.lines import is_finished, read_rounds
 from fedmirage.server.record.results import FILE
 from fedmirage.show.bar import is_interactive, make_bar
 from fedmirage.show.times import say_time

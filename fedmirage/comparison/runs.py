@@ -16,8 +16,8 @@ from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.comparison.plan import Job, resume
 from fedmirage.comparison.progress import Board
-from fedmirage.comparison.records import is_finished
 from fedmirage.launch import attend, close_interrupted
+from fedmirage.records.lines import is_finished
 from fedmirage.runtimes.guardian import end_all
 from fedmirage.runtimes.processes import Processes, undisturbed
 from fedmirage.server.record import checkpoint

@@ -18,9 +18,9 @@ from typing import Any
 import tomli_w
 from rich.console import Console
 
-from fedmirage.bundle import app_folder
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig
+from fedmirage.runtimes.bundle import app_folder
 from fedmirage.runtimes.processes import Processes, environment
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record.results import FILE, Results, read

@@ -13,11 +13,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from fedmirage.bundle import digest, own_code
 from fedmirage.common import device
 from fedmirage.common.data import list_available
 from fedmirage.common.settings.config import configure
 from fedmirage.common.settings.project import ROOT
+from fedmirage.runtimes.bundle import digest, own_code
 from fedmirage.runtimes.simulation import plan_actors
 
 PACKAGES = (

@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from fedmirage import cli
-from fedmirage.bundle import digest, own_code
 from fedmirage.cli import app
 from fedmirage.common.data import DATASETS
 from fedmirage.common.data.partitions.params import PARTITIONS
@@ -20,9 +19,10 @@ from fedmirage.common.models import MODELS
 from fedmirage.common.secagg.settings import SECAGG
 from fedmirage.common.settings.config import RunConfig, key_of
 from fedmirage.common.settings.project import project
+from fedmirage.comparison.pictures import draw_runs
+from fedmirage.runtimes.bundle import digest, own_code
 from fedmirage.server.record.results import Results
 from fedmirage.settings.layers import PRESETS, read_toml, settle
-from fedmirage.show.compare import picture
 from tests.support.commands import fedmirage
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
@@ -284,7 +284,7 @@ def test_a_picture_tells_twenty_runs_apart(tmp_path: Path) -> None:
             close(figure)
 
         patch.setattr(pyplot, "close", look)
-        picture([tmp_path / "one"] * 20, tmp_path / "curve.png")
+        draw_runs([tmp_path / "one"] * 20, tmp_path / "curve.png")
     assert len(set(seen)) == 20
 
 

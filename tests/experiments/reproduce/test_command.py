@@ -18,9 +18,9 @@ from experiments.reproduce.dispatch import check_flags
 from experiments.reproduce.figures import in_per_cent, read_figure
 from experiments.reproduce.jobs import is_recorded, make_work
 from experiments.reproduce.tables import read_table
+from fedmirage.commands.flags import reproduce_flags
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.settings.config import configure
-from fedmirage.settings.flags import reproduce_flags
 from tests.support.commands import fedmirage
 from tests.support.runs import lines
 

@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedmirage.api.runs import Run, write_page
 from fedmirage.common.errors import DataError
-from fedmirage.runs import Run, write_page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -135,13 +135,13 @@ class Comparison:
 
     def plot(self) -> Figure:
         """Draw accuracy by round: the mean of every line over seeds, with its range."""
-        from fedmirage.pictures import draw_curves
+        from fedmirage.api.pictures import draw_curves
 
         return draw_curves(self.rounds, self.outcome.short)
 
     def plot_differences(self) -> Figure:
         """Draw every difference to FedAvg and to the placebo with its interval."""
-        from fedmirage.pictures import draw_differences
+        from fedmirage.api.pictures import draw_differences
 
         return draw_differences(self.differences, self.outcome.short)
 
