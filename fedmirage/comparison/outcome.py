@@ -20,6 +20,7 @@ from fedmirage.comparison.statistics import Difference, Spread, paired_differenc
 from fedmirage.records.lines import find_summary
 
 FILE = "comparison.json"
+COSTS = ("rounds", "bytes", "seconds")  # of reaching a target
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,11 @@ class Standing:
         return spread([score.last_five for score in self.scores.values()])
 
     @property
+    def spreads(self) -> dict[str, Spread | None]:
+        """What a row reached, by name."""
+        return {"final": self.final, "last_five": self.last_five}
+
+    @property
     def drift(self) -> Spread | None:
         """The clients' drift over seeds."""
         return spread([score.drift for score in self.scores.values() if score.drift is not None])
@@ -66,7 +72,7 @@ class Standing:
     def to_target(self, target: float) -> tuple[dict[str, float], int]:
         """Return the mean cost over the seeds that reached the target, and how many did."""
         reached = [cost for score in self.scores.values() if (cost := score.reach(target))]
-        names = ("rounds", "bytes", "seconds") if reached else ()
+        names = COSTS if reached else ()
         mean = {name: statistics.fmean(cost[name] for cost in reached) for name in names}
         return mean, len(reached)
 
@@ -125,6 +131,10 @@ class Outcome:
     def to_placebo(self, standing: Standing) -> Difference | None:
         """Compare the last-five accuracy with that of the row's own placebo."""
         return self._difference(standing, standing.entry.placebo)
+
+    def differences(self, standing: Standing) -> dict[str, Difference | None]:
+        """Compare a row with FedAvg and with its placebo."""
+        return {"to_fedavg": self.to_fedavg(standing), "to_placebo": self.to_placebo(standing)}
 
     def _difference(self, standing: Standing, other: str) -> Difference | None:
         if other not in self.by_name:

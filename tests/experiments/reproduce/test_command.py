@@ -1,6 +1,5 @@
 """`fedmirage reproduce`: what it lists, estimates, runs and answers."""
 
-import csv
 import io
 import json
 from pathlib import Path
@@ -90,7 +89,11 @@ def test_a_table_is_run_once_and_answered_beside_the_paper(trial: Path) -> None:
     assert not any(answer.failed for answer in answers)
     assert "2 cells are left out: the files of cinic10 are not here" in text
     assert "2 of 2 runs are left; estimated cost" in text
-    assert len(list(csv.DictReader(files["csv"].open(encoding="utf-8")))) == 9
+    head, *rows = files["csv"].read_text(encoding="utf-8").splitlines()
+    names = "table,row,column,scale,ours,deviation,seeds,paper,paper_deviation,difference"
+    assert head == f"{names},remark,failed"
+    assert rows[0].startswith("fedcog/trial,fedavg,last,paper,")
+    assert len(rows) == 9
     assert json.loads(files["json"].read_text())[0]["paper_deviation"] == 1.0
     _, again = run(trial, scale="paper")
     assert "0 of 2 runs are left" in again
