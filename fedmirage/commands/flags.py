@@ -24,7 +24,11 @@ PANELS = {
     "data_dir": "Data",
     "node_timeout": "Faults",
 }  # the field at which each panel of the help begins
-KINDS = ("CSV", "JSON")
+
+
+def flag(kind: Any, default: Any, text: str, *names: str, **more: Any) -> tuple[Any, Any]:
+    """Make one flag."""
+    return Annotated[kind, typer.Option(*names, help=text, **more)], default
 
 
 def place_flags() -> Flags:
@@ -33,33 +37,26 @@ def place_flags() -> Flags:
         "inprocess (one host, no Ray), simulation (one host, Ray), grpc (a SuperLink and"
         " SuperNodes, real processes), or auto: inprocess on the CPU, simulation on GPUs."
     )
-    runtime = typer.Option(help=runtimes, metavar="auto|inprocess|simulation|grpc")
-    preset = typer.Option(help="A published setting by name, e.g. fedcog-fmnist-niid2.")
-    config = typer.Option(help="A TOML file of settings; may be given several times.")
-    actors = typer.Option(help="Clients that train at the same time; 0 means one per core.")
-    verbose = typer.Option("--verbose", help="Show the messages of Flower and Ray too.")
+    preset = "A published setting by name, e.g. fedcog-fmnist-niid2."
+    actors = "Clients that train at the same time; 0 means one per core."
     return {
-        "runtime": (Annotated[str, runtime], "auto"),
-        "preset": (Annotated[str | None, preset], None),
-        "config": (Annotated[list[Path], config], []),
-        "actors": (Annotated[int, actors], 0),
-        "verbose": (Annotated[bool, verbose], False),
+        "runtime": flag(str, "auto", runtimes, metavar="auto|inprocess|simulation|grpc"),
+        "preset": flag(str | None, None, preset),
+        "config": flag(list[Path], [], "A TOML file of settings; may be given several times."),
+        "actors": flag(int, 0, actors),
+        "verbose": flag(bool, False, "Show the messages of Flower and Ray too.", "--verbose"),
     }
 
 
 def follow_flags() -> Flags:
     """Make the flags for what follows runs while they are under way."""
-    log = typer.Option(
-        help=f"Also log every run: {', '.join(list_loggers())}; may be given several times."
-    )
-    watch = typer.Option(
-        "--watch", help="Serve the report page on this machine until the command ends."
-    )
-    port = typer.Option(help="The port of the page that --watch serves; 0 takes one that is free.")
+    log = f"Also log every run: {', '.join(list_loggers())}; may be given several times."
+    watch = "Serve the report page on this machine until the command ends."
+    port = "The port of the page that --watch serves; 0 takes one that is free."
     return {
-        "log": (Annotated[list[str], log], []),
-        "watch": (Annotated[bool, watch], False),
-        "watch_port": (Annotated[int, port], 0),
+        "log": flag(list[str], [], log),
+        "watch": flag(bool, False, watch, "--watch"),
+        "watch_port": flag(int, 0, port),
     }
 
 
@@ -91,89 +88,73 @@ def setting_flags(*left_out: str, **told: str) -> Flags:
 def compare_flags() -> Flags:
     """Make the flags that only a comparison has."""
     runs = typer.Argument(help="The folder of a comparison, or those of runs.", show_default=False)
-    methods = typer.Option(
-        help="A methods line to compare; may be given several times. FedAvg is always there.",
-        show_default="fedavg and the five methods with virtual data",
+    methods = "A methods line to compare; may be given several times. FedAvg is always there."
+    usual = "fedavg and the five methods with virtual data"
+    seeds = "The seeds, e.g. 0,1,2; differences are paired over them."
+    controls = (
+        "Run the placebo beside each method that has one: the method without what is supposed to"
+        " help."
     )
-    seeds = typer.Option(
-        help="The seeds, e.g. 0,1,2; differences are paired over them.", show_default="0"
+    tune = (
+        "How many learning rates every line may try (1, 1/3, 3, 1/9, ... times --lr), chosen by"
+        " validation data on the first seed; 0 tries none but --lr."
     )
-    controls = typer.Option(
-        help="Run the placebo beside each method that has one: the method without what is supposed"
-        " to help."
+    schedules = (
+        "A schedule that every line may try beside --schedule, with each of its learning rates,"
+        ' e.g. "step(at=51, factor=0.2)"; may be given several times. Chosen like these.'
     )
-    tune = typer.Option(
-        help="How many learning rates every line may try (1, 1/3, 3, 1/9, ... times --lr), chosen"
-        " by validation data on the first seed; 0 tries none but --lr."
+    share = (
+        "Take over the first rounds of a method that begins as FedAvg from FedAvg's run, which then"
+        " keeps all its models."
     )
-    schedules = typer.Option(
-        help="A schedule that every line may try beside --schedule, with each of its learning"
-        ' rates, e.g. "step(at=51, factor=0.2)"; may be given several times. Chosen like these.'
-    )
-    share = typer.Option(
-        help="Take over the first rounds of a method that begins as FedAvg from FedAvg's run, which"
-        " then keeps all its models."
-    )
-    picture = typer.Option(help="Draw accuracy by round into this PNG.")
-    page = typer.Option(help="Write report.html, a page about the comparison, into its folder.")
-    files = {
-        "csv": typer.Option(help="Write the numbers of every run into this file."),
-        "json": typer.Option(help="Write settings, numbers and intervals into this file."),
-        "latex": typer.Option(help="Write the table into this file."),
-    }
+    page = "Write report.html, a page about the comparison, into its folder."
     return {
         "runs": (Annotated[list[Path] | None, runs], None),
-        "methods": (Annotated[list[str] | None, methods], None),
-        "seeds": (Annotated[str | None, seeds], None),
-        "controls": (Annotated[bool, controls], True),
-        "tune": (Annotated[int, tune], 0),
-        "tune_schedules": (Annotated[list[str], schedules], []),
-        "share_warm_up": (Annotated[bool, share], True),
-        "report": (Annotated[bool, page], True),
-        "picture": (Annotated[Path | None, picture], None),
-        **{name: (Annotated[Path | None, option], None) for name, option in files.items()},
+        "methods": flag(list[str] | None, None, methods, show_default=usual),
+        "seeds": flag(str | None, None, seeds, show_default="0"),
+        "controls": flag(bool, True, controls),
+        "tune": flag(int, 0, tune),
+        "tune_schedules": flag(list[str], [], schedules),
+        "share_warm_up": flag(bool, True, share),
+        "report": flag(bool, True, page),
+        "picture": flag(Path | None, None, "Draw accuracy by round into this PNG."),
+        "csv": flag(Path | None, None, "Write the numbers of every run into this file."),
+        "json": flag(Path | None, None, "Write settings, numbers and intervals into this file."),
+        "latex": flag(Path | None, None, "Write the table into this file."),
     }
 
 
 def reproduce_flags() -> Flags:
     """Make the flags that choose cells of the papers' tables, and what to do with them."""
     table = typer.Argument(help="A table, e.g. fedcog/table1; without one, all are listed.")
-    row = typer.Option(help="A row by its name; may be given several times. All without it.")
-    column = typer.Option(help="A column by its name; may be given several times.")
-    scale = typer.Option(
-        help="small: few rounds, on a laptop, not comparable with the paper; paper: as published.",
-        metavar="small|paper",
-    )
-    seeds = typer.Option(help="The seeds, e.g. 0,1,2.")
-    out = typer.Option(help="Where the runs are; the same place finds finished ones again.")
-    estimate = typer.Option("--estimate", help="Only say what it would cost on this machine.")
-    data_dir = typer.Option(help="Where to look for data sets.")
-    download = typer.Option("--download", help="Fetch missing data sets from the hub.")
-    queue = typer.Option(help="Do the jobs of this TOML file, at low priority.")
-    status = typer.Option("--status", help="With --queue: show what is left, and run nothing.")
-    record = typer.Option(help="Keep a finished run as docs/results/runs/NAME.", metavar="DIR NAME")
-    pages = typer.Option("--tables", help="Make the tables and pictures of docs/results anew.")
-    results = typer.Option(help="The folder that --record and --tables write into.")
-    csv, json = (typer.Option(help=f"Write the numbers into this {kind} file.") for kind in KINDS)
+    row = "A row by its name; may be given several times. All without it."
+    column = "A column by its name; may be given several times."
+    scale = "small: few rounds, on a laptop, not comparable with the paper; paper: as published."
+    out = "Where the runs are; the same place finds finished ones again."
+    estimate = "Only say what it would cost on this machine."
+    status = "With --queue: show what is left, and run nothing."
+    record = "Keep a finished run as docs/results/runs/NAME."
+    pages = "Make the tables and pictures of docs/results anew."
+    results = "The folder that --record and --tables write into."
     places = place_flags()
     return {
         "table": (Annotated[str | None, table], None),
-        "row": (Annotated[list[str] | None, row], None),
-        "column": (Annotated[list[str] | None, column], None),
-        "scale": (Annotated[str, scale], "small"),
-        "seeds": (Annotated[str, seeds], "0"),
-        "out": (Annotated[Path | None, out], None),
-        "estimate": (Annotated[bool, estimate], False),
-        "csv": (Annotated[Path | None, csv], None),
-        "json": (Annotated[Path | None, json], None),
-        "data_dir": (Annotated[str | None, data_dir], None),
-        "download": (Annotated[bool, download], False),
+        "row": flag(list[str] | None, None, row),
+        "column": flag(list[str] | None, None, column),
+        "scale": flag(str, "small", scale, metavar="small|paper"),
+        "seeds": flag(str, "0", "The seeds, e.g. 0,1,2."),
+        "out": flag(Path | None, None, out),
+        "estimate": flag(bool, False, estimate, "--estimate"),
+        "csv": flag(Path | None, None, "Write the numbers into this CSV file."),
+        "json": flag(Path | None, None, "Write the numbers into this JSON file."),
+        "data_dir": flag(str | None, None, "Where to look for data sets."),
+        "download": flag(bool, False, "Fetch missing data sets from the hub.", "--download"),
         **{name: places[name] for name in ("runtime", "actors", "verbose")},
-        "queue": (Annotated[Path | None, queue], None),
-        "status": (Annotated[bool, status], False),
-        "record": (Annotated[tuple[Path, str] | None, record], None),
-        "tables": (Annotated[bool, pages], False),
-        "results": (Annotated[Path, results], Path("docs", "results")),
+        "queue": flag(Path | None, None, "Do the jobs of this TOML file, at low priority."),
+        "status": flag(bool, False, status, "--status"),
+        "record": flag(tuple[Path, str] | None, None, record, metavar="DIR NAME"),
+        "tables": flag(bool, False, pages, "--tables"),
+        "results": flag(Path, Path("docs", "results"), results),
     }
 
 

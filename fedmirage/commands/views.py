@@ -27,19 +27,11 @@ def partition(
     from fedmirage.common.data.partitions import split
     from fedmirage.show.partition import figures, report, show_classes, show_figures
 
-    settings = {
-        "dataset": dataset,
-        "partition": partition,
-        "clients": clients,
-        "seed": seed,
-        "data_dir": data_dir,
-        "download": download,
-    }
-    config = configure(settings)
+    settings = {"dataset": dataset, "partition": partition, "clients": clients, "seed": seed}
+    config = configure({**settings, "data_dir": data_dir, "download": download})
     loaded = load(config.dataset, config.data_dir or None, config.download)
-    parts = split(
-        config.partition_params, loaded.train, len(loaded.classes), config.clients, config.seed
-    )
+    number = len(loaded.classes)
+    parts = split(config.partition_params, loaded.train, number, config.clients, config.seed)
     out.print(show_classes(loaded, parts))
     out.print(show_figures(figures(loaded, parts)))
     for path in report(loaded, parts, out_dir):

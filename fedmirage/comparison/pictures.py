@@ -31,10 +31,10 @@ def draw_by_round(curves: Iterable[Curve], path: Path) -> Path:
     axes = figure.subplots()
     for number, (label, seeds) in enumerate(curves):
         values = DataFrame(list(seeds)).dropna(axis="columns").sort_index(axis="columns")
-        look = {"color": f"C{number % 10}"}
-        axes.plot(values.columns, values.mean(), STYLES[number % len(STYLES)], label=label, **look)
+        colour, style = f"C{number % 10}", STYLES[number % len(STYLES)]
+        axes.plot(values.columns, values.mean(), style, color=colour, label=label)
         edges = values.min(), values.max()
-        axes.fill_between(values.columns, *edges, **look, alpha=0.2, linewidth=0)
+        axes.fill_between(values.columns, *edges, color=colour, alpha=0.2, linewidth=0)
     axes.set(xlabel="round", ylabel="accuracy on the test set")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)

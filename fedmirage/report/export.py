@@ -39,7 +39,11 @@ def list_rounds(group: Group) -> Iterator[dict[str, Any]]:
     for name, runs in group.runs.items():
         entry = group.outcome.by_name[name].entry
         for seed, run in runs.items():
-            known = {"group": group.folder.name, "methods": name, "placebo": entry.placebo}
+            known: dict[str, Any] = {
+                "group": group.folder.name,
+                "methods": name,
+                "placebo": entry.placebo,
+            }
             known |= {"lr": entry.lr, "schedule": entry.schedule, "seed": seed}
             known |= {"state": run.status, "reason": run.reason}
             for place, line in enumerate(run.rounds or [{}]):

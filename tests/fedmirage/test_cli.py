@@ -272,18 +272,16 @@ def test_compare_repeats_the_notes_of_a_run_that_is_not_finished(tmp_path: Path)
 
 
 def test_a_picture_tells_twenty_runs_apart(tmp_path: Path) -> None:
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     run_in_process(tmp_path / "one", **{**SMALL, "rounds": 1})
     seen: list[tuple[str, str]] = []
     with pytest.MonkeyPatch.context() as patch:
-        close = pyplot.close
 
-        def look(figure: Any) -> None:
+        def look(figure: Any, *_: Any, **__: Any) -> None:
             seen.extend((line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines)
-            close(figure)
 
-        patch.setattr(pyplot, "close", look)
+        patch.setattr(Figure, "savefig", look)
         draw_runs([tmp_path / "one"] * 20, tmp_path / "curve.png")
     assert len(set(seen)) == 20
 
