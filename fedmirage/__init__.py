@@ -38,20 +38,13 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
-    "METHODS": "common.methods",
-    "Comparison": "api.comparisons",
-    "ConfigurationError": "common.errors",
-    "FedmirageError": "common.errors",
-    "Run": "api.runs",
-    "RunConfig": "common.settings.config",
-    "__version__": "common.settings.project",
-    "compare": "api.calls",
-    "configure": "common.settings.config",
-    "load": "common.data",
-    "load_model": "api.calls",
-    "read_comparison": "api.calls",
-    "read_run": "api.calls",
-    "run": "api.calls",
+    "api.calls": {"compare", "load_model", "read_comparison", "read_run", "run"},
+    "api.comparisons": {"Comparison"},
+    "api.runs": {"Run"},
+    "common.data": {"load"},
+    "common.errors": {"ConfigurationError", "FedmirageError"},
+    "common.methods": {"METHODS"},
+    "common.settings.config": {"RunConfig", "configure"},
 }
 __all__ = [
     "METHODS",
@@ -72,11 +65,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'fedmirage' has no attribute {name!r}")
     if name == "__version__":
         return import_module("fedmirage.common.settings.project").project()["project"]["version"]
-    return getattr(import_module(f"fedmirage.{_HOMES[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"fedmirage.{home}"), name)
+    raise AttributeError(f"module 'fedmirage' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -57,6 +57,7 @@ from fedmirage.comparison.runs import carry_out, share_cores
 from fedmirage.runtimes.processes import undisturbed
 from fedmirage.server.record.folder import make_folder
 from fedmirage.settings.layers import place, read_preset
+from fedmirage.show.words import say
 
 FAILED = "failed.json"  # why runs failed, by their names
 LOWEST = 19  # the priority at which everything else comes first
@@ -216,7 +217,7 @@ def run_queue(path: Path, given: Mapping[str, Any], console: Console) -> bool:
     make_folder(folder)
     while said := list(set_aside_without_models(leave_out_recorded(jobs, results))):
         for sentence in said:
-            console.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
+            say(console, sentence, "yellow")
     means = share_cores(
         jobs[0].config, given["runtime"], given["actors"], len(jobs), given["verbose"]
     )
@@ -228,7 +229,7 @@ def run_queue(path: Path, given: Mapping[str, Any], console: Console) -> bool:
             sentences = list(record_finished(jobs, results))
         with contextlib.suppress(OSError):  # the terminal may be closed
             for sentence in sentences:
-                console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+                say(console, sentence)
     reasons = {one.name: reason for one, reason in failed.items()}
     draft = folder / f".{FAILED}"
     draft.write_text(json.dumps(reasons, indent=1) + "\n", encoding="utf-8")

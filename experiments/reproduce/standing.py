@@ -12,7 +12,7 @@ from fedmirage.common.errors import DataError
 from fedmirage.comparison.plan import Job
 from fedmirage.comparison.runs import is_over
 from fedmirage.records.lines import find_summary, is_finished, read_record
-from fedmirage.show.times import say_time
+from fedmirage.show.words import say_time
 
 
 def show_state(

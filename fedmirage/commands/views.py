@@ -7,6 +7,7 @@ import typer
 
 from fedmirage.commands.console import err, out, show_path
 from fedmirage.common.settings.config import configure, defaults
+from fedmirage.show.words import say
 
 
 def partition(
@@ -70,8 +71,7 @@ def report(
     files = {"csv": csv, "latex": latex, "json": json}
     written, found = write_report(folders, out_file, files, tsne)
     for sentence in found.damaged:
-        text = f"note: {sentence}"
-        err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        say(err, f"note: {sentence}", "yellow")
     for kind, path in written.items():
         show_path(kind, path)
 

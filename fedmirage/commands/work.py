@@ -32,11 +32,8 @@ def run(**given: Any) -> None:
         config = settle(read_layers(given["preset"], given["config"]), pick_settings(given))
     folder = Path(config.resume or config.out)
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
-    try:
+    with interruptions.telling():
         summary = launch(config, folder=folder, console=out, observers=wanted.make(out), **places)
-    except KeyboardInterrupt:
-        interruptions.told = True
-        raise
     show_summary(out, summary, folder)
     if wanted.watch:
         show_page(folder)
@@ -83,11 +80,8 @@ def compare(runs: list[Path], **given: Any) -> None:
         layers = read_layers(given["preset"], given["config"])
         plan = plan_comparison(layers, flags, *(given[name] for name in names))
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
-    try:
+    with interruptions.telling():
         outcome = run_comparison(plan, out, **places, observers=wanted.make(out))
-    except KeyboardInterrupt:
-        interruptions.told = True
-        raise
     present(outcome, out, files)
     if given["report"] or wanted.watch:
         show_page(outcome.folder)
@@ -113,11 +107,8 @@ def reproduce(**given: Any) -> None:
     sys.path.insert(0, str(ROOT))  # experiments belongs to the checkout and is not installed
     dispatch = import_module("experiments.reproduce.dispatch").dispatch
 
-    try:
+    with interruptions.telling():
         well = dispatch(given, out)
-    except KeyboardInterrupt:
-        interruptions.told = True
-        raise
     if not well:
         raise typer.Exit(1)
 

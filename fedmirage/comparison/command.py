@@ -15,10 +15,11 @@ from fedmirage.comparison.plan import Plan, make_plan
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
 from fedmirage.comparison.table import show_outcome
 from fedmirage.comparison.tuning import choose
-from fedmirage.launch import RUNTIMES
+from fedmirage.launch import require_known
 from fedmirage.runtimes.observers import Observers
 from fedmirage.server.record.folder import make_folder
 from fedmirage.settings.layers import report_together
+from fedmirage.show.words import say
 
 
 def run_comparison(
@@ -30,10 +31,7 @@ def run_comparison(
     observers: Observers | None = None,
 ) -> Outcome:
     """Do all runs of a plan, or what is left of them, and return what they found."""
-    if runtime not in RUNTIMES:
-        raise ConfigurationError(
-            [f"runtime={runtime!r} is not known; write {' or '.join(RUNTIMES)}"]
-        )
+    require_known(runtime)
     jobs, trials = plan.runs({}), plan.trials() if len(plan.choices) > 1 else []
     make_folder(plan.folder)
     check_runs(jobs, plan.folder)
@@ -57,12 +55,9 @@ def describe(plan: Plan, means: Means, console: Console) -> None:
     base = plan.base
     seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
     at_once = f"{means.at_once} run{'s' * (means.at_once > 1)} at a time"
-    _say(console, f"{len(plan.rows)} methods lines{_describe_choices(plan)}, {seeds}, {at_once}")
-    _say(
-        console,
-        f"on {base.dataset}, {base.partition}, {base.clients} clients, {base.rounds} rounds,"
-        f" {base.model}",
-    )
+    say(console, f"{len(plan.rows)} methods lines{_describe_choices(plan)}, {seeds}, {at_once}")
+    clients = f"{base.clients} clients, {base.rounds} rounds, {base.model}"
+    say(console, f"on {base.dataset}, {base.partition}, {clients}")
     alone = replace(plan, share=False).runs({})  # rounds that are shared are no reason for a note
     for caution in dict.fromkeys(caution for job in alone for caution in job.config.cautions):
         console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)
@@ -75,8 +70,8 @@ def present(outcome: Outcome, console: Console, files: Mapping[str, Path | None]
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             WRITERS[kind](outcome, path)
-            _say(console, f"{kind}: {path}")
-    _say(console, f"results: {outcome.folder}")
+            say(console, f"{kind}: {path}")
+    say(console, f"results: {outcome.folder}")
 
 
 def show_folders(
@@ -113,7 +108,7 @@ def show_folders(
     if drawing is not None:
         from fedmirage.comparison.pictures import draw_runs  # here, because it loads matplotlib
 
-        _say(console, f"picture: {draw_runs(folders, drawing)}")
+        say(console, f"picture: {draw_runs(folders, drawing)}")
 
 
 def plan_comparison(
@@ -148,7 +143,3 @@ def _describe_choices(plan: Plan) -> str:
     found = [f"learning rates {', '.join(rates)}"] if len(rates) > 1 else []
     found += [f"schedules {'; '.join(schedules)}"] if len(schedules) > 1 else []
     return f" with {' and '.join(found)}" if found else ""
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

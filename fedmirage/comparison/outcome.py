@@ -174,20 +174,16 @@ def make_entries(jobs: Sequence[Job], usual: Choice) -> list[Entry]:
         name, choice = job.row.methods, choice_of(job.config)
         if name == FEDAVG and choice != tuned:
             name = f"{FEDAVG} with {', '.join(usual.apart_from(tuned))}"
-        entry = found.setdefault(
-            name,
-            Entry(
-                name,
-                job.row.placebo,
-                choice.lr,
-                allows_secagg(job.config),
-                {},
-                is_line=name == job.row.methods,
-                schedule=choice.schedule,
-            ),
-        )
-        entry.runs[job.config.seed] = job.folder.name
+        if name not in found:
+            found[name] = make_entry(name, job.row.placebo, job.config, {})
+        found[name].runs[job.config.seed] = job.folder.name
     return list(found.values())
+
+
+def make_entry(name: str, placebo: str, config: RunConfig, runs: dict[int, str]) -> Entry:
+    """Make a row of runs that share a configuration but for their seed."""
+    is_line, schedule = name == config.methods, choice_of(config).schedule
+    return Entry(name, placebo, config.lr, allows_secagg(config), runs, is_line, schedule)
 
 
 def allows_secagg(config: RunConfig) -> bool:

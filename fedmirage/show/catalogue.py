@@ -22,6 +22,7 @@ from fedmirage.common.settings.config import defaults
 from fedmirage.common.settings.describe import describe
 from fedmirage.common.settings.language import Params, resolve_one
 from fedmirage.show.prose import show_prose
+from fedmirage.show.words import say
 
 EXAMPLES = "constant|constant(warmup=4)|exponential(factor=0.8)|step(at=6, factor=0.2)|cosine"
 
@@ -163,7 +164,7 @@ def show_presets(console: Console, presets: Mapping[str, Mapping[str, Any]]) -> 
     for name, settings in presets.items():
         told = "{methods} on {dataset}, {partition}, {model}, {clients} clients, {rounds} rounds"
         line = f"{name:<{width}}  {told.format_map({**defaults(), **settings})}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(console, line)
     text = "\nfedmirage presets NAME shows everything that one sets; flags override it."
     console.print(text, highlight=False)
 

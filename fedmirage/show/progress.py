@@ -21,6 +21,7 @@ from fedmirage.server.record.results import FILE, read
 from fedmirage.server.record.shown import describe_scores, local_scores
 from fedmirage.server.strategy.budget import spent
 from fedmirage.show.bar import is_interactive, make_bar
+from fedmirage.show.words import say
 
 POLL = 0.2
 NOTES = 5  # notes that the summary's table shows
@@ -135,7 +136,7 @@ def show_summary(console: Console, summary: dict[str, Any], folder: Path) -> Non
     The path is on a line of its own, so that a narrow terminal does not cut it.
     """
     console.print(summary_table(summary))
-    console.print(f"results: {folder}", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"results: {folder}")
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
