@@ -19,9 +19,9 @@ import tomli_w
 from flwr.common.config import parse_config_args
 from rich.console import Console
 
-from fedmirage.bundle import app_folder
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.runtimes.bundle import app_folder
 from fedmirage.server.record.results import FILE, read
 from fedmirage.show.progress import Watch, show_summary
 

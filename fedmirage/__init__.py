@@ -27,31 +27,24 @@ if not Path(__file__).with_name("common").is_dir():
     __path__.append(str(Path(__file__).parent.parent))
 
 if TYPE_CHECKING:
-    from fedmirage.api import compare, load_model, read_comparison, read_run, run
+    from fedmirage.api.calls import compare, load_model, read_comparison, read_run, run
+    from fedmirage.api.comparisons import Comparison
+    from fedmirage.api.runs import Run
     from fedmirage.common.data import load
     from fedmirage.common.errors import ConfigurationError, FedmirageError
     from fedmirage.common.methods import METHODS
     from fedmirage.common.settings.config import RunConfig, configure
-    from fedmirage.comparisons import Comparison
-    from fedmirage.runs import Run
 
     __version__: str
 
 _HOMES = {
-    "METHODS": "common.methods",
-    "Comparison": "comparisons",
-    "ConfigurationError": "common.errors",
-    "FedmirageError": "common.errors",
-    "Run": "runs",
-    "RunConfig": "common.settings.config",
-    "__version__": "common.settings.project",
-    "compare": "api",
-    "configure": "common.settings.config",
-    "load": "common.data",
-    "load_model": "api",
-    "read_comparison": "api",
-    "read_run": "api",
-    "run": "api",
+    "api.calls": {"compare", "load_model", "read_comparison", "read_run", "run"},
+    "api.comparisons": {"Comparison"},
+    "api.runs": {"Run"},
+    "common.data": {"load"},
+    "common.errors": {"ConfigurationError", "FedmirageError"},
+    "common.methods": {"METHODS"},
+    "common.settings.config": {"RunConfig", "configure"},
 }
 __all__ = [
     "METHODS",
@@ -72,11 +65,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'fedmirage' has no attribute {name!r}")
     if name == "__version__":
         return import_module("fedmirage.common.settings.project").project()["project"]["version"]
-    return getattr(import_module(f"fedmirage.{_HOMES[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"fedmirage.{home}"), name)
+    raise AttributeError(f"module 'fedmirage' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

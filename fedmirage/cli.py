@@ -10,9 +10,7 @@ import typer
 
 from fedmirage.commands import listings, views, work
 from fedmirage.commands.console import err, out
-from fedmirage.common.errors import FedmirageError
-from fedmirage.common.settings.project import project
-from fedmirage.settings.flags import (
+from fedmirage.commands.flags import (
     compare_flags,
     follow_flags,
     place_flags,
@@ -20,7 +18,9 @@ from fedmirage.settings.flags import (
     setting_flags,
     with_flags,
 )
-from fedmirage.settings.parser import Command, Commands, RunCommand
+from fedmirage.commands.parser import Command, Commands, RunCommand
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.settings.project import project
 
 RUN_EXAMPLES = """Examples:
 
@@ -113,14 +113,3 @@ def carry_out() -> None:
     except OSError as error:  # a full disk, a folder that may not be written
         err.print(f"error: {error}", style="red", highlight=False, markup=False)
         sys.exit(1)
-
-
-def main() -> None:
-    """Start the command line when this file is run as a program."""
-    from fedmirage.entry import main as enter
-
-    enter()
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 
-from fedmirage.interrupts import interruptions
+from fedmirage.runtimes.interrupts import interruptions
 
 
 def main() -> None:

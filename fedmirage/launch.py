@@ -22,7 +22,7 @@ from rich.console import Console
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.follow.observers import Observers
+from fedmirage.runtimes.observers import Observers
 from fedmirage.runtimes.processes import Processes, environment, undisturbed
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record.folder import (
@@ -56,10 +56,7 @@ def launch(
     happens in separate processes. An interrupt ends them, closes results.jsonl and is raised as
     KeyboardInterrupt, so that a notebook survives it.
     """
-    if runtime not in RUNTIMES:
-        raise ConfigurationError(
-            [f"runtime={runtime!r} is not known; write {' or '.join(RUNTIMES)}"]
-        )
+    require_known(runtime)
     require_writable(folder)
     if folder.exists():
         with claim(folder):  # whoever else writes there is named now, before anything is started
@@ -76,13 +73,17 @@ def launch(
     return summary
 
 
+def require_known(runtime: str) -> None:
+    """Refuse a runtime that there is not."""
+    if runtime not in RUNTIMES:
+        known = " or ".join(RUNTIMES)
+        raise ConfigurationError([f"runtime={runtime!r} is not known; write {known}"])
+
+
 def describe(config: RunConfig, console: Console) -> None:
     """Print what runs, and what is odd about it."""
-    console.print(
-        f"{config.methods} on {config.dataset}, {config.partition}, {config.clients} clients,"
-        f" {config.model}, seed {config.seed}",
-        highlight=False,
-    )
+    where = f"{config.dataset}, {config.partition}, {config.clients} clients, {config.model}"
+    console.print(f"{config.methods} on {where}, seed {config.seed}", highlight=False)
     if isinstance(config.secagg_params, SecAggOn):
         console.print(config.secagg_params.budget(config.drawn), highlight=False)
     for caution in config.cautions:
@@ -119,14 +120,9 @@ def attend(
     reader, writer = os.pipe()
     with tempfile.TemporaryFile() as log, os.fdopen(reader, "rb") as pipe:
         output = None if request["verbose"] else log
-        child = processes.spawn(
-            [sys.executable, "-P", "-m", program],
-            environment(),
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            pass_fds=(writer,),
-        )
+        command = [sys.executable, "-P", "-m", program]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": output, "stderr": output}
+        child = processes.spawn(command, environment(), **pipes, pass_fds=(writer,))
         os.close(writer)
         assert child.stdin is not None
         with contextlib.suppress(BrokenPipeError), child.stdin as stdin:

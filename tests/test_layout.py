@@ -25,6 +25,12 @@ MAY_IMPORT = {
     "experiments": {"experiments", "fedmirage", "client", "server", "common"},
 }
 PROGRAM = ("common", "client", "server")
+# The rooms and loose modules of `fedmirage`, each of which imports only earlier ones, also inside
+# functions. The package's own `__init__` names later ones, but loads them when they are asked for.
+FRONT = (
+    *("records", "runtimes", "settings", "show", "launch", "comparison", "report", "follow"),
+    *("node", "api", "__init__", "commands", "cli", "entry"),
+)
 
 
 def list_files(room: str) -> list[Path]:
@@ -68,6 +74,14 @@ def test_imports_go_one_way(source: str) -> None:
     assert not {name for name in found if name.split(".")[0] in PROGRAM}, "one name per module"
     ours = {room_of(name) for name in found} & (set(MAY_IMPORT) | {"tests"})
     assert ours <= MAY_IMPORT[source.split("/")[0]]
+
+
+@pytest.mark.parametrize("source", [one for one in SOURCES if one.startswith("fedmirage/")])
+def test_rooms_of_the_front_import_earlier_ones_only(source: str) -> None:
+    own = source.split("/")[1].removesuffix(".py")
+    parts = [name.split(".") for name in imports(ast.parse((ROOT / source).read_text()))]
+    named = {part[1] for part in parts if part[0] == "fedmirage" and part[1:]} - {own, *PROGRAM}
+    assert named <= set(FRONT[: FRONT.index(own)]), f"{own} comes before them in FRONT"
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -111,7 +111,7 @@ def test_the_wheel_adds_one_package(installed: Path) -> None:
 
 def test_tables_of_the_papers_need_a_checkout(installed: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "fedmirage.cli", "reproduce"],
+        [sys.executable, "-m", "fedmirage.entry", "reproduce"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(installed)},
         capture_output=True,
@@ -130,7 +130,7 @@ for name in {PROGRAM}:
     module = importlib.import_module("fedmirage." + name)
     assert pathlib.Path(module.__file__).is_relative_to({str(installed)!r})
 import fedmirage
-from fedmirage.bundle import app_folder
+from fedmirage.runtimes.bundle import app_folder
 from fedmirage.settings.layers import PRESETS, read_preset
 print(fedmirage.__version__, fedmirage.configure().clients, *PRESETS)
 print(fedmirage.configure(read_preset("fedcog-flair")).clients)
@@ -189,7 +189,7 @@ def test_no_file_of_a_bundle_has_two_names(tmp_path: Path) -> None:
 def test_a_run_from_the_wheel(installed: Path, tmp_path: Path, runtime: list[str]) -> None:
     """Over gRPC, Flower gets a project folder that was put together for it."""
     settings = ["--rounds", "1", "--dataset", "digits(limit=300)", "--local-steps", "2"]
-    command = ["-m", "fedmirage.cli", "run", *settings, *runtime, "--out", "result"]
+    command = ["-m", "fedmirage.entry", "run", *settings, *runtime, "--out", "result"]
     assert "finished after round 1" in python(installed, tmp_path, *command)
     assert (tmp_path / "result" / "model.safetensors").exists()
 

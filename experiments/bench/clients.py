@@ -8,18 +8,17 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Annotated, Any
-from unittest.mock import patch
 
 import typer
 from rich.table import Table
 
 from experiments.bench.app import app, out
+from experiments.bench.measure import measure_processor
 from fedmirage.common import device
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.runtimes.inprocess import run_in_process
 from fedmirage.runtimes.simulation import plan_actors, simulate
 from fedmirage.server.record.results import FILE, read
-from fedmirage.server.rounds import Rounds
 
 RUNTIMES = {
     "inprocess": lambda config: run_in_process(config, plan_actors(config).actors),
@@ -64,7 +63,8 @@ def clients(
         config = configure({**settings, "clients": int(count), "participation": float(share)})
         before = time_training(config, processor)
         if processor:
-            timed = {"one process": count_processor(config, rounds)}
+            one_thread = {**config.flat(), "server-threads": 1}
+            timed = {"one process": {"round": measure_processor(one_thread, rounds)["seconds"]}}
         else:
             timed = {name: time_rounds(config, name, rounds) for name in runtimes.split(",")}
         alone = (before + time_training(config, processor)) / 2
@@ -97,22 +97,6 @@ def time_rounds(config: RunConfig, runtime: str, rounds: int) -> dict[str, float
         name: statistics.median(line["seconds"][name] for line in lines)
         for name in ("round", "evaluate")
     }
-
-
-def count_processor(config: RunConfig, rounds: int) -> dict[str, float]:
-    """Count the processor seconds of a round with its evaluation, in one process."""
-    seconds: list[float] = []
-    run_round = Rounds.run_round
-
-    def count(self: Rounds, number: int) -> bool:
-        started = time.process_time()
-        stop = run_round(self, number)
-        seconds.append(time.process_time() - started)
-        return stop
-
-    with tempfile.TemporaryDirectory() as folder, patch.object(Rounds, "run_round", count):
-        run_in_process(configure(config.flat(), {"server_threads": 1, "out": folder}))
-    return {"round": statistics.median(seconds[-rounds:])}
 
 
 def time_training(config: RunConfig, processor: bool = False) -> float:

@@ -1,4 +1,4 @@
-"""FedCOG's generation beside local training, and its whole round beside bare torch."""
+"""FedCOG's generation beside local training, and its whole round beside FedAvg's."""
 
 import statistics
 import tempfile
@@ -10,8 +10,7 @@ import typer
 from rich.table import Table
 
 from experiments.bench.app import app, out
-from experiments.bench.bare import time_bare
-from experiments.bench.measure import measure_processor, time_simulation
+from experiments.bench.measure import measure_processor
 from fedmirage.common import device
 from fedmirage.common.settings.config import RunConfig, configure
 
@@ -30,73 +29,33 @@ def fedcog(
     rounds: Annotated[
         int, typer.Option(help="Whole rounds whose median counts; 0 leaves them out.")
     ] = 2,
-    processor: Annotated[
-        bool,
-        typer.Option(
-            help="Count the processor seconds of whole rounds in one process instead, without"
-            " bare torch."
-        ),
-    ] = False,
 ) -> None:
     """Compare FedCOG's generation of 16 to 1,024 images with local training (its table 8).
 
-    A whole round is also compared with bare torch. Single figures are seconds of processor time of
-    one client with one thread. The whole round has ten clients on all cores.
+    A whole round of ten clients is also compared with FedAvg's. All figures are processor seconds
+    of one process with one thread.
     """
-    settings = {
-        "dataset": dataset,
-        "data_dir": data_dir,
-        "local_steps": steps,
-        "partition": "classes(per_client=2)",
-        "clients": 10,
-    }
-    settings |= {
-        "model": "simple-cnn",
-        "batch_size": 64,
-        "augment": "crop-flip",
-        "lr": 0.01,
-        "momentum": 0.9,
-    }
-    sizes = [size for size in (16, 32, 64, 128, 256, 512, 1024) if size <= largest]
+    settings = {"dataset": dataset, "data_dir": data_dir, "local_steps": steps, "clients": 10}
+    settings |= {"partition": "classes(per_client=2)", "model": "simple-cnn", "batch_size": 64}
+    settings |= {"augment": "crop-flip", "lr": 0.01, "momentum": 0.9}
+    sizes = [size for size in PUBLISHED_GENERATION if size <= largest]
     training, generation = generation_times(configure(settings), sizes, generation_steps)
     title = f"one client: {generation_steps} steps of generation against {steps} local steps"
-    table = Table(
-        "images",
-        "seconds of generation",
-        "ms per step",
-        "of local training",
-        "of it in the paper",
-        title=title,
-    )
+    heads = ("images", "seconds of generation", "ms per step", "of local training")
+    table = Table(*heads, "of it in the paper", title=title)
     for size, seconds in generation.items():
-        share, published = seconds / training, PUBLISHED_GENERATION[size] / PUBLISHED_TRAINING
-        table.add_row(
-            str(size),
-            f"{seconds:.2f}",
-            f"{1000 * seconds / generation_steps:.1f}",
-            f"{share:.2f}",
-            f"{published:.3f}",
-        )
-    table.add_row(
-        "local training", f"{training:.2f}", f"{1000 * training / steps:.1f}", "1.00", "1"
-    )
+        cells = f"{seconds:.2f}", f"{1000 * seconds / generation_steps:.1f}"
+        published = PUBLISHED_GENERATION[size] / PUBLISHED_TRAINING
+        table.add_row(str(size), *cells, f"{seconds / training:.2f}", f"{published:.3f}")
+    cells = f"{training:.2f}", f"{1000 * training / steps:.1f}"
+    table.add_row("local training", *cells, "1.00", "1")
     out.print(table)
-    if rounds and processor:
-        processor_rounds(settings, generation_steps, rounds)
-    elif rounds:
+    if rounds:
         whole_rounds(settings, generation_steps, rounds)
 
 
 # The paper's seconds on a GPU, by the number of images.
-PUBLISHED_GENERATION = {
-    16: 0.72,
-    32: 0.78,
-    64: 0.79,
-    128: 0.80,
-    256: 0.81,
-    512: 0.83,
-    1024: 1.27,
-}
+PUBLISHED_GENERATION = {16: 0.72, 32: 0.78, 64: 0.79, 128: 0.8, 256: 0.81, 512: 0.83, 1024: 1.27}
 PUBLISHED_TRAINING = 14.81
 TOKEN = "0" * 16  # the name of a run that no server has started
 
@@ -140,45 +99,14 @@ def generation_times(
         return statistics.median((first, time_training())), generation
 
 
-def compared(generation_steps: int) -> dict[str, str]:
-    """The two lines of methods whose rounds are compared."""
-    return {
-        "FedAvg": "fedavg",
-        "FedCOG with 256 images": f"fedcog(start=1, steps={generation_steps})",
-    }
-
-
-def processor_rounds(settings: dict[str, Any], generation_steps: int, rounds: int) -> None:
+def whole_rounds(settings: dict[str, Any], generation_steps: int, rounds: int) -> None:
     """Compare the processor seconds of rounds after the first, with and without FedCOG."""
     common = {**settings, "threads": 1, "server_threads": 1, "eval_every": rounds + 1}
-    counted = {
-        name: measure_processor({**common, "methods": line}, rounds)["seconds"]
-        for name, line in compared(generation_steps).items()
-    }
+    lines = {"FedAvg": "fedavg", "FedCOG, 256 images": f"fedcog(start=1, steps={generation_steps})"}
     table = Table("ten clients in one process", "processor s per round", "ratio to FedAvg")
-    for name, seconds in counted.items():
-        table.add_row(name, f"{seconds:.2f}", f"{seconds / counted['FedAvg']:.2f}")
-    out.print(table)
-
-
-def whole_rounds(settings: dict[str, Any], generation_steps: int, rounds: int) -> None:
-    """Compare simulated rounds, with and without FedCOG, with training in bare torch processes."""
-    common = {**settings, "rounds": rounds + 1, "eval_every": rounds + 1}
-    before = time_bare(configure(common), rounds)
-    timed = {
-        name: time_simulation(configure({**common, "methods": line}), rounds)
-        for name, line in compared(generation_steps).items()
-    }
-    reference = statistics.median(before + time_bare(configure(common), rounds))
-    table = Table(
-        "ten clients",
-        "seconds per round",
-        "ratio to bare",
-        "ratio to FedAvg",
-        title=f"{settings['local_steps']} steps, {device.cores()} cores",
-    )
-    table.add_row("bare torch processes, training only", f"{reference:.2f}", "1.00", "")
-    for name, seconds in timed.items():
-        ratios = (f"{seconds / of:.2f}" for of in (reference, timed["FedAvg"]))
-        table.add_row(f"simulated round, {name}", f"{seconds:.2f}", *ratios)
+    first = 0.0
+    for name, line in lines.items():
+        seconds = measure_processor({**common, "methods": line}, rounds)["seconds"]
+        first = first or seconds
+        table.add_row(name, f"{seconds:.2f}", f"{seconds / first:.2f}")
     out.print(table)

@@ -13,14 +13,6 @@ from fedmirage.runtimes.simulation import simulate
 from fedmirage.server.record.results import FILE, read
 
 
-def time_simulation(config: RunConfig, rounds: int) -> float:
-    """Time the median round of a simulation, from the draw of the clients to the checkpoint.
-
-    Evaluation does not count.
-    """
-    return measure_round(config, "simulation", rounds)["seconds"]
-
-
 def measure_round(
     config: RunConfig, runtime: str, rounds: int, code: str = "own"
 ) -> dict[str, float]:
@@ -37,16 +29,11 @@ def measure_round(
         else:
             deploy(placed, Console(quiet=True), code=code)
         lines = [line for line in read(Path(folder) / FILE) if line["kind"] == "round"][-rounds:]
-    seconds = statistics.median(
-        line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines
-    )
-    return {
-        "seconds": seconds,
-        **{
-            key: statistics.median(line[key] for line in lines)
-            for key in ("bytes_up", "bytes_down")
-        },
+    times = [line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines]
+    moved = {
+        key: statistics.median(line[key] for line in lines) for key in ("bytes_up", "bytes_down")
     }
+    return {"seconds": statistics.median(times), **moved}
 
 
 def measure_processor(settings: dict[str, Any], rounds: int) -> dict[str, float]:

@@ -35,27 +35,12 @@ def secagg(
     grpc: Annotated[int, typer.Option(help="Clients over gRPC; 0 leaves them out.")] = 3,
 ) -> None:
     """Compare rounds with and without secure aggregation: seconds, and bytes up and down."""
-    settings = {
-        "model": model,
-        "local_steps": steps,
-        "partition": "iid",
-        "rounds": rounds + 1,
-        "eval_every": rounds + 1,
-    }
-    table = Table(
-        "runtime",
-        "clients",
-        "neighbours",
-        "plain s",
-        "secure s",
-        "ratio",
-        "up MB",
-        "down MB",
-        title=f"{model}, {steps} steps",
-    )
-    cases = [(runtime, int(count)) for count in clients.split(",") if count] + [
-        ("grpc", grpc)
-    ] * bool(grpc)
+    settings = {"model": model, "local_steps": steps, "partition": "iid"}
+    settings |= {"rounds": rounds + 1, "eval_every": rounds + 1}
+    heads = ("runtime", "clients", "neighbours", "plain s", "secure s", "ratio", "up MB")
+    table = Table(*heads, "down MB", title=f"{model}, {steps} steps")
+    cases = [(runtime, int(count)) for count in clients.split(",") if count]
+    cases += [("grpc", grpc)] if grpc else []
     for place, count in cases:
         secured = configure({**settings, "clients": count, "secagg": line}).secagg_params
         assert isinstance(secured, SecAggOn)
@@ -70,14 +55,10 @@ def secagg(
             f"{plain[key] / 1e6:.2f} -> {secure[key] / 1e6:.2f}"
             for key in ("bytes_up", "bytes_down")
         ]
-        times = [
-            f"{plain['seconds']:.2f}",
-            f"{secure['seconds']:.2f}",
-            f"{secure['seconds'] / plain['seconds']:.2f}",
-        ]
+        ratio = secure["seconds"] / plain["seconds"]
+        times = [f"{value:.2f}" for value in (plain["seconds"], secure["seconds"], ratio)]
         # printed at once, because the whole table takes minutes
-        out.print(
-            f"{place}, {count} clients: {times[0]} s plain, {times[1]} s secure", highlight=False
-        )
+        said = f"{place}, {count} clients: {times[0]} s plain, {times[1]} s secure"
+        out.print(said, highlight=False)
         table.add_row(place, str(count), str(neighbours), *times, *moved)
     out.print(table)

@@ -1,6 +1,5 @@
 """What came out beside what the paper has: ours, the paper's, the difference."""
 
-import csv
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -14,8 +13,9 @@ from rich.table import Table as Shown
 from experiments.reproduce.cells import Cell, Scale
 from experiments.reproduce.figures import in_per_cent, read_figure
 from fedmirage.common.errors import DataError
-from fedmirage.comparison.records import find_summary, is_finished, read_rounds
+from fedmirage.comparison.export import write_rows
 from fedmirage.comparison.statistics import spread
+from fedmirage.records.lines import find_summary, is_finished, read_rounds
 
 NONE = "-"
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -135,9 +135,6 @@ def write_answers(answers: Sequence[Answer], files: Mapping[str, Path | None]) -
         if kind == "json":
             path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
         else:
-            with path.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, list(rows[0]))
-                writer.writeheader()
-                writer.writerows(rows)
+            write_rows(rows, path)
         written.append(path)
     return written

@@ -25,7 +25,7 @@ from fedmirage.comparison.plan import read_seeds
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
 from fedmirage.launch import RUNTIMES
 from fedmirage.server.record.folder import make_folder
-from fedmirage.show.times import say_time
+from fedmirage.show.words import say, say_time
 
 USUAL_OUT = Path("runs", "reproduce")
 
@@ -45,8 +45,8 @@ def show_tables(console: Console) -> None:
         counts = (len(table.rows), len(table.columns), len(cells), recorded)
         shown.add_row(name, table.title, *(str(count or "-") for count in counts))
     console.print(shown)
-    _say(console, "Cells that cannot be run say why, and so do those whose data are not here:")
-    _say(console, "fedmirage reproduce PAPER/TABLE --estimate")
+    say(console, "Cells that cannot be run say why, and so do those whose data are not here:")
+    say(console, "fedmirage reproduce PAPER/TABLE --estimate")
 
 
 def find_recorded(cell: Cell, runs: Mapping[Path, Mapping[str, Any]]) -> list[Path]:
@@ -88,15 +88,15 @@ def reproduce(name: str, given: Mapping[str, Any], console: Console) -> list[Ans
     means = share_cores(config, given["runtime"], given["actors"], len(work.jobs), given["verbose"])
     show_cost(work, means, console)
     if given["estimate"]:
-        _say(console, f"rows: {', '.join(dict.fromkeys(cell.row.name for cell in cells))}")
-        _say(console, f"columns: {', '.join(dict.fromkeys(cell.column.name for cell in cells))}")
+        say(console, f"rows: {', '.join(dict.fromkeys(cell.row.name for cell in cells))}")
+        say(console, f"columns: {', '.join(dict.fromkeys(cell.column.name for cell in cells))}")
         return []
     make_folder(folder)
     check_runs(work.jobs, folder)
     failed = carry_out(work.jobs, means, folder, console)
     answers = [make_cell_answer(cell, scale, work, failed) for cell in cells]
     present(cells, answers, scale, given, console)
-    _say(console, f"results: {folder}")
+    say(console, f"results: {folder}")
     return answers
 
 
@@ -114,11 +114,11 @@ def make_cell_answer(cell: Cell, scale: Any, work: Work, failed: Mapping[Path, s
 def describe(cells: Sequence[Cell], work: Work, scale: str, console: Console) -> None:
     """Say what is run, what is not and why, and what a small scale means."""
     table = cells[0].table
-    _say(console, f"{table.name}: {table.title}")
+    say(console, f"{table.name}: {table.title}")
     if table.note:
-        _say(console, " ".join(table.note.split()))
+        say(console, " ".join(table.note.split()))
     if scale == "small" and work.jobs:
-        _say(console, f"small scale, not comparable with the paper: {describe_small(cells)}")
+        say(console, f"small scale, not comparable with the paper: {describe_small(cells)}")
     for reason, count in count_reasons(cells, work).items():
         counted = "1 cell is" if count == 1 else f"{count} cells are"
         text = f"{counted} left out: {reason}"
@@ -135,7 +135,7 @@ def show_recorded(cells: Sequence[Cell], console: Console) -> None:
             answer = make_answer(cell, "paper", found)
             ours = say_number(answer.ours, answer.deviation, cell)
             names = ", ".join(path.name for path in found)
-            _say(console, f"recorded: {cell.row.shown}, {cell.column.shown}: {ours} ({names})")
+            say(console, f"recorded: {cell.row.shown}, {cell.column.shown}: {ours} ({names})")
 
 
 def count_reasons(cells: Sequence[Cell], work: Work) -> dict[str, int]:
@@ -160,9 +160,9 @@ def show_cost(work: Work, means: Means, console: Console) -> None:
     seconds = estimate_jobs(work.jobs, clock)
     steps = ", ".join(f"{key[0]} {1000 * value:.1f} ms" for key, value in clock.known.items())
     at_once = means.at_once * max(1, means.actors)
-    _say(console, f"measured per training step: {steps}" if steps else "nothing is left")
+    say(console, f"measured per training step: {steps}" if steps else "nothing is left")
     total = sum(seconds.values())
-    _say(
+    say(
         console,
         f"{len(seconds)} of {len(work.jobs)} runs are left; estimated cost {say_time(total)} of one"
         f" core, {say_time(total / at_once)} with {at_once} at work"
@@ -184,8 +184,4 @@ def present(
             text = f"{answer.row}, {answer.column}: {answer.remark}"
             console.print(text, style="yellow", highlight=False, markup=False)
     for path in write_answers(answers, {"csv": given["csv"], "json": given["json"]}):
-        _say(console, f"written: {path}")
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+        say(console, f"written: {path}")

@@ -9,9 +9,10 @@ from experiments.reproduce.command import reproduce, show_tables
 from experiments.reproduce.pages import rewrite_pages
 from experiments.reproduce.queue import run_queue, show_queue
 from experiments.reproduce.records import record_run
+from fedmirage.commands.flags import reproduce_flags
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.settings.config import key_of
-from fedmirage.settings.flags import reproduce_flags
+from fedmirage.show.words import say
 
 TASKS = ("table", "queue", "record", "tables")
 FOR_A_TABLE = (
@@ -31,10 +32,10 @@ def dispatch(given: Mapping[str, Any], console: Console) -> bool:
     if given["record"]:
         source, name = given["record"]
         path = record_run(source, name, given["results"])
-        console.print(f"recorded: {path}", highlight=False, markup=False, soft_wrap=True)
+        say(console, f"recorded: {path}")
     elif given["tables"]:
         for path in rewrite_pages(given["results"]):
-            console.print(f"made anew: {path}", highlight=False, markup=False, soft_wrap=True)
+            say(console, f"made anew: {path}")
     elif given["table"]:
         answers = reproduce(given["table"], given, console)
         return not any(answer.failed for answer in answers)

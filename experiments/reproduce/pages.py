@@ -9,20 +9,19 @@ two marks, which the command rewrites:
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from experiments.reproduce.checks import Written, complaints
-from experiments.reproduce.figures import WORDS, read_figure
+from experiments.reproduce.figures import WORDS, look_up, read_figure
 from experiments.reproduce.tables import When
 from fedmirage.common.errors import DataError
-from fedmirage.comparison.records import read_record, read_rounds
+from fedmirage.comparison.pictures import Curve, draw_by_round
 from fedmirage.comparison.statistics import paired_difference, spread
 from fedmirage.comparison.table import say_difference, say_spread
-from fedmirage.show.compare import STYLES
+from fedmirage.records.lines import read_record, read_rounds
 
 FILE = "tables.toml"
 BLOCK = "<!-- table: {name} -->\n{text}<!-- end -->"
@@ -142,41 +141,13 @@ def read_run(results: Path, name: str) -> tuple[int, list[dict[str, Any]]]:
 
 def draw(picture: PagePicture, results: Path) -> Path:
     """Draw the mean over seeds by round, and between which values the seeds lie."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
-    for number, row in enumerate(picture.rows):
-        runs = [read_run(results, name)[1] for name in row.runs]
-        rounds, values = by_round(runs, picture.figure)
-        means = [sum(column) / len(column) for column in values]
-        label = f"{row.title}, {len(runs)} seed{'s' * (len(runs) > 1)}"
-        style = STYLES[number % len(STYLES)]  # curves that coincide stay visible
-        axes.plot(rounds, means, style, color=f"C{number}", label=label)
-        lows, highs = [min(column) for column in values], [max(column) for column in values]
-        axes.fill_between(rounds, lows, highs, color=f"C{number}", alpha=0.2, linewidth=0)
-    axes.set_xlabel("round")
-    axes.set_ylabel("accuracy on the test set")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    path = results / picture.file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, metadata={"Software": None})
-    pyplot.close(figure)
-    return path
-
-
-def by_round(
-    runs: Sequence[Sequence[Mapping[str, Any]]], figure: str
-) -> tuple[list[int], list[list[float]]]:
-    """Collect the values of all seeds round by round, for rounds that all of them have."""
-    found: dict[int, list[float]] = {}
-    for lines in runs:
-        for line in lines:
-            value = read_figure([dict(line)], figure, "last")
-            if value is not None:
-                found.setdefault(int(line["round"]), []).append(value)
-    complete = sorted(number for number, values in found.items() if len(values) == len(runs))
-    return complete, [found[number] for number in complete]
+    curves: list[Curve] = []
+    for row in picture.rows:
+        label = f"{row.title}, {len(row.runs)} seed{'s' * (len(row.runs) > 1)}"
+        seeds = []
+        for name in row.runs:
+            lines = read_run(results, name)[1]
+            found = {line["round"]: look_up(line, picture.figure) for line in lines}
+            seeds.append({number: one for number, one in found.items() if one is not None})
+        curves.append((label, seeds))
+    return draw_by_round(curves, results / picture.file)

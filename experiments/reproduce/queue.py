@@ -22,7 +22,8 @@
 
 Every job has had its first seed before any has its second, so that a queue that is interrupted has
 answered all questions once. Its state is that of its runs, so that nothing is lost with the process
-that does it. A recorded run has no checkpoint: it is repeated if another one is to begin from it.
+that does it. A recorded run has no checkpoint: it is repeated if another one is to begin from it,
+and so is a run that was begun without keeping its models.
 """
 
 import contextlib
@@ -43,6 +44,7 @@ from experiments.reproduce.recording import (
     find_recorded,
     leave_out_recorded,
     record_finished,
+    set_aside_without_models,
 )
 from experiments.reproduce.standing import show_state
 from experiments.reproduce.tables import read_table
@@ -55,6 +57,7 @@ from fedmirage.comparison.runs import carry_out, share_cores
 from fedmirage.runtimes.processes import undisturbed
 from fedmirage.server.record.folder import make_folder
 from fedmirage.settings.layers import place, read_preset
+from fedmirage.show.words import say
 
 FAILED = "failed.json"  # why runs failed, by their names
 LOWEST = 19  # the priority at which everything else comes first
@@ -212,6 +215,9 @@ def run_queue(path: Path, given: Mapping[str, Any], console: Console) -> bool:
     folder, jobs, results = read_queue(path)
     os.nice(LOWEST)
     make_folder(folder)
+    while said := list(set_aside_without_models(leave_out_recorded(jobs, results))):
+        for sentence in said:
+            say(console, sentence, "yellow")
     means = share_cores(
         jobs[0].config, given["runtime"], given["actors"], len(jobs), given["verbose"]
     )
@@ -223,7 +229,7 @@ def run_queue(path: Path, given: Mapping[str, Any], console: Console) -> bool:
             sentences = list(record_finished(jobs, results))
         with contextlib.suppress(OSError):  # the terminal may be closed
             for sentence in sentences:
-                console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+                say(console, sentence)
     reasons = {one.name: reason for one, reason in failed.items()}
     draft = folder / f".{FAILED}"
     draft.write_text(json.dumps(reasons, indent=1) + "\n", encoding="utf-8")

@@ -1,5 +1,6 @@
-"""What a queue has to do with recorded runs: it leaves them out, and records what it finishes."""
+"""What a queue repeats and what not: it leaves out recorded runs, and records what it finishes."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,10 @@ from experiments.reproduce.records import record_run
 from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.settings.config import configure
 from fedmirage.comparison.plan import Job
-from fedmirage.comparison.records import is_finished, recorded_settings
 from fedmirage.comparison.runs import is_over
+from fedmirage.records.lines import is_finished, recorded_settings
 from fedmirage.server.record import checkpoint
+from fedmirage.server.record.folder import claim
 
 
 def leave_out_recorded(jobs: Sequence[Job], results: Path | None) -> list[Job]:
@@ -34,6 +36,30 @@ def leave_out_recorded(jobs: Sequence[Job], results: Path | None) -> list[Job]:
         for job in jobs
         if job.folder in needed
     ]
+
+
+def set_aside_without_models(jobs: Sequence[Job]) -> Iterator[str]:
+    """Set runs aside that keep no model of a round from which others begin; say so of each.
+
+    They were begun before the queue had these others, and would go on without keeping models. They
+    are repeated instead. A model of the last round is kept by every run.
+    """
+    by_folder = {job.folder: job for job in jobs}
+    for job in jobs:
+        parent = by_folder.get(job.parent) if job.parent else None
+        if parent is None or not job.needs_parent or has_begun(job):
+            continue
+        begun = recorded_settings(parent.folder)
+        taken = int(job.config.warm_start.rpartition("@")[2])
+        if begun.get("keep-models", "all") == "all" or taken == parent.config.rounds:
+            continue
+        aside = parent.folder.with_name(f"{parent.folder.name}.{time.strftime('%Y%m%d-%H%M%S')}")
+        with claim(parent.folder):
+            parent.folder.rename(aside)
+        yield (
+            f"{parent} is repeated: it kept no model of round {taken}, from which {job} begins;"
+            f" what it had is in {aside}"
+        )
 
 
 def can_begin(parent: Job, needed: set[Path]) -> bool:

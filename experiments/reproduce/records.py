@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
-from fedmirage.comparison.records import find_summary, read_record
+from fedmirage.records.lines import find_summary, read_record
 from fedmirage.server.record.results import FILE
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"

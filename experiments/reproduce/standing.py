@@ -10,9 +10,9 @@ from rich.table import Table as Shown
 
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.plan import Job
-from fedmirage.comparison.records import find_summary, is_finished, read_record
 from fedmirage.comparison.runs import is_over
-from fedmirage.show.times import say_time
+from fedmirage.records.lines import find_summary, is_finished, read_record
+from fedmirage.show.words import say_time
 
 
 def show_state(

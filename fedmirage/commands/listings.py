@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,11 +12,12 @@ from fedmirage.common.settings.language import Params
 from fedmirage.settings.layers import PRESETS, find, read_preset
 
 
-def methods(
-    name: Annotated[
-        str | None, typer.Argument(help="One method, with everything that can be set.")
-    ] = None,
-) -> None:
+def name_of(what: str) -> Any:
+    """Make the argument with which one entry of a list is explained."""
+    return typer.Argument(help=f"One {what}, with everything that can be set.")
+
+
+def methods(name: Annotated[str | None, name_of("method")] = None) -> None:
     """What --methods accepts: every method, what it sends, and whether it goes with --secagg.
 
     With a name: how one round of it goes, its paper, and its parameters.
@@ -27,11 +28,7 @@ def methods(
     show_methods(out) if name is None else show_method(out, find(METHODS, name, "method"))
 
 
-def models(
-    name: Annotated[
-        str | None, typer.Argument(help="One model, with everything that can be set.")
-    ] = None,
-) -> None:
+def models(name: Annotated[str | None, name_of("model")] = None) -> None:
     """What --model accepts: every network, its parameters, its size on the usual data."""
     from fedmirage.common.models import MODELS
     from fedmirage.show.catalogue import show_entry, show_models
@@ -39,11 +36,7 @@ def models(
     show_models(out) if name is None else show_entry(out, find(MODELS, name, "model"))
 
 
-def partitions(
-    name: Annotated[
-        str | None, typer.Argument(help="One partition, with everything that can be set.")
-    ] = None,
-) -> None:
+def partitions(name: Annotated[str | None, name_of("partition")] = None) -> None:
     """What --partition accepts: every way to deal the data to the clients, its parameters."""
     from fedmirage.common.data.partitions.params import PARTITIONS
     from fedmirage.show.catalogue import show_entry, show_partitions
@@ -51,11 +44,7 @@ def partitions(
     show_partitions(out) if name is None else show_entry(out, find(PARTITIONS, name, "partition"))
 
 
-def schedules(
-    name: Annotated[
-        str | None, typer.Argument(help="One schedule, with everything that can be set.")
-    ] = None,
-) -> None:
+def schedules(name: Annotated[str | None, name_of("schedule")] = None) -> None:
     """What --schedule accepts: every way to change the learning rate over the rounds."""
     from fedmirage.common.learning.schedules import SCHEDULES
     from fedmirage.show.catalogue import show_entry, show_schedules
@@ -96,13 +85,10 @@ def datasets(
     from fedmirage.common.data import DATASETS, load
     from fedmirage.show.catalogue import show_datasets, show_entry
 
+    if picture is None and name is None:
+        return show_datasets(out, data_dir)
     if picture is None:
-        (
-            show_datasets(out, data_dir)
-            if name is None
-            else show_entry(out, find(DATASETS, name, "dataset"))
-        )
-        return
+        return show_entry(out, find(DATASETS, str(name), "dataset"))
     from fedmirage.show.samples import draw_samples  # here, because it loads matplotlib
 
     if name is None:

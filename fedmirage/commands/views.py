@@ -7,6 +7,7 @@ import typer
 
 from fedmirage.commands.console import err, out, show_path
 from fedmirage.common.settings.config import configure, defaults
+from fedmirage.show.words import say
 
 
 def partition(
@@ -27,19 +28,11 @@ def partition(
     from fedmirage.common.data.partitions import split
     from fedmirage.show.partition import figures, report, show_classes, show_figures
 
-    settings = {
-        "dataset": dataset,
-        "partition": partition,
-        "clients": clients,
-        "seed": seed,
-        "data_dir": data_dir,
-        "download": download,
-    }
-    config = configure(settings)
+    settings = {"dataset": dataset, "partition": partition, "clients": clients, "seed": seed}
+    config = configure({**settings, "data_dir": data_dir, "download": download})
     loaded = load(config.dataset, config.data_dir or None, config.download)
-    parts = split(
-        config.partition_params, loaded.train, len(loaded.classes), config.clients, config.seed
-    )
+    number = len(loaded.classes)
+    parts = split(config.partition_params, loaded.train, number, config.clients, config.seed)
     out.print(show_classes(loaded, parts))
     out.print(show_figures(figures(loaded, parts)))
     for path in report(loaded, parts, out_dir):
@@ -78,8 +71,7 @@ def report(
     files = {"csv": csv, "latex": latex, "json": json}
     written, found = write_report(folders, out_file, files, tsne)
     for sentence in found.damaged:
-        text = f"note: {sentence}"
-        err.print(text, style="yellow", highlight=False, markup=False, soft_wrap=True)
+        say(err, f"note: {sentence}", "yellow")
     for kind, path in written.items():
         show_path(kind, path)
 

@@ -12,8 +12,8 @@ from fedmirage.commands.console import out, show_path
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig, key_of
 from fedmirage.common.settings.project import ROOT
-from fedmirage.follow.observers import Wanted
-from fedmirage.interrupts import interruptions
+from fedmirage.follow.wanted import Wanted
+from fedmirage.runtimes.interrupts import interruptions
 from fedmirage.settings.layers import read_layers, report_together, settle
 
 
@@ -32,11 +32,8 @@ def run(**given: Any) -> None:
         config = settle(read_layers(given["preset"], given["config"]), pick_settings(given))
     folder = Path(config.resume or config.out)
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
-    try:
+    with interruptions.telling():
         summary = launch(config, folder=folder, console=out, observers=wanted.make(out), **places)
-    except KeyboardInterrupt:
-        interruptions.told = True
-        raise
     show_summary(out, summary, folder)
     if wanted.watch:
         show_page(folder)
@@ -67,7 +64,7 @@ def compare(runs: list[Path], **given: Any) -> None:
     settings = pick_settings(given)
     files = {kind: given[kind] for kind in ("csv", "json", "latex")}
     if runs:
-        from fedmirage.show.compare import show_folders
+        from fedmirage.comparison.command import show_folders
 
         names = ("seeds", "preset", "config", "log", "watch", "watch_port")
         more = [name for name in names if given[name]]
@@ -83,18 +80,15 @@ def compare(runs: list[Path], **given: Any) -> None:
         layers = read_layers(given["preset"], given["config"])
         plan = plan_comparison(layers, flags, *(given[name] for name in names))
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
-    try:
+    with interruptions.telling():
         outcome = run_comparison(plan, out, **places, observers=wanted.make(out))
-    except KeyboardInterrupt:
-        interruptions.told = True
-        raise
     present(outcome, out, files)
     if given["report"] or wanted.watch:
         show_page(outcome.folder)
     if given["picture"]:
-        from fedmirage.show.compare import picture
+        from fedmirage.comparison.pictures import draw_runs
 
-        show_path("picture", picture(outcome.run_folders, given["picture"]))
+        show_path("picture", draw_runs(outcome.run_folders, given["picture"]))
     if any(standing.failed for standing in outcome.standings):
         raise typer.Exit(1)
 
@@ -113,11 +107,8 @@ def reproduce(**given: Any) -> None:
     sys.path.insert(0, str(ROOT))  # experiments belongs to the checkout and is not installed
     dispatch = import_module("experiments.reproduce.dispatch").dispatch
 
-    try:
+    with interruptions.telling():
         well = dispatch(given, out)
-    except KeyboardInterrupt:
-        interruptions.told = True
-        raise
     if not well:
         raise typer.Exit(1)
 

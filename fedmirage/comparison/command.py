@@ -9,15 +9,17 @@ from rich.console import Console
 
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.comparison.export import WRITERS
-from fedmirage.comparison.outcome import Outcome, read_outcome, record
+from fedmirage.comparison.folders import lay_out_runs
+from fedmirage.comparison.outcome import FILE, Outcome, read_outcome, record
 from fedmirage.comparison.plan import Plan, make_plan
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
 from fedmirage.comparison.table import show_outcome
 from fedmirage.comparison.tuning import choose
-from fedmirage.follow.observers import Observers
-from fedmirage.launch import RUNTIMES
+from fedmirage.launch import require_known
+from fedmirage.runtimes.observers import Observers
 from fedmirage.server.record.folder import make_folder
 from fedmirage.settings.layers import report_together
+from fedmirage.show.words import say
 
 
 def run_comparison(
@@ -29,10 +31,7 @@ def run_comparison(
     observers: Observers | None = None,
 ) -> Outcome:
     """Do all runs of a plan, or what is left of them, and return what they found."""
-    if runtime not in RUNTIMES:
-        raise ConfigurationError(
-            [f"runtime={runtime!r} is not known; write {' or '.join(RUNTIMES)}"]
-        )
+    require_known(runtime)
     jobs, trials = plan.runs({}), plan.trials() if len(plan.choices) > 1 else []
     make_folder(plan.folder)
     check_runs(jobs, plan.folder)
@@ -56,12 +55,9 @@ def describe(plan: Plan, means: Means, console: Console) -> None:
     base = plan.base
     seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
     at_once = f"{means.at_once} run{'s' * (means.at_once > 1)} at a time"
-    _say(console, f"{len(plan.rows)} methods lines{_describe_choices(plan)}, {seeds}, {at_once}")
-    _say(
-        console,
-        f"on {base.dataset}, {base.partition}, {base.clients} clients, {base.rounds} rounds,"
-        f" {base.model}",
-    )
+    say(console, f"{len(plan.rows)} methods lines{_describe_choices(plan)}, {seeds}, {at_once}")
+    clients = f"{base.clients} clients, {base.rounds} rounds, {base.model}"
+    say(console, f"on {base.dataset}, {base.partition}, {clients}")
     alone = replace(plan, share=False).runs({})  # rounds that are shared are no reason for a note
     for caution in dict.fromkeys(caution for job in alone for caution in job.config.cautions):
         console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)
@@ -74,8 +70,45 @@ def present(outcome: Outcome, console: Console, files: Mapping[str, Path | None]
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             WRITERS[kind](outcome, path)
-            _say(console, f"{kind}: {path}")
-    _say(console, f"results: {outcome.folder}")
+            say(console, f"{kind}: {path}")
+    say(console, f"results: {outcome.folder}")
+
+
+def show_folders(
+    folders: list[Path],
+    drawing: Path | None,
+    files: Mapping[str, Path | None],
+    flags: Sequence[str],
+    console: Console,
+) -> None:
+    """Show a comparison again, or compare the runs in some folders.
+
+    Flags that would start runs are refused.
+    """
+    whole = [folder for folder in folders if (folder / FILE).exists()]
+    problems = [
+        f"{flag} would run something, but folders are only shown; drop it" for flag in flags
+    ]
+    problems += [
+        f"{folder} holds a whole comparison; show it alone" for folder in whole if len(folders) > 1
+    ]
+    problems += [
+        f"--{kind} is for a whole comparison; give its folder alone"
+        for kind, path in files.items()
+        if path is not None and not whole
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+    outcomes = [read_outcome(folder.absolute()) for folder in whole]
+    for outcome in outcomes:
+        present(outcome, console, files)
+        folders = outcome.run_folders
+    if not outcomes:
+        console.print(lay_out_runs(folders))
+    if drawing is not None:
+        from fedmirage.comparison.pictures import draw_runs  # here, because it loads matplotlib
+
+        say(console, f"picture: {draw_runs(folders, drawing)}")
 
 
 def plan_comparison(
@@ -110,7 +143,3 @@ def _describe_choices(plan: Plan) -> str:
     found = [f"learning rates {', '.join(rates)}"] if len(rates) > 1 else []
     found += [f"schedules {'; '.join(schedules)}"] if len(schedules) > 1 else []
     return f" with {' and '.join(found)}" if found else ""
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

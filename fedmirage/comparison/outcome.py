@@ -14,12 +14,13 @@ from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import parse
 from fedmirage.comparison.choices import Choice, choice_of
 from fedmirage.comparison.plan import Job, Plan
-from fedmirage.comparison.records import find_summary
 from fedmirage.comparison.rows import FEDAVG
 from fedmirage.comparison.scores import Score, read_score
 from fedmirage.comparison.statistics import Difference, Spread, paired_difference, spread
+from fedmirage.records.lines import find_summary
 
 FILE = "comparison.json"
+COSTS = ("rounds", "bytes", "seconds")  # of reaching a target
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,11 @@ class Standing:
         return spread([score.last_five for score in self.scores.values()])
 
     @property
+    def spreads(self) -> dict[str, Spread | None]:
+        """What a row reached, by name."""
+        return {"final": self.final, "last_five": self.last_five}
+
+    @property
     def drift(self) -> Spread | None:
         """The clients' drift over seeds."""
         return spread([score.drift for score in self.scores.values() if score.drift is not None])
@@ -66,7 +72,7 @@ class Standing:
     def to_target(self, target: float) -> tuple[dict[str, float], int]:
         """Return the mean cost over the seeds that reached the target, and how many did."""
         reached = [cost for score in self.scores.values() if (cost := score.reach(target))]
-        names = ("rounds", "bytes", "seconds") if reached else ()
+        names = COSTS if reached else ()
         mean = {name: statistics.fmean(cost[name] for cost in reached) for name in names}
         return mean, len(reached)
 
@@ -126,6 +132,10 @@ class Outcome:
         """Compare the last-five accuracy with that of the row's own placebo."""
         return self._difference(standing, standing.entry.placebo)
 
+    def differences(self, standing: Standing) -> dict[str, Difference | None]:
+        """Compare a row with FedAvg and with its placebo."""
+        return {"to_fedavg": self.to_fedavg(standing), "to_placebo": self.to_placebo(standing)}
+
     def _difference(self, standing: Standing, other: str) -> Difference | None:
         if other not in self.by_name:
             return None
@@ -164,20 +174,16 @@ def make_entries(jobs: Sequence[Job], usual: Choice) -> list[Entry]:
         name, choice = job.row.methods, choice_of(job.config)
         if name == FEDAVG and choice != tuned:
             name = f"{FEDAVG} with {', '.join(usual.apart_from(tuned))}"
-        entry = found.setdefault(
-            name,
-            Entry(
-                name,
-                job.row.placebo,
-                choice.lr,
-                allows_secagg(job.config),
-                {},
-                is_line=name == job.row.methods,
-                schedule=choice.schedule,
-            ),
-        )
-        entry.runs[job.config.seed] = job.folder.name
+        if name not in found:
+            found[name] = make_entry(name, job.row.placebo, job.config, {})
+        found[name].runs[job.config.seed] = job.folder.name
     return list(found.values())
+
+
+def make_entry(name: str, placebo: str, config: RunConfig, runs: dict[int, str]) -> Entry:
+    """Make a row of runs that share a configuration but for their seed."""
+    is_line, schedule = name == config.methods, choice_of(config).schedule
+    return Entry(name, placebo, config.lr, allows_secagg(config), runs, is_line, schedule)
 
 
 def allows_secagg(config: RunConfig) -> bool:

@@ -12,8 +12,8 @@ from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.comparison.choices import Choice, choice_of, make_choices, read_schedules
-from fedmirage.comparison.records import recorded_settings
 from fedmirage.comparison.rows import FEDAVG, Row, make_rows
+from fedmirage.records.lines import recorded_settings
 from fedmirage.server.record.folder import require_same_settings
 from fedmirage.settings.layers import place
 

@@ -11,10 +11,10 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.plan import Job
-from fedmirage.comparison.records import is_finished, read_rounds
+from fedmirage.records.lines import is_finished, read_rounds
 from fedmirage.server.record.results import FILE
 from fedmirage.show.bar import is_interactive, make_bar
-from fedmirage.show.times import say_time
+from fedmirage.show.words import say, say_time
 
 POLL = 0.5
 NAME = 16  # characters of a methods line beside the bar
@@ -70,7 +70,7 @@ class Board:
         for track in self.tracks:
             track.look(running=False)
         if before := sum(track.finished for track in self.tracks):
-            self._print(f"{before} of {len(self.tracks)} runs were finished before")
+            say(self.console, f"{before} of {len(self.tracks)} runs were finished before")
         self.progress.start()
         self.thread.start()
         return self
@@ -109,7 +109,7 @@ class Board:
             before = track.finished
             track.look(track.job in running)
             if track.finished and not before and not is_interactive(self.console):
-                self._print(f"{self._count()}: {track.job}; {say_left(self.left())}")
+                say(self.console, f"{self._count()}: {track.job}; {say_left(self.left())}")
         now = [
             f"{track.job.row.methods[:NAME]} {track.round}/{track.job.config.rounds}"
             for track in self.tracks
@@ -122,9 +122,6 @@ class Board:
 
     def _count(self) -> str:
         return f"{sum(track.finished for track in self.tracks)}/{len(self.tracks)} runs"
-
-    def _print(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def say_left(seconds: float | None) -> str:

@@ -16,11 +16,12 @@ from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.comparison.plan import Job, resume
 from fedmirage.comparison.progress import Board
-from fedmirage.comparison.records import is_finished
 from fedmirage.launch import attend, close_interrupted
+from fedmirage.records.lines import is_finished
 from fedmirage.runtimes.guardian import end_all
 from fedmirage.runtimes.processes import Processes, undisturbed
 from fedmirage.server.record import checkpoint
+from fedmirage.show.words import say
 
 CHECKS = "fedmirage.comparison.checks"
 ALONE = ("simulation", "grpc")  # runtimes that use the whole machine for one run
@@ -80,13 +81,8 @@ def carry_out(
             done = sum(is_over(job) for job in jobs)
             with contextlib.suppress(OSError):  # the terminal may be closed
                 console.show_cursor()
-                console.print(
-                    f"interrupted with {done} of {len(jobs)} runs finished; the same command, with"
-                    f" --out {folder}, continues",
-                    highlight=False,
-                    markup=False,
-                    soft_wrap=True,
-                )
+                text = f"interrupted with {done} of {len(jobs)} runs finished; the same command,"
+                say(console, f"{text} with --out {folder}, continues")
         raise
     return work.failed
 

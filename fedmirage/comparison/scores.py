@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.common.wire.figures import AVERAGE_SCORES
-from fedmirage.comparison.records import find_summary, read_rounds
+from fedmirage.records.lines import find_summary, read_rounds
 
 LAST = 5  # evaluated rounds in the headline score
 

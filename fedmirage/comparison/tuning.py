@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.choices import Choice, choice_of
 from fedmirage.comparison.plan import Job
-from fedmirage.comparison.records import read_rounds
 from fedmirage.comparison.scores import LAST
+from fedmirage.records.lines import read_rounds
 
 
 def choose(trials: Sequence[Job]) -> dict[str, Choice]:

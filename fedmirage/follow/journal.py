@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.common.errors import DataError
-from fedmirage.comparison.records import Lines, read_record
-from fedmirage.flat import round_figures
 from fedmirage.follow.logger import Logger, Opening
+from fedmirage.records.flat import round_figures
+from fedmirage.records.lines import Lines, read_record
 from fedmirage.server.record.results import FILE
 
 LOGGED = "logged.json"  # in the folder of a run: what each logger has

@@ -16,8 +16,8 @@ from flwr.common import log
 from flwr.common.constant import ErrorCode
 from flwr.supernode.runtime import run_clientapp as flower
 
-from fedmirage.bundle import bundled_code
 from fedmirage.common.flower import require
+from fedmirage.runtimes.bundle import bundled_code
 
 SHOWN = 3  # names of files in a sentence
 

@@ -11,7 +11,7 @@ import signal
 from types import FrameType
 from typing import NoReturn
 
-from fedmirage.interrupts import INTERRUPTIONS
+from fedmirage.runtimes.interrupts import INTERRUPTIONS
 
 TOLD = b"interrupted: the node ends at once\n"
 

@@ -13,11 +13,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedmirage.bundle import digest, own_code
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.flower import WAITING
-from fedmirage.interrupts import INTERRUPTIONS
 from fedmirage.node.encryption import require_same_encryption
+from fedmirage.runtimes.bundle import digest, own_code
+from fedmirage.runtimes.interrupts import INTERRUPTIONS
 from fedmirage.runtimes.processes import environment
 
 ADDRESS = "127.0.0.1:9094"  # Flower's default listens on every interface

@@ -47,7 +47,7 @@ def checksums(code: str) -> Mapping[str, str] | None:
     """Return the checksums of the code that is installed here, for a node that runs no other."""
     if code == "any":
         return None
-    from fedmirage.bundle import own_code
+    from fedmirage.runtimes.bundle import own_code
 
     return own_code()
 

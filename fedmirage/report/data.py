@@ -43,27 +43,18 @@ def arrange(found: Found, tsne: bool = False) -> dict[str, Any]:
         sections = make_sections(group, tsne)
         plots |= {f"{name}-{key}": spec for one in sections for key, spec in one.plots.items()}
         series[name] = describe_series(group)
-        groups.append(
-            {
-                "id": name,
-                "title": group.folder.name,
-                "head": head_of(group),
-                "sections": [
-                    {"id": f"{name}-{one.key}", "title": one.title, "html": one.html}
-                    for one in sections
-                ],
-            }
-        )
+        shown = [
+            {"id": f"{name}-{one.key}", "title": one.title, "html": one.html} for one in sections
+        ]
+        head = {"id": name, "title": group.folder.name, "head": head_of(group)}
+        groups.append({**head, "sections": shown})
+    html = {"contents": contents_of(groups), "problems": problems_of(found), "groups": groups}
     return {
         "version": VERSION,
         "title": question_of(found.groups[0]) if len(found.groups) == 1 else "Runs and comparisons",
         "made": time.strftime("%Y-%m-%d %H:%M:%S"),
         "going": any(group.going for group in found.groups),
-        "html": {
-            "contents": contents_of(groups),
-            "problems": problems_of(found),
-            "groups": groups,
-        },
+        "html": html,
         "plots": plots,
         "series": series,
     }
@@ -71,25 +62,10 @@ def arrange(found: Found, tsne: bool = False) -> dict[str, Any]:
 
 def make_sections(group: Group, tsne: bool) -> list[Section]:
     """Make the sections of a group, the answer first; some exist only where they have something."""
-    found = [
-        answer(group),
-        progress(group),
-        differences(group),
-        classes(group),
-        clients(group),
-        domains(group),
-        confusion(group),
-        holdings(group),
-        drift(group),
-        terms(group),
-        phases(group),
-        galleries(group),
-        features(group, tsne),
-        budget(group),
-        notes(group),
-        runs(group),
-        configuration(group),
-    ]
+    makers = (answer, progress, differences, classes, clients, domains, confusion, holdings, drift)
+    found = [make(group) for make in (*makers, terms, phases, galleries)]
+    found.append(features(group, tsne))
+    found += [make(group) for make in (budget, notes, runs, configuration)]
     return [section for section in found if section is not None]
 
 

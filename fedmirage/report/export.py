@@ -1,12 +1,11 @@
-"""Takes the numbers of the page away: CSV by run and round, LaTeX by row, JSON with everything."""
+"""Exports the numbers of the page: CSV by run and round, LaTeX by row, JSON with everything."""
 
-import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedmirage.comparison.export import describe_outcome, latex_table
+from fedmirage.comparison.export import describe_outcome, latex_table, write_rows
 from fedmirage.comparison.scores import score_of
 from fedmirage.report.data import make_sections
 from fedmirage.report.groups import Group
@@ -15,28 +14,18 @@ from fedmirage.report.runs import AXES
 
 def write_csv(groups: Sequence[Group], path: Path) -> None:
     """Write one line per run and round; a run without rounds has one line with its state."""
-    rows = [row for group in groups for row in list_rounds(group)]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows([row for group in groups for row in list_rounds(group)], path)
 
 
 def write_json(groups: Sequence[Group], path: Path) -> None:
     """Write the answer of every group, and the numbers of every plot."""
     content = []
     for group in groups:
+        told = {"folder": str(group.folder), **describe_outcome(group.outcome)}
         plots = {
             key: spec for one in make_sections(group, False) for key, spec in one.plots.items()
         }
-        content.append(
-            {
-                "folder": str(group.folder),
-                **describe_outcome(group.outcome),
-                "rounds": list(list_rounds(group)),
-                "plots": plots,
-            }
-        )
+        content.append({**told, "rounds": list(list_rounds(group)), "plots": plots})
     path.write_text(json.dumps({"groups": content}, indent=1) + "\n", encoding="utf-8")
 
 
@@ -55,13 +44,8 @@ def list_rounds(group: Group) -> Iterator[dict[str, Any]]:
                 "methods": name,
                 "placebo": entry.placebo,
             }
-            known |= {
-                "lr": entry.lr,
-                "schedule": entry.schedule,
-                "seed": seed,
-                "state": run.status,
-                "reason": run.reason,
-            }
+            known |= {"lr": entry.lr, "schedule": entry.schedule, "seed": seed}
+            known |= {"state": run.status, "reason": run.reason}
             for place, line in enumerate(run.rounds or [{}]):
                 sums = {axis: run.axes[axis][place] if run.rounds else None for axis in AXES}
                 yield {
@@ -75,8 +59,5 @@ def list_rounds(group: Group) -> Iterator[dict[str, Any]]:
                 }
 
 
-WRITERS: dict[str, Callable[[Sequence[Group], Path], None]] = {
-    "csv": write_csv,
-    "json": write_json,
-    "latex": write_latex,
-}
+Writer = Callable[[Sequence[Group], Path], None]
+WRITERS: dict[str, Writer] = {"csv": write_csv, "json": write_json, "latex": write_latex}

@@ -13,7 +13,7 @@ from fedmirage.common.errors import ConfigurationError, DataError
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.outcome import FILE as COMPARISON
-from fedmirage.comparison.outcome import Entry, Outcome, Standing, allows_secagg, read_outcome
+from fedmirage.comparison.outcome import Outcome, Standing, make_entry, read_outcome
 from fedmirage.comparison.rows import FEDAVG, placebo_of
 from fedmirage.comparison.scores import read_score
 from fedmirage.comparison.table import name_row
@@ -92,10 +92,8 @@ def find_groups(folders: Sequence[Path]) -> Found:
         loose.append(read_run(place))
     damaged += [run.reason for run in loose if run.status == DAMAGED]
     readable, odd = _settle([run for run in loose if run.config])
-    said = list(
-        dict.fromkeys(damaged + odd)
-    )  # runs that took rounds over repeat the damage of these
-    return Found(groups + _group(readable), said, empty)
+    said = dict.fromkeys(damaged + odd)  # runs that took rounds over repeat the damage of these
+    return Found(groups + _group(readable), list(said), empty)
 
 
 def list_places(folder: Path) -> list[Path]:
@@ -133,10 +131,8 @@ def _settle(
         try:
             found.append((run, run.settings))
         except ConfigurationError as error:
-            odd.append(
-                f"{run.folder / FILE} has settings that this version refuses, so that it is left"
-                f" out: {error}"
-            )
+            file = run.folder / FILE
+            odd.append(f"{file} has settings that this version refuses, so it is left out: {error}")
     return found, odd
 
 
@@ -144,11 +140,8 @@ def _group(runs: Sequence[tuple[ReportedRun, RunConfig]]) -> list[Group]:
     """Put runs together that may be compared."""
     sorted_out: dict[str, list[tuple[ReportedRun, RunConfig]]] = {}
     for run, config in runs:
-        kept = {
-            key: value
-            for key, value in config.flat().items()
-            if key not in COMPARED | WRITTEN | PLACED
-        }
+        flat = config.flat()
+        kept = {key: flat[key] for key in flat.keys() - COMPARED - WRITTEN - PLACED}
         sorted_out.setdefault(json.dumps(kept, sort_keys=True), []).append((run, config))
     return [_make_group(members) for members in sorted_out.values()]
 
@@ -191,15 +184,8 @@ def _placebo(name: str, config: RunConfig) -> str:
 def _stand(name: str, rows: dict[str, dict[int, ReportedRun]], config: RunConfig) -> Standing:
     """Score the runs of a row that are finished; those that are under way have not failed."""
     placebo = _placebo(name, config)
-    entry = Entry(
-        name,
-        placebo if placebo in rows else "",
-        config.lr,
-        allows_secagg(config),
-        {seed: str(run.folder.absolute()) for seed, run in rows[name].items()},
-        is_line=name == config.methods,
-        schedule=choice_of(config).schedule,
-    )
+    folders = {seed: str(run.folder.absolute()) for seed, run in rows[name].items()}
+    entry = make_entry(name, placebo if placebo in rows else "", config, folders)
     scores, failed = {}, {}
     for seed, run in rows[name].items():
         score = read_score(run.folder) if run.status == "finished" else None

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.common.errors import DataError
-from fedmirage.common.settings.config import RunConfig, configure, defaults
-from fedmirage.comparison.records import Lines, find_summary, read_record, read_rounds
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.records.lines import Lines, config_of, find_summary, read_record, read_rounds
 from fedmirage.server.record.folder import LOCK
 from fedmirage.server.record.results import summarise
 
@@ -35,8 +35,7 @@ class ReportedRun:
     @property
     def settings(self) -> RunConfig:
         """Its settings, if this version still accepts them."""
-        usual = defaults()
-        return configure({key: value for key, value in self.config.items() if key in usual})
+        return config_of(self.config)
 
     @property
     def going(self) -> bool:

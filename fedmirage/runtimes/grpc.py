@@ -18,9 +18,9 @@ from typing import Any
 import tomli_w
 from rich.console import Console
 
-from fedmirage.bundle import app_folder
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig
+from fedmirage.runtimes.bundle import app_folder
 from fedmirage.runtimes.processes import Processes, environment
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record.results import FILE, Results, read
@@ -55,12 +55,8 @@ def deploy(config: RunConfig, console: Console, verbose: bool = False, code: str
         Federation(Path(home), logs, verbose, code) as federation,
     ):
         federation.start(config, folder / "memory")
-        console.print(
-            f"grpc: SuperLink at {federation.fleet}, {config.clients} SuperNodes, logs in {logs}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        text = f"grpc: SuperLink at {federation.fleet}, {config.clients} SuperNodes, logs in {logs}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
         run_id = federation.submit(config)
         federation.wait(run_id, folder)
 
@@ -89,33 +85,18 @@ class Federation:
         runtime, self.fleet, self.control, *nodes = free_addresses(3 + config.clients)
         for address in (runtime, self.fleet, self.control, *nodes):
             require_free(address)
-        apis = [
-            "--serverappio-api-address",
-            runtime,
-            "--fleet-api-address",
-            self.fleet,
-            "--control-api-address",
-            self.control,
-        ]
-        self.spawn("superlink", str(PROGRAMS / "flower-superlink"), "--insecure", *apis)
+        apis = {"serverappio": runtime, "fleet": self.fleet, "control": self.control}
+        words = [word for api, at in apis.items() for word in (f"--{api}-api-address", at)]
+        self.spawn("superlink", str(PROGRAMS / "flower-superlink"), "--insecure", *words)
         self.await_port("superlink", self.control)
         self.await_port("superlink", self.fleet)
         for partition, address in enumerate(nodes):
             node = f'partition-id={partition} num-partitions={config.clients} memory="{memory}"'
-            arguments = [
-                "--insecure",
-                "--superlink",
-                self.fleet,
-                "--clientappio-api-address",
-                address,
-                "--node-config",
-                node,
-            ]
-            program = [sys.executable, "-P", "-m", "fedmirage.node.supernode"]
-            self.spawn(f"supernode-{partition}", *program, "--code", self.code, *arguments)
-        connection = {
-            "superlink": {"default": "local", "local": {"address": self.control, "insecure": True}}
-        }
+            program = [sys.executable, "-P", "-m", "fedmirage.node.supernode", "--code", self.code]
+            program += ["--insecure", "--superlink", self.fleet, "--node-config", node]
+            self.spawn(f"supernode-{partition}", *program, "--clientappio-api-address", address)
+        local = {"address": self.control, "insecure": True}
+        connection = {"superlink": {"default": "local", "local": local}}
         (self.home / "config.toml").write_text(tomli_w.dumps(connection))
 
     def spawn(self, name: str, *command: str) -> None:
@@ -132,10 +113,8 @@ class Federation:
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             self.check_alive(name)
-            with (
-                contextlib.suppress(OSError),
-                socket.create_connection((host, int(port)), timeout=1),
-            ):
+            with contextlib.suppress(OSError):
+                socket.create_connection((host, int(port)), timeout=1).close()
                 return
             time.sleep(0.1)
         raise FedmirageError(
@@ -149,40 +128,26 @@ class Federation:
             code = self.processes[name].poll()
             if code is not None:
                 log = self.logs / f"{name}.log"
-                tail = (
-                    " / ".join(log.read_text(errors="replace").splitlines()[-4:])
-                    if log.exists()
-                    else ""
-                )
-                raise FedmirageError(
-                    f"the {name} ended with code {code}: {tail} (whole log: {log})"
-                )
+                lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+                tail = f"{' / '.join(lines[-4:])} (whole log: {log})"
+                raise FedmirageError(f"the {name} ended with code {code}: {tail}")
 
     def submit(self, config: RunConfig) -> str:
         """Submit the app and its configuration to the SuperLink; return Flower's id of the run."""
         settings = self.home / "run.toml"
         settings.write_text(tomli_w.dumps(config.flat()))
-        answer = self.flwr(
-            "run",
-            str(app_folder(self.home / "app")),
-            "local",
-            "--run-config",
-            str(settings),
-            "--format",
-            "json",
-        )
+        app = str(app_folder(self.home / "app"))
+        answer = self.flwr("run", app, "local", "--run-config", str(settings), "--format", "json")
         if not answer.get("success"):
-            raise FedmirageError(
-                f"Flower did not start the run: {answer.get('error-message', answer)}"
-            )
+            reason = answer.get("error-message", answer)
+            raise FedmirageError(f"Flower did not start the run: {reason}")
         return str(answer["run-id"])
 
     def status(self, run_id: str) -> str:
         """Ask the SuperLink how the run is doing, e.g. "running" or "finished:completed"."""
         try:
-            runs = self.flwr("list", "local", "--run-id", run_id, "--format", "json").get(
-                "runs", []
-            )
+            answer = self.flwr("list", "local", "--run-id", run_id, "--format", "json")
+            runs = answer.get("runs", [])
         except (FedmirageError, subprocess.TimeoutExpired):
             runs = []  # a busy machine is no reason to end a run
         return str(runs[0]["status"]) if runs else "unknown"
@@ -193,9 +158,7 @@ class Federation:
         done = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, timeout=120, check=False
         )
-        for start in (
-            position for position, character in enumerate(done.stdout) if character == "{"
-        ):
+        for start in (place for place, sign in enumerate(done.stdout) if sign == "{"):
             with contextlib.suppress(json.JSONDecodeError):
                 answer: dict[str, Any] = json.loads(done.stdout[start:])
                 return answer
@@ -219,9 +182,9 @@ class Federation:
                 asked = time.monotonic()
                 status = self.status(run_id)
                 if status.startswith(ENDED) and not find_summary(folder):
+                    log = self.logs / "superlink.log"
                     raise FedmirageError(
-                        f"the run ended as {status!r} without a summary; see"
-                        f" {self.logs / 'superlink.log'}"
+                        f"the run ended as {status!r} without a summary; see {log}"
                     )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedmirage.interrupts import INTERRUPTIONS
 from fedmirage.runtimes import guardian
+from fedmirage.runtimes.interrupts import INTERRUPTIONS
 
 
 class Processes:

@@ -22,27 +22,24 @@ from fedmirage.common.settings.config import defaults
 from fedmirage.common.settings.describe import describe
 from fedmirage.common.settings.language import Params, resolve_one
 from fedmirage.show.prose import show_prose
+from fedmirage.show.words import say
 
-EXAMPLES = (
-    "constant",
-    "constant(warmup=4)",
-    "exponential(factor=0.8)",
-    "step(at=6, factor=0.2)",
-    "cosine",
-)  # of schedules
+EXAMPLES = "constant|constant(warmup=4)|exponential(factor=0.8)|step(at=6, factor=0.2)|cosine"
 
 
 def table(title: str, *columns: str) -> Table:
     """Make a table whose last column takes the remaining width, and whose names stay whole."""
     empty = Table(title=title, title_justify="left", show_lines=False)
     for column in columns:
-        empty.add_column(
-            column,
-            overflow="fold",
-            no_wrap=column == columns[0],
-            ratio=1 if column == columns[-1] else None,
-        )
+        ratio = 1 if column == columns[-1] else None
+        empty.add_column(column, overflow="fold", no_wrap=column == columns[0], ratio=ratio)
     return empty
+
+
+def show(console: Console, made: Table, *more: str) -> None:
+    """Print a table, and under it how to learn more."""
+    console.print(made)
+    console.print("".join(more), highlight=False)
 
 
 def variants(kind: type[Method]) -> dict[str, Method]:
@@ -51,12 +48,10 @@ def variants(kind: type[Method]) -> dict[str, Method]:
     A method without variants is returned as it is, even if a parameter has no default.
     """
     field = kind.model_fields.get("variant")
-    names = [name for name in get_args(field.annotation) if isinstance(name, str)] if field else []
-    names = names or [
-        name for part in (get_args(field.annotation) if field else ()) for name in get_args(part)
-    ]
-    if not names:
+    if field is None:
         return {kind.name: kind.model_construct()}
+    parts = get_args(field.annotation)  # names, or types of which some have names
+    names = [name for part in parts for name in (get_args(part) or [part]) if isinstance(name, str)]
     return {
         f"{kind.name}(variant='{name}')": kind.model_validate({"variant": name}) for name in names
     }
@@ -78,20 +73,18 @@ def show_methods(console: Console) -> None:
         written = variants(method)
         sent, allowed = zip(*map(sends, written.values()), strict=True)
         instead = method.summable_instead.removeprefix("write ") or "no"
-        shown = (
-            "yes" if set(allowed) == {"yes"} else "some variants" if "yes" in allowed else instead
-        )
-        shares = " or ".join(
-            dict.fromkeys(describe_parts(variant.parts) for variant in written.values())
-        )
+        some = "some variants" if "yes" in allowed else instead
+        shown = "yes" if set(allowed) == {"yes"} else some
+        parts = dict.fromkeys(describe_parts(variant.parts) for variant in written.values())
+        shares = " or ".join(parts)
         more = "" if sent[0] == "nothing" else f", and the section {sent[0]!r}"
         text = f"{summary(method)} ({method.authors}). Sends {shares}{more}. secagg: {shown}."
         made.add_row(method.name, Text(text))
-    console.print(made)
-    console.print(
+    show(
+        console,
+        made,
         "fedmirage methods NAME explains one, with its paper and parameters. Several are joined by"
         ' commas, e.g. --methods "scaffold, fedcog(start=20)": each wraps those to its left.',
-        highlight=False,
     )
 
 
@@ -141,11 +134,8 @@ def show_models(console: Console) -> None:
             for shape in ((1, 28, 28), (3, 32, 32))
         ]
         made.add_row(name, *sizes, keys(params), first_sentence(params))
-    console.print(made)
-    console.print(
-        "The numbers are weights, for ten classes. fedmirage models NAME explains one.",
-        highlight=False,
-    )
+    text = "The numbers are weights, for ten classes. fedmirage models NAME explains one."
+    show(console, made, text)
 
 
 def show_partitions(console: Console) -> None:
@@ -153,42 +143,30 @@ def show_partitions(console: Console) -> None:
     made = table("partitions", "name", "parameters", "what it is")
     for name, params in PARTITIONS.items():
         made.add_row(name, keys(params), first_sentence(params))
-    console.print(made)
-    console.print(
-        "fedmirage partitions NAME explains one; fedmirage partition shows what it does to the"
-        " data.",
-        highlight=False,
-    )
+    text = "fedmirage partitions NAME explains one; fedmirage partition shows what it does to the"
+    show(console, made, text, " data.")
 
 
 def show_schedules(console: Console) -> None:
     """Show one line per schedule, with the rates that it gives to ten rounds."""
     made = table("schedules", "example", "rounds 1, 2, ..., 10 of 10 with --lr 1", "what it is")
-    for text in EXAMPLES:
+    for text in EXAMPLES.split("|"):
         params = resolve_one(text, SCHEDULES, "schedule")
         rates = [f"{params.multiplier(number, 10):.2g}" for number in range(1, 11)]
         made.add_row(text, " ".join(rates), first_sentence(type(params)))
-    console.print(made)
-    console.print(
-        "All take warmup=N. fedmirage schedules NAME explains one; --lr-decay 0.99 is short for"
-        ' --schedule "exponential(factor=0.99)".',
-        highlight=False,
-    )
+    text = "All take warmup=N. fedmirage schedules NAME explains one; --lr-decay 0.99 is short for"
+    show(console, made, text, ' --schedule "exponential(factor=0.99)".')
 
 
 def show_presets(console: Console, presets: Mapping[str, Mapping[str, Any]]) -> None:
     """Show one line per preset, with the main things that it sets."""
     width = max(map(len, presets))
     for name, settings in presets.items():
-        summary = (
-            "{methods} on {dataset}, {partition}, {model}, {clients} clients, {rounds} rounds"
-        ).format_map({**defaults(), **settings})
-        line = f"{name:<{width}}  {summary}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    console.print(
-        "\nfedmirage presets NAME shows everything that one sets; flags override it.",
-        highlight=False,
-    )
+        told = "{methods} on {dataset}, {partition}, {model}, {clients} clients, {rounds} rounds"
+        line = f"{name:<{width}}  {told.format_map({**defaults(), **settings})}"
+        say(console, line)
+    text = "\nfedmirage presets NAME shows everything that one sets; flags override it."
+    console.print(text, highlight=False)
 
 
 def show_datasets(console: Console, data_dir: str | None) -> None:
@@ -198,14 +176,13 @@ def show_datasets(console: Console, data_dir: str | None) -> None:
     made = table("data sets", "name", "found", "what it is")
     found = list_available(data_dir)
     for name, params in DATASETS.items():
-        made.add_row(
-            name, (found[name] or "no") if name in found else "your own", first_sentence(params)
-        )
-    console.print(made)
-    console.print(
+        origin = (found[name] or "no") if name in found else "your own"
+        made.add_row(name, origin, first_sentence(params))
+    show(
+        console,
+        made,
         "fedmirage datasets NAME explains one. Files are looked for in --data-dir, $FEDMIRAGE_DATA"
         " or ~/.cache/fedmirage/data; a run with --download fetches what is missing.",
-        highlight=False,
     )
 
 

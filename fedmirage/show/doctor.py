@@ -13,30 +13,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from fedmirage.bundle import digest, own_code
 from fedmirage.common import device
 from fedmirage.common.data import list_available
 from fedmirage.common.settings.config import configure
 from fedmirage.common.settings.project import ROOT
+from fedmirage.runtimes.bundle import digest, own_code
 from fedmirage.runtimes.simulation import plan_actors
 
-PACKAGES = (
-    "flwr",
-    "torch",
-    "torchvision",
-    "flwr-datasets",
-    "ray",
-    "grpcio",
-    "protobuf",
-    "numpy",
-    "pydantic",
-    "safetensors",
-)
-PORTS = {
-    9091: "ServerAppIo",
-    9092: "Fleet: SuperNodes connect here",
-    9093: "Control: flwr run connects here",
-}
+PACKAGES = "flwr torch torchvision flwr-datasets ray grpcio protobuf numpy pydantic safetensors"
+PORTS = {9091: "ServerAppIo", 9092: "Fleet: SuperNodes connect here"}
+PORTS |= {9093: "Control: flwr run connects here"}
 SOON = 60  # days before its end at which a certificate is worth a remark
 
 
@@ -65,15 +51,9 @@ def machine() -> Iterator[tuple[str, str]]:
     yield "memory format", f"{config.memory_format} (images and convolutions)"
     yield "optimiser", f"{config.optimizer}, fused: one kernel per step for all weights"
     yield "free memory", free_memory()
-    yield (
-        "shared memory for Ray",
-        (
-            f"{shutil.disk_usage('/dev/shm').free / 1e9:.1f} GB"
-            if Path("/dev/shm").exists()
-            else "none"
-        ),
-    )
-    yield "free disk here", f"{shutil.disk_usage('.').free / 1e9:.1f} GB"
+    for name, place in (("shared memory for Ray", "/dev/shm"), ("free disk here", ".")):
+        there = Path(place).exists()
+        yield name, f"{shutil.disk_usage(place).free / 1e9:.1f} GB" if there else "none"
 
 
 def free_memory() -> str:
@@ -88,7 +68,7 @@ def free_memory() -> str:
 def versions() -> Iterator[tuple[str, str]]:
     """Yield the versions of Python and of the packages on which the numbers depend."""
     yield "python", platform.python_version()
-    for package in PACKAGES:
+    for package in PACKAGES.split():
         try:
             yield package, version(package)
         except PackageNotFoundError:
@@ -137,7 +117,4 @@ def lifetime(certificate: Path, now: datetime) -> str:
 def data(data_dir: str | None) -> Iterator[tuple[str, str]]:
     """Yield where each data set was found, or what to do if it was not."""
     for name, origin in list_available(data_dir).items():
-        yield (
-            name,
-            origin or f"not found; add --download, or see fedmirage datasets {name}",
-        )
+        yield name, origin or f"not found; add --download, or see fedmirage datasets {name}"

@@ -30,8 +30,7 @@ IMAGES = 500  # images per client in such a panel
 # The palest shade is not white, so that a single sample is visible.
 SHADES = LinearSegmentedColormap.from_list("shades", colormaps["Blues"](np.linspace(0.2, 1, 64)))
 # The colours of Okabe and Ito, which colour-blind readers can distinguish too.
-CHANNEL_COLOURS = {1: ["#0072B2"], 3: ["#D55E00", "#009E73", "#0072B2"]}
-CHANNEL_NAMES = {1: ["this client"], 3: ["red", "green", "blue"]}
+CHANNELS = {"red": "#D55E00", "green": "#009E73", "blue": "#0072B2"}
 LABELS = {
     "sizes": "samples per client",
     "size_deviation": "standard deviation of the sizes",
@@ -59,9 +58,8 @@ def report(dataset: DataSet, parts: Sequence[Indices], out_dir: Path) -> list[Pa
 
 def figures(dataset: DataSet, parts: Sequence[Indices]) -> Heterogeneity:
     """Compute the heterogeneity figures of a partition of `dataset`."""
-    return heterogeneity(
-        class_table(dataset.train, parts, len(dataset.classes)), [len(part) for part in parts]
-    )
+    counts = class_table(dataset.train, parts, len(dataset.classes))
+    return heterogeneity(counts, [len(part) for part in parts])
 
 
 def show_classes(dataset: DataSet, parts: Sequence[Indices]) -> RichTable:
@@ -89,20 +87,16 @@ def show_classes(dataset: DataSet, parts: Sequence[Indices]) -> RichTable:
 
 def show_figures(figures: Heterogeneity) -> RichTable:
     """Make a table of the heterogeneity figures for a terminal."""
-    shown = RichTable(
-        title=f"Heterogeneity of {figures.clients} clients, {figures.samples} samples",
-        box=box.SIMPLE_HEAD,
-    )
+    title = f"Heterogeneity of {figures.clients} clients, {figures.samples} samples"
+    shown = RichTable(title=title, box=box.SIMPLE_HEAD)
     shown.add_column("figure")
     for heading in ("least", "mean", "most"):
         shown.add_column(heading, justify="right")
     for entry in fields(figures):
         value = getattr(figures, entry.name)
         if isinstance(value, Spread):
-            shown.add_row(
-                LABELS[entry.name],
-                *map(_figure, (value.minimum, value.mean, value.maximum)),
-            )
+            cells = map(_figure, (value.minimum, value.mean, value.maximum))
+            shown.add_row(LABELS[entry.name], *cells)
         elif entry.name in LABELS:
             shown.add_row(LABELS[entry.name], "", _figure(value), "")
     return shown
@@ -121,10 +115,8 @@ def draw_classes(
     The clients' sizes are drawn above it.
     """
     clients, rows = table.shape
-    width, height = (
-        float(np.clip(2.5 + 0.45 * clients, 6, 15)),
-        float(np.clip(2.2 + 0.32 * rows, 4, 14)),
-    )
+    width = float(np.clip(2.5 + 0.45 * clients, 6, 15))
+    height = float(np.clip(2.2 + 0.32 * rows, 4, 14))
     figure = Figure(figsize=(width, height), layout="constrained")
     above, map_axes = figure.subplots(2, 1, sharex=True, height_ratios=[1, max(2.0, height - 2)])
     above.bar(np.arange(clients), sizes, color="#4D4D4D", width=0.85)
@@ -132,17 +124,10 @@ def draw_classes(
     above.tick_params(which="both", bottom=False)
     above.spines[["top", "right"]].set_visible(False)
     shading = Normalize(0, max(1, int(table.max())))
-    image = map_axes.imshow(
-        np.ma.masked_equal(table.T, 0),
-        aspect="auto",
-        cmap=SHADES,
-        norm=shading,
-        interpolation="none",
-    )
-    map_axes.set(
-        xlabel="client", ylabel="class", xticks=_ticks(clients, 40), yticks=_ticks(rows, 40)
-    )
-    map_axes.set_yticklabels([classes[row] for row in _ticks(rows, 40)])
+    look = {"aspect": "auto", "cmap": SHADES, "norm": shading, "interpolation": "none"}
+    image = map_axes.imshow(np.ma.masked_equal(table.T, 0), **look)
+    map_axes.set(xlabel="client", ylabel="class", xticks=_ticks(clients))
+    map_axes.set_yticks(_ticks(rows), [classes[row] for row in _ticks(rows)])
     map_axes.set_xticks(np.arange(clients + 1) - 0.5, minor=True)
     map_axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
     map_axes.grid(which="minor", color="#DDDDDD", linewidth=0.4)
@@ -159,11 +144,7 @@ def draw_pixels(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
     The intensities of all clients together are drawn behind it in grey.
     """
     chosen = _spread_out(len(parts), PANELS)
-    channels = dataset.shape[0]
-    colours, names = (
-        CHANNEL_COLOURS.get(channels, ["#0072B2"]),
-        CHANNEL_NAMES.get(channels, ["this client"]),
-    )
+    names = CHANNELS if dataset.shape[0] == 3 else {"this client": "#0072B2"}
     everything = np.sort(np.concatenate(list(parts)))
     behind = _intensities(dataset.train.images, everything, 4 * IMAGES, 1)[0]
     columns = min(5, len(chosen))
@@ -175,12 +156,8 @@ def draw_pixels(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
     scale = "log" if behind.max() > 10 * np.median(behind) else "linear"
     for panel, client in zip(axes.flat, chosen, strict=False):
         panel.stairs(behind, edges, fill=True, color="#CCCCCC", label="all clients")
-        for curve, colour, name in zip(
-            _intensities(dataset.train.images, parts[client], IMAGES, len(colours)),
-            colours,
-            names,
-            strict=True,
-        ):
+        curves = _intensities(dataset.train.images, parts[client], IMAGES, len(names))
+        for curve, (name, colour) in zip(curves, names.items(), strict=True):
             panel.stairs(curve, edges, color=colour, linewidth=1.2, label=name)
         panel.set_title(_caption(dataset, client, parts[client]), fontsize=9)
         panel.set(yscale=scale, xlim=(0, 256), xticks=[0, 128, 255])
@@ -191,12 +168,8 @@ def draw_pixels(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
     figure.supylabel(f"share of pixels ({scale})", fontsize=10)
     some = f", {len(chosen)} of {len(parts)} clients" if len(chosen) < len(parts) else ""
     figure.suptitle(f"{dataset.name}: pixel intensities{some}", fontsize=11)
-    figure.legend(
-        *axes.flat[0].get_legend_handles_labels(),
-        loc="outside right upper",
-        frameon=False,
-        fontsize=9,
-    )
+    shown = axes.flat[0].get_legend_handles_labels()
+    figure.legend(*shown, loc="outside right upper", frameon=False, fontsize=9)
     return _save(figure, path)
 
 
@@ -227,16 +200,8 @@ def _intensities(
 def _write_counts(axes: Axes, table: Table, shading: Normalize) -> None:
     for client, row in np.argwhere(table > 0):
         count = int(table[client, row])
-        dark = float(shading(count)) > 0.5
-        axes.text(
-            client,
-            row,
-            str(count),
-            ha="center",
-            va="center",
-            fontsize=7,
-            color="white" if dark else "black",
-        )
+        colour = "white" if float(shading(count)) > 0.5 else "black"
+        axes.text(client, row, str(count), ha="center", va="center", fontsize=7, color=colour)
 
 
 def _headings(classes: Sequence[str], columns: Sequence[int | None]) -> tuple[list[str], str]:
@@ -257,18 +222,14 @@ def _abbreviate(length: int, limit: int) -> list[int | None]:
 
 def _spread_out(length: int, limit: int) -> list[int]:
     """Return at most `limit` positions, evenly spread, including the first and the last."""
-    return [
-        int(position)
-        for position in np.unique(np.linspace(0, length - 1, min(length, limit)).round())
-    ]
+    places = np.linspace(0, length - 1, min(length, limit)).round()
+    return [int(place) for place in np.unique(places)]
 
 
-def _ticks(length: int, limit: int) -> list[int]:
+def _ticks(length: int, limit: int = 40) -> list[int]:
     """Return every, every second, fifth, tenth, ... position, so that there are at most `limit`."""
-    step = next(
-        step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, length) if length / step <= limit
-    )
-    return list(range(0, length, step))
+    steps = (1, 2, 5, 10, 20, 50, 100, 200, 500, length)
+    return list(range(0, length, next(step for step in steps if length / step <= limit)))
 
 
 def _save(figure: Figure, path: Path) -> Path:

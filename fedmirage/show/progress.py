@@ -3,7 +3,6 @@
 import contextlib
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -22,9 +21,12 @@ from fedmirage.server.record.results import FILE, read
 from fedmirage.server.record.shown import describe_scores, local_scores
 from fedmirage.server.strategy.budget import spent
 from fedmirage.show.bar import is_interactive, make_bar
+from fedmirage.show.words import say
 
 POLL = 0.2
 NOTES = 5  # notes that the summary's table shows
+SCORES = {"final_accuracy": "final accuracy", "best_accuracy": "best accuracy"}
+SCORES |= {"last5_accuracy": "mean of the last five"}
 
 
 class Watch:
@@ -34,14 +36,9 @@ class Watch:
         self.console, self.path, self.rounds = console, folder / FILE, rounds
         self.shown = self.size = 0  # lines that were shown, and the size of the file at that time
         self.stopped = threading.Event()
-        columns = (
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        self.progress = make_bar(console, TextColumn("rounds"), *columns)
+        counted = (TextColumn("rounds"), BarColumn(), MofNCompleteColumn())
+        times = (TimeElapsedColumn(), TimeRemainingColumn())
+        self.progress = make_bar(console, *counted, TextColumn("{task.description}"), *times)
         self.task = self.progress.add_task("starting", total=rounds)
         self.thread = threading.Thread(target=self._follow, daemon=True)
 
@@ -50,12 +47,7 @@ class Watch:
         self.thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stopped.set()
         with contextlib.suppress(OSError):  # the terminal may be closed
             self.thread.join()
@@ -92,21 +84,18 @@ class Watch:
         elif line["kind"] == "note" and not line.get("progress"):
             self.warn(f"round {line['round']}: {line['text']}")
         elif line["kind"] == "note":
-            self.progress.update(self.task, description=line["text"])
-            if not is_interactive(self.console):
-                self.console.print(
-                    f"round {line['round']}: {line['text']}", highlight=False, markup=False
-                )
+            self._advance(f"round {line['round']}: ", line["text"])
         elif line["kind"] == "config":
             self.progress.update(self.task, description="waiting for the clients")
         elif line["kind"] == "round":
-            self.progress.update(
-                self.task, completed=line["round"], description=describe_scores(line)
-            )
-            if not is_interactive(self.console):
-                self.console.print(
-                    f"round {line['round']}/{self.rounds}: {describe_scores(line)}", highlight=False
-                )
+            self.progress.update(self.task, completed=line["round"])
+            self._advance(f"round {line['round']}/{self.rounds}: ", describe_scores(line))
+
+    def _advance(self, when: str, text: str) -> None:
+        """Show what happens beside the bar, or on a line of its own where there is no bar."""
+        self.progress.update(self.task, description=text)
+        if not is_interactive(self.console):
+            self.console.print(f"{when}{text}", highlight=False, markup=False)
 
 
 def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
@@ -121,9 +110,8 @@ def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
     if "macro_f1" in evaluation:
         shown["macro-F1"] = percent(evaluation["macro_f1"])
     if "worst_recall" in evaluation:
-        shown["worst class"] = (
-            f"{evaluation['worst_class']}, recall {percent(evaluation['worst_recall'])}"
-        )
+        recall = percent(evaluation["worst_recall"])
+        shown["worst class"] = f"{evaluation['worst_class']}, recall {recall}"
     for name, value in evaluation.get("domains", {}).items():
         shown[f"accuracy on {name}"] = percent(value)
     if "accuracy_domain_mean" in evaluation:
@@ -148,43 +136,31 @@ def show_summary(console: Console, summary: dict[str, Any], folder: Path) -> Non
     The path is on a line of its own, so that a narrow terminal does not cut it.
     """
     console.print(summary_table(summary))
-    console.print(f"results: {folder}", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"results: {folder}")
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
     """Make a table of how a run ended."""
-    table = Table(
-        show_header=False,
-        title=f"{summary['status']} after round {summary['rounds']}",
-        title_justify="left",
-    )
-    for name in ("final_accuracy", "best_accuracy", "last5_accuracy"):
+    title = f"{summary['status']} after round {summary['rounds']}"
+    table = Table(show_header=False, title=title, title_justify="left")
+    for name, label in SCORES.items():
         if summary.get(name) is not None:
-            table.add_row(
-                name.replace("_", " ").replace("last5 accuracy", "mean of the last five"),
-                percent(summary[name]),
-            )
+            table.add_row(label, percent(summary[name]))
     for name, value in local_scores(summary.get("final_evaluation", {})).items():
         table.add_row(name, percent(value))
     for name, text in class_scores(summary.get("final_evaluation", {})).items():
         table.add_row(name, Text(text))
     if "target_accuracy" in summary:
         reached = summary["rounds_to_target"]
-        table.add_row(
-            f"rounds to {percent(summary['target_accuracy'])}",
-            "not reached" if reached is None else str(reached),
-        )
+        label = f"rounds to {percent(summary['target_accuracy'])}"
+        table.add_row(label, "not reached" if reached is None else str(reached))
     if "best_round" in summary:
-        table.add_row(
-            "best by validation",
-            f"round {summary['best_round']}, loss {summary['best_validation_loss']:.4f}",
-        )
+        loss = f"loss {summary['best_validation_loss']:.4f}"
+        table.add_row("best by validation", f"round {summary['best_round']}, {loss}")
     if "dp" in summary:
         table.add_row("privacy spent", spent(summary["dp"]))
-    table.add_row(
-        "sent up / down",
-        f"{summary['bytes_up'] / 1e6:.2f} MB / {summary['bytes_down'] / 1e6:.2f} MB",
-    )
+    up, down = (f"{summary[name] / 1e6:.2f} MB" for name in ("bytes_up", "bytes_down"))
+    table.add_row("sent up / down", f"{up} / {down}")
     if "seconds" in summary:
         table.add_row("seconds", f"{summary['seconds']:.1f}")
     for name, why in summary.get("idle", {}).items():

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fedmirage.bundle import assemble
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import configure
+from fedmirage.runtimes.bundle import assemble
 from fedmirage.runtimes.grpc import Federation
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits

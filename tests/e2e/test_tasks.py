@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fedmirage.bundle import assemble
 from fedmirage.common.settings.config import configure
+from fedmirage.runtimes.bundle import assemble
 from fedmirage.runtimes.grpc import Federation
 from tests.support.commands import kill, processes, wait_until
 from tests.support.inprocess import run_in_process

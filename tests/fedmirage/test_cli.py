@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from fedmirage import cli
-from fedmirage.bundle import digest, own_code
 from fedmirage.cli import app
 from fedmirage.common.data import DATASETS
 from fedmirage.common.data.partitions.params import PARTITIONS
@@ -20,9 +19,10 @@ from fedmirage.common.models import MODELS
 from fedmirage.common.secagg.settings import SECAGG
 from fedmirage.common.settings.config import RunConfig, key_of
 from fedmirage.common.settings.project import project
+from fedmirage.comparison.pictures import draw_runs
+from fedmirage.runtimes.bundle import digest, own_code
 from fedmirage.server.record.results import Results
 from fedmirage.settings.layers import PRESETS, read_toml, settle
-from fedmirage.show.compare import picture
 from tests.support.commands import fedmirage
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
@@ -272,19 +272,17 @@ def test_compare_repeats_the_notes_of_a_run_that_is_not_finished(tmp_path: Path)
 
 
 def test_a_picture_tells_twenty_runs_apart(tmp_path: Path) -> None:
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     run_in_process(tmp_path / "one", **{**SMALL, "rounds": 1})
     seen: list[tuple[str, str]] = []
     with pytest.MonkeyPatch.context() as patch:
-        close = pyplot.close
 
-        def look(figure: Any) -> None:
+        def look(figure: Any, *_: Any, **__: Any) -> None:
             seen.extend((line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines)
-            close(figure)
 
-        patch.setattr(pyplot, "close", look)
-        picture([tmp_path / "one"] * 20, tmp_path / "curve.png")
+        patch.setattr(Figure, "savefig", look)
+        draw_runs([tmp_path / "one"] * 20, tmp_path / "curve.png")
     assert len(set(seen)) == 20
 
 

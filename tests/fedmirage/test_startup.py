@@ -1,6 +1,7 @@
 """What a command loads before it does anything: seconds that a person waits."""
 
 import json
+import resource
 import subprocess
 import sys
 
@@ -36,6 +37,18 @@ def load_for(*words: str) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["compare", "--help"]])
 def test_help_loads_nothing_heavy_and_no_method(words: list[str]) -> None:
     assert load_for(*words) == ([], [])
+
+
+def test_help_takes_less_than_04_processor_seconds() -> None:
+    """The fastest of three tries counts: other programs on the machine slow each of them down."""
+    seconds = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        command = [sys.executable, "-P", "-m", "fedmirage.entry", "--help"]
+        subprocess.run(command, env=environment(), capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(seconds) < 0.4
 
 
 def test_a_list_of_methods_loads_all_of_them() -> None:

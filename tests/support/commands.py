@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fedmirage.interrupts import INTERRUPTIONS
+from fedmirage.runtimes.interrupts import INTERRUPTIONS
 from tests.support.runs import lines
 
 TINY = [

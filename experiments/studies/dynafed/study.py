@@ -1,26 +1,28 @@
-"""Shows what DynaFed's synthetic set is worth: figures and pictures of runs with save-images.
+"""Shows what DynaFed's synthetic set is worth, for runs with save-images.
 
     python -m experiments.studies.dynafed RUN [RUN ...]
 
-writes RUN/dynafed/diagnostics.json and these pictures into the same folder:
-- the images over the iterations, the learned labels, the matching loss;
+writes RUN/dynafed/diagnostics.json and draws it as RUN/dynafed/diagnostics.png:
 - how well training on the set, on noise and on real images follows the path (figure 6 left);
-- the accuracy of a network trained on nothing but the set (figure 6 right; for all given runs, in
-  the folder of the first one);
+- the accuracy of a network trained on nothing but the set (figure 6 right);
 - the distance from the gradient on the set to the gradient on all data (theorem 1's delta);
 - for runs with keep-models=all in a simulation, the loss on single clients' data through local
   training, averaging and repair (figure 3).
+
+`fedmirage report RUN` shows the images over the iterations.
 """
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
+from pandas import DataFrame, Series
 from torch import Tensor, nn
 
 from fedmirage.common.data import load as load_data
@@ -36,13 +38,13 @@ from fedmirage.common.methods.dynafed import DynaFed
 from fedmirage.common.models import Model, build
 from fedmirage.common.run import blueprint, task_of
 from fedmirage.common.seeds import derive, torch_generator
-from fedmirage.common.settings.config import RunConfig, configure, defaults
+from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.manifest import Manifest
 from fedmirage.common.wire.weights import from_arrays
+from fedmirage.records.lines import read_config, read_record
 from fedmirage.server.methods.dynafed.student import Student
 from fedmirage.server.methods.dynafed.synthesis import Learned, inner_step, plans
-from fedmirage.server.record.results import FILE, read
 from fedmirage.server.strategy.average import shares_of, weighted_mean
 
 ONE_HOT = 20.0  # a logit that makes a soft label a hard one
@@ -71,8 +73,7 @@ class Made:
                 f"{folder} holds no synthetic set; run dynafed with --save-images past its first"
                 " `length` rounds"
             )
-        (settings,) = [line for line in read(folder / FILE) if line["kind"] == "config"]
-        config = configure({key: value for key, value in settings.items() if key in defaults()})
+        config = read_config(folder)
         (params,) = [method for method in config.method_list if isinstance(method, DynaFed)]
         content, about = read_arrays(files[-1])
         dataset = load_data(config.dataset, config.data_dir or None)
@@ -85,13 +86,8 @@ class Made:
 
     def model(self, seed: int = 0) -> Model:
         """Build a new network for the real classes."""
-        return build(
-            self.config.model_params,
-            self.dataset.shape,
-            self.classes,
-            0,
-            derive(seed, "dynafed-diagnostics"),
-        )
+        seed = derive(seed, "dynafed-diagnostics")
+        return build(self.config.model_params, self.dataset.shape, self.classes, 0, seed)
 
     @property
     def student(self) -> Student:
@@ -102,9 +98,8 @@ class Made:
     def path(self) -> list[Tensor]:
         """w^0, w^1, ... of the newest path that has a segment."""
         paths = [self.content[name] for name in sorted(self.content) if name.startswith("path@")]
-        return list(
-            torch.tensor(next(path for path in reversed(paths) if len(path) > self.segment))
-        )
+        long = next(path for path in reversed(paths) if len(path) > self.segment)
+        return list(torch.tensor(long))
 
     def sets(self) -> dict[str, Learned]:
         """Return the synthetic set, noise with its labels, and as many labelled real images."""
@@ -121,6 +116,10 @@ class Made:
             "noise": Learned(noise, labels, rate),
             "real": Learned(real, hard, rate),
         }
+
+    def kept_model(self, number: int) -> Path:
+        """Where keep-models=all left the model of a round."""
+        return self.folder / "models" / f"round-{number:05d}.safetensors"
 
     def real(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return normalised training images and their classes."""
@@ -142,14 +141,10 @@ def following(made: Made) -> dict[str, list[float]]:
         distances[name] = []
         for t in starts:
             weights = path[t]
-            for plan in plans(
-                made.params,
-                len(learned.images),
-                torch_generator(made.config.seed, "dynafed-following", t),
-            ):
-                weights = inner_step(
-                    student, weights.detach().requires_grad_(), learned, plan, create_graph=False
-                ).detach()
+            generator = torch_generator(made.config.seed, "dynafed-following", t)
+            for plan in plans(made.params, len(learned.images), generator):
+                start = weights.detach().requires_grad_()
+                weights = inner_step(student, start, learned, plan, create_graph=False).detach()
             distances[name].append(float(cosine_distance(weights, path[t + made.segment])))
     return distances
 
@@ -163,10 +158,8 @@ def from_scratch(made: Made, epochs: int = SCRATCH_EPOCHS) -> dict[str, float]:
     test = Resident.load(made.dataset.test, np.arange(len(made.dataset.test)))
     scores = {}
     for name, learned in made.sets().items():
-        model = made.model()
-        train_from_scratch(
-            model, learned, epochs, torch_generator(made.config.seed, "dynafed-scratch", name)
-        )
+        model, generator = made.model(), torch_generator(made.config.seed, "dynafed-scratch", name)
+        train_from_scratch(model, learned, epochs, generator)
         batches = test.in_order(made.dataset.mean, made.dataset.std)
         scores[name] = evaluate(model, batches, task)["accuracy"]
     return scores
@@ -182,13 +175,11 @@ def train_from_scratch(
     rate = float(learned.rate)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=5e-4)
     for epoch in range(epochs):
-        optimizer.param_groups[0]["lr"] = (
-            rate if epoch < epochs * SCRATCH_DROP / SCRATCH_EPOCHS else rate / 10
-        )
+        late = epoch >= epochs * SCRATCH_DROP / SCRATCH_EPOCHS
+        optimizer.param_groups[0]["lr"] = rate / 10 if late else rate
         for index in batches(len(learned.images), generator, 256, epochs=1):
-            loss = soft_cross_entropy(
-                model(diff_augment(learned.images[index], generator)), learned.labels[index]
-            )
+            answers = model(diff_augment(learned.images[index], generator))
+            loss = soft_cross_entropy(answers, learned.labels[index])
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -208,14 +199,11 @@ def gradient_distance(made: Made, samples: int = 10_000) -> dict[str, list[dict[
     student, found = made.student, {name: [] for name in ("synthetic", "noise", "real")}  # type: ignore[var-annotated]
     for checkpoint in made.path:
         weights = checkpoint.clone().requires_grad_()
-        (whole,) = torch.autograd.grad(
-            torch.nn.functional.cross_entropy(student(weights, images), truth), weights
-        )
+        loss = torch.nn.functional.cross_entropy(student(weights, images), truth)
+        (whole,) = torch.autograd.grad(loss, weights)
         for name, learned in made.sets().items():
-            loss = made.classes * soft_cross_entropy(
-                student(weights, learned.images), learned.labels
-            )
-            (part,) = torch.autograd.grad(loss, weights)
+            soft = soft_cross_entropy(student(weights, learned.images), learned.labels)
+            (part,) = torch.autograd.grad(made.classes * soft, weights)
             delta = float((part - whole).norm() / whole.norm())
             found[name].append({"delta": delta, "cosine": 1 - float(cosine_distance(part, whole))})
     return found
@@ -227,78 +215,51 @@ def client_losses(made: Made, clients: int = 3, rounds: int = 5) -> list[dict[st
     The models are the one sent out, the client's own, the average and the repaired one; a client
     that was not drawn has no own model. Without the files of keep-models=all, there is nothing.
     """
-    (settings,) = [line for line in read(made.folder / FILE) if line["kind"] == "config"]
-    memory = made.folder / "memory" / settings["resolved"]["token"]
-    lines = [
-        line
-        for line in read(made.folder / FILE)
-        if line["kind"] == "round" and line["round"] > made.round
-    ][-rounds:]
-    kept = [
-        line
-        for line in lines
-        if (made.folder / "models" / f"round-{line['round'] - 1:05d}.safetensors").exists()
-    ]
+    config, data = made.config, made.dataset
+    lines = read_record(made.folder)
+    memory = made.folder / "memory" / lines[0]["resolved"]["token"]
+    late = [line for line in lines if line["kind"] == "round" and line["round"] > made.round]
+    kept = [line for line in late[-rounds:] if made.kept_model(line["round"] - 1).exists()]
     if not kept or not memory.exists():
         return []
-    parts = split(
-        made.config.partition_params,
-        made.dataset.train,
-        made.classes,
-        made.config.clients,
-        made.config.seed,
-    )
-    visits = np.bincount(
-        [client["partition"] for line in kept for client in line["clients"]],
-        minlength=made.config.clients,
-    )
+    parts = split(config.partition_params, data.train, made.classes, config.clients, config.seed)
+    drawn = [client["partition"] for line in kept for client in line["clients"]]
+    visits = np.bincount(drawn, minlength=config.clients)
     chosen = np.argsort(-visits, kind="stable")[:clients].tolist()
-    model = blueprint(made.config, made.dataset.shape, made.classes)
+    model, task = blueprint(config, data.shape, made.classes), task_of(config, data)
     found: list[dict[str, Any]] = []
     for line in kept:
         for stage, partition, arrays in stages(made, model, memory, line, chosen):
             from_arrays(model, arrays)
-            own = Resident.load(made.dataset.train, parts[partition])
-            task = task_of(made.config, made.dataset)
-            batches = own.in_order(made.dataset.mean, made.dataset.std)
-            score = evaluate(model, batches, task, made.classes)
-            found.append(
-                {"round": line["round"], "client": partition, "stage": stage, "loss": score["loss"]}
-            )
+            own = Resident.load(data.train, parts[partition]).in_order(data.mean, data.std)
+            loss = evaluate(model, own, task, made.classes)["loss"]
+            about = {"round": line["round"], "client": partition, "stage": stage}
+            found.append({**about, "loss": loss})
     return found
 
 
 def stages(
     made: Made, model: Model, memory: Path, line: dict[str, Any], chosen: Sequence[int]
-) -> list[tuple[str, int, Any]]:
-    """Return (stage, client, weights) for one round."""
-    number = line["round"]
+) -> Iterator[tuple[str, int, Any]]:
+    """Yield (stage, client, weights) for one round."""
+    number, entries = line["round"], Manifest.of(model).names
     before, after = (
-        read_arrays(made.folder / "models" / f"round-{one:05d}.safetensors")[0]
-        for one in (number - 1, number)
+        [files[name] for name in entries]
+        for files in (read_arrays(made.kept_model(one))[0] for one in (number - 1, number))
     )
-    entries = Manifest.of(model).names
+    folders = {one["partition"]: f"client-{one['partition']:05d}" for one in line["clients"]}
     own = {
-        client["partition"]: (
-            Memory(memory / f"client-{client['partition']:05d}", number + 1).get(LOCAL_MODEL)
-        )
-        for client in line["clients"]
+        client: Memory(memory / folder, number + 1).get(LOCAL_MODEL)
+        for client, folder in folders.items()
     }
     weights = shares_of([client["examples"] for client in line["clients"]], made.config.weighs)
     models = [arrays for arrays in own.values() if arrays is not None]
     if weights is None or len(models) < len(own):
-        return []
+        return
     average = weighted_mean(models, weights, [array.dtype for array in models[0]])
-    found: list[tuple[str, int, Any]] = []
     for client in chosen:
-        found.append(("sent out", client, [before[name] for name in entries]))
-        if client in own:
-            found.append(("own", client, own[client]))
-        found += [
-            ("average", client, average),
-            ("repaired", client, [after[name] for name in entries]),
-        ]
-    return found
+        named = {"sent out": before, "own": own.get(client), "average": average, "repaired": after}
+        yield from ((stage, client, one) for stage, one in named.items() if one is not None)
 
 
 def diagnose(made: Made, epochs: int = SCRATCH_EPOCHS) -> dict[str, Any]:
@@ -314,35 +275,43 @@ def diagnose(made: Made, epochs: int = SCRATCH_EPOCHS) -> dict[str, Any]:
     }
 
 
+def draw(figures: Mapping[str, Any], path: Path) -> Path:
+    """Draw everything that was computed for one run."""
+    figure = Figure(figsize=(16, 8), layout="constrained")
+    following, scratch, delta, clients = figure.subplots(2, 2).flat
+    DataFrame(figures["following"]).plot(ax=following, marker=".")
+    following.set(xlabel="start t", ylabel="cosine distance to $w^{t+s}$", title="figure 6 left")
+    (100 * Series(figures["from_scratch"])).plot.bar(ax=scratch, rot=0)
+    scratch.set(ylabel="test accuracy, %", title="a new network trained on the set alone")
+    deltas = {name: [one["delta"] for one in found] for name, found in figures["gradient"].items()}
+    DataFrame(deltas).plot(ax=delta, marker=".", logy=True)
+    delta.set(xlabel="checkpoint", ylabel=r"$\delta$", title="distance to the gradient on all data")
+    if figures["clients"]:
+        losses = DataFrame(figures["clients"])
+        order = losses[["round", "stage"]].drop_duplicates()
+        by_stage = losses.pivot(index=["round", "stage"], columns="client", values="loss")
+        by_stage.reindex(order.itertuples(index=False, name=None)).plot(
+            ax=clients, marker=".", logy=True, rot=90
+        )
+    clients.set(ylabel="loss on the client's own data", title="figure 3")
+    figure.savefig(path, dpi=110)
+    return path
+
+
 def main() -> None:
     """Write figures and pictures of the runs on the command line."""
-    from experiments.studies.dynafed import pictures
-
     parser = argparse.ArgumentParser(
         prog="python -m experiments.studies.dynafed", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument(
-        "runs",
-        nargs="+",
-        type=Path,
-        metavar="RUN",
-        help="the folder of a run with --save-images",
-    )
-    parser.add_argument(
-        "--epochs", type=int, default=SCRATCH_EPOCHS, help="epochs of the training from scratch"
-    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run with save-images")
+    parser.add_argument("--epochs", type=int, default=SCRATCH_EPOCHS, help="from scratch")
     given = parser.parse_args()
     torch.set_num_threads(1)  # for small products, threads would mostly wait for each other
-    found: dict[str, dict[str, Any]] = {}
     try:
         for folder in given.runs:
-            made = Made.of(folder)
-            figures = found[
-                f"{folder.name}: {made.config.partition}, {made.config.local_epochs} epochs"
-            ] = diagnose(made, given.epochs)
-            (folder / "dynafed" / "diagnostics.json").write_text(json.dumps(figures, indent=1))
-            for path in pictures.draw(made, figures, folder / "dynafed"):
-                print(path)
-        print(pictures.draw_scratch(found, given.runs[0] / "dynafed" / "from-scratch.png"))
+            figures = diagnose(Made.of(folder), given.epochs)
+            path = folder / "dynafed" / "diagnostics.json"
+            path.write_text(json.dumps(figures, indent=1))
+            print(draw(figures, path.with_suffix(".png")))
     except FedmirageError as error:
         raise SystemExit(f"error: {error}") from None

@@ -19,16 +19,14 @@ from experiments.studies.fedlgd.distances import compare_clients, open_clients
 from fedmirage.common.data import load
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.methods.fedlgd import FedLgd
-from fedmirage.common.settings.config import configure, defaults
+from fedmirage.records.lines import read_config
 from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
 from fedmirage.server.record.checkpoint import read as read_checkpoint
-from fedmirage.server.record.results import FILE, read
 
 
 def study(folder: Path) -> dict[str, Any]:
     """Compute all figures of one run."""
-    settings = next((line for line in read(folder / FILE) if line["kind"] == "config"), {})
-    config = configure({key: value for key, value in settings.items() if key in defaults()})
+    config = read_config(folder)
     params = next((method for method in config.method_list if isinstance(method, FedLgd)), None)
     if params is None:
         raise FedmirageError(

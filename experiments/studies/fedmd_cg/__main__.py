@@ -1,5 +1,7 @@
-"""python -m experiments.studies.fedmd_cg features | runs RUN ..."""
+"""python -m experiments.studies.fedmd_cg --out features.png"""
 
-from experiments.studies.fedmd_cg.study import app
+import typer
 
-app()
+from experiments.studies.fedmd_cg.study import features
+
+typer.run(features)

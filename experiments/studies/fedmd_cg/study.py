@@ -1,10 +1,9 @@
-"""FedMD-CG's figures 2 and 5, and how long its rounds take.
+"""FedMD-CG's figure 2.
 
-python -m experiments.studies.fedmd_cg features --dataset fashion-mnist --out features.png
-python -m experiments.studies.fedmd_cg runs runs/fedavg runs/fedcg runs/fedmd-cg --out losses.png
+python -m experiments.studies.fedmd_cg --dataset fashion-mnist --out features.png
 """
 
-import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +12,11 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from experiments.studies.fedmd_cg import pictures
 from fedmirage.client.methods.fedmd_cg.generator import imitate
 from fedmirage.client.round import Step
 from fedmirage.common.data import DataSet, load
@@ -30,9 +29,7 @@ from fedmirage.common.methods.fedmd_cg import FedMdCg
 from fedmirage.common.models import Model, build
 from fedmirage.common.models.generators import FeatureGenerator
 from fedmirage.common.seeds import derive, seed_torch, torch_generator
-from fedmirage.server.record.results import FILE, read
 
-app = typer.Typer(help="Studies of FedMD-CG.", no_args_is_help=True)
 out = Console()
 
 KINDS = {
@@ -41,7 +38,6 @@ KINDS = {
     "div1": FedMdCg(diversity="div1"),
     "div2": FedMdCg(diversity="div2"),
 }
-GENERATED_LOSS = ".generated_loss"  # how the figure of FedMD-CG and that of FedCG end
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,6 @@ class Features:
         return float(np.square(self.values - centres).sum(1).mean())
 
 
-@app.command()
 def features(
     dataset: Annotated[str, typer.Option(help="The paper's figure is for MNIST.")] = "digits",
     data_dir: Annotated[str, typer.Option(help="Where to look for it.")] = "",
@@ -87,7 +82,7 @@ def features(
             name, f"{one.spread:.3f}", f"{one.spread / real:.3f}", f"{100 * one.accuracy:.2f}"
         )
     out.print(table)
-    pictures.draw_features({name: (one.values, one.labels) for name, one in found.items()}, picture)
+    draw_features(found, picture)
     out.print(f"picture: {picture}")
 
 
@@ -157,46 +152,15 @@ def draw_batches(data: DataSet, steps: int, seed: int, purpose: str) -> Any:
         yield normalise(images, data.mean, data.std), labels
 
 
-@app.command()
-def runs(
-    folders: Annotated[list[Path], typer.Argument(help="Finished runs; the first is FedAvg's.")],
-    picture: Annotated[Path, typer.Option("--out", help="The picture.")] = Path("losses.png"),
-) -> None:
-    """Compare finished runs: seconds per round, and the loss on generated features (figure 5).
+def draw_features(found: Mapping[str, Features], path: Path) -> None:
+    """Draw one panel per source of features, all in the plane of the first one's components."""
+    from sklearn.decomposition import PCA
 
-    The loss is in the results of fedmd-cg and fedcg if they were run with --diagnostics. Rounds are
-    timed without evaluation; the first one, which warms up, does not count.
-    """
-    table = Table("run", "seconds per round", "of the first run", "loss on generated features")
-    first, curves = 0.0, {}
-    for folder in folders:
-        lines = [line for line in read(folder / FILE) if line["kind"] == "round"]
-        if len(lines) < 2:
-            raise SystemExit(f"error: {folder} has fewer than two rounds; give a finished run")
-        seconds = median_seconds(lines)
-        first = first or seconds
-        losses = generated_losses(lines)
-        if losses:
-            curves[folder.name] = losses
-        last = f"{losses[max(losses)]:.4f}" if losses else "-"
-        table.add_row(folder.name, f"{seconds:.2f}", f"{seconds / first:.2f}", last)
-    out.print(table)
-    if curves:
-        pictures.draw_losses(curves, picture)
-        out.print(f"picture: {picture}")
-
-
-def median_seconds(lines: list[dict[str, Any]]) -> float:
-    """The median round, without its evaluation."""
-    times = [line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines[1:]]
-    return float(statistics.median(times))
-
-
-def generated_losses(lines: list[dict[str, Any]]) -> dict[int, float]:
-    """The local classifiers' mean loss on their generators' features, by round."""
-    return {
-        line["round"]: value
-        for line in lines
-        for name, value in line.get("methods", {}).items()
-        if name.endswith(GENERATED_LOSS)
-    }
+    plane = PCA(n_components=2).fit(next(iter(found.values())).values)
+    figure = Figure(figsize=(3.4 * len(found), 3.6), layout="constrained")
+    panels = figure.subplots(1, len(found), squeeze=False, sharex=True, sharey=True)[0]
+    for panel, (name, one) in zip(panels, found.items(), strict=True):
+        look = {"c": one.labels % 10, "cmap": "tab10", "vmin": 0, "vmax": 9}
+        panel.scatter(*plane.transform(one.values).T, **look, s=6, linewidths=0)
+        panel.set(title=name, xticks=[], yticks=[])
+    figure.savefig(path, dpi=110)

@@ -4,59 +4,39 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from fedmirage.report.tsne.clouds import (
-    MARKERS,
-    Cloud,
-    cloud,
-    domain_cloud,
-    domain_names,
-    embed,
-)
+from matplotlib.figure import Figure
+
+from fedmirage.report.tsne.clouds import MARKERS, Cloud, cloud, domain_cloud, domain_names, embed
 from fedmirage.report.tsne.finished import FinishedRun
 
 
 def draw(runs: list[FinishedRun], clients: int, samples: int, seed: int, path: Path) -> None:
     """Draw one row per run: the server's model on the left, clients' models in one map at right."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(
-        len(runs), 2, figsize=(12, 5.6 * len(runs)), squeeze=False, layout="constrained"
-    )
-    for row, run in zip(axes, runs, strict=True):
+    figure = Figure(figsize=(12, 5.6 * len(runs)), layout="constrained")
+    for row, run in zip(figure.subplots(len(runs), 2, squeeze=False), runs, strict=True):
         own = [name for name in run.models if name != "server"]
         chosen = own[:: max(1, len(own) // clients)][:clients]
-        for axis, names, title in zip(
-            row, (["server"], chosen), ("global model", ", ".join(chosen)), strict=True
-        ):
-            axis.set(xticks=[], yticks=[])
-            axis.set_title(
-                fill(f"{run.config.methods}: {title or 'no client memories here'}", 70), fontsize=9
-            )
+        said = ("global model", ", ".join(chosen) or "no client memories here")
+        for axis, names, title in zip(row, (["server"], chosen), said, strict=True):
+            begin(axis, f"{run.config.methods}: {title}")
             if names:
                 scatter(axis, cloud(run, names, samples, seed), names, seed)
     figure.savefig(path, dpi=110)
-    pyplot.close(figure)
 
 
 def draw_domains(runs: list[FinishedRun], samples: int, seed: int, path: Path) -> None:
     """Draw one map per run: the global model's features of all domains."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(
-        1, len(runs), figsize=(6 * len(runs), 5.6), squeeze=False, layout="constrained"
-    )
-    for axis, run in zip(axes[0], runs, strict=True):
-        axis.set(xticks=[], yticks=[])
-        axis.set_title(fill(run.config.methods, 70), fontsize=9)
+    figure = Figure(figsize=(6 * len(runs), 5.6), layout="constrained")
+    for axis, run in zip(figure.subplots(1, len(runs), squeeze=False)[0], runs, strict=True):
+        begin(axis, run.config.methods)
         scatter(axis, domain_cloud(run, samples, seed), domain_names(run), seed)
     figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+
+
+def begin(axis: Any, title: str) -> None:
+    """Prepare a map, whose distances have no unit."""
+    axis.set(xticks=[], yticks=[])
+    axis.set_title(fill(title, 70), fontsize=9)
 
 
 def scatter(axis: Any, cloud: Cloud, names: list[str], seed: int) -> None:
@@ -67,19 +47,9 @@ def scatter(axis: Any, cloud: Cloud, names: list[str], seed: int) -> None:
         for owner, name in enumerate(names):
             kept = (cloud.owner == owner) & (cloud.virtual == virtual)
             if kept.any():
-                style = (
-                    {"edgecolors": "black", "linewidths": 0.8, "s": 34}
-                    if virtual
-                    else {"linewidths": 0, "s": 16}
-                )
-                label = f"{name}, {'virtual' if virtual else 'real'}"
-                colours = {
-                    "c": cloud.labels[kept] % many,
-                    "cmap": f"tab{many}",
-                    "vmin": 0,
-                    "vmax": many - 1,
-                }
-                axis.scatter(
-                    *points[kept].T, marker=MARKERS[owner], label=label, **colours, **style
-                )
+                ring = {"edgecolors": "black", "linewidths": 0.8, "s": 34}
+                look = {"marker": MARKERS[owner], "cmap": f"tab{many}", "vmin": 0, "vmax": many - 1}
+                look |= ring if virtual else {"linewidths": 0, "s": 16}
+                look["label"] = f"{name}, {'virtual' if virtual else 'real'}"
+                axis.scatter(*points[kept].T, c=cloud.labels[kept] % many, **look)
     axis.legend(fontsize=8, loc="best", markerscale=1.2)

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from fedmirage.flat import flatten
 from fedmirage.follow.logger import Logger, Opening
+from fedmirage.records.flat import flatten
 
 PROJECT = "fedmirage"
 

@@ -1,6 +1,7 @@
 """Where time and bytes go, by phase of a round."""
 
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,12 +11,8 @@ from fedmirage.report.groups import Group
 from fedmirage.report.html import Html, Section, join, paragraph, plot, table
 from fedmirage.report.runs import ReportedRun
 
-PHASES = {
-    "preparation": "preparation",
-    "clients": "clients",
-    "aggregate": "server",
-    "evaluate": "evaluation",
-}
+PHASES = {"preparation": "preparation", "clients": "clients"}
+PHASES |= {"aggregate": "server", "evaluate": "evaluation"}
 REST = "rest"
 Parts = Callable[[ReportedRun], Mapping[str, float]]
 
@@ -50,27 +47,23 @@ def phases(group: Group) -> Section:
 
 def seconds_of(run: ReportedRun) -> dict[str, float]:
     """Add up the phases of all rounds; what no phase accounts for is the rest."""
-    found: dict[str, float] = {}
+    found: dict[str, float] = defaultdict(float)
     for line in run.rounds:
         times = line.get("seconds", {})
         known = {label: times[name] for name, label in PHASES.items() if name in times}
         for label, value in known.items():
-            found[label] = found.get(label, 0.0) + value
+            found[label] += value
         if known and "round" in times:
-            rest = max(0.0, times["round"] - sum(known.values()))
-            found[REST] = found.get(REST, 0.0) + rest
+            found[REST] += max(0.0, times["round"] - sum(known.values()))
     return found
 
 
 def method_seconds_of(run: ReportedRun) -> dict[str, float]:
     """Add up what methods took on clients, by name."""
-    found: dict[str, float] = {}
-    for line in run.rounds:
-        for client in line.get("clients", []):
-            for name, value in client.items():
-                if name.startswith(TIMES):
-                    label = name.removeprefix(TIMES)
-                    found[label] = found.get(label, 0.0) + value
+    found: dict[str, float] = defaultdict(float)
+    for client in (client for line in run.rounds for client in line.get("clients", [])):
+        for name in (name for name in client if name.startswith(TIMES)):
+            found[name.removeprefix(TIMES)] += client[name]
     return found
 
 

@@ -1,6 +1,5 @@
 """A finished run: its data, its models, and the virtual images that its clients share."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from fedmirage.common.methods.vhl import Vhl
 from fedmirage.common.methods.vhl.sets import normalisation
 from fedmirage.common.models import Model
 from fedmirage.common.run import blueprint
-from fedmirage.common.settings.config import RunConfig, configure, defaults
+from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.common.wire.weights import from_arrays
+from fedmirage.records.lines import read_config
 from fedmirage.server.record.checkpoint import FILE, read
 
 
@@ -41,9 +41,7 @@ class FinishedRun:
     @classmethod
     def open(cls, folder: Path) -> "FinishedRun":
         """Read a run's folder; features are computed later."""
-        with (folder / "results.jsonl").open() as file:
-            first = json.loads(next(file))
-        config = configure({key: value for key, value in first.items() if key in defaults()})
+        config = read_config(folder)
         state = read(folder / FILE)
         data = load(config.dataset, config.data_dir or None)
         model = place(

@@ -1,6 +1,5 @@
 """`fedmirage reproduce`: what it lists, estimates, runs and answers."""
 
-import csv
 import io
 import json
 from pathlib import Path
@@ -18,9 +17,9 @@ from experiments.reproduce.dispatch import check_flags
 from experiments.reproduce.figures import in_per_cent, read_figure
 from experiments.reproduce.jobs import is_recorded, make_work
 from experiments.reproduce.tables import read_table
+from fedmirage.commands.flags import reproduce_flags
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.settings.config import configure
-from fedmirage.settings.flags import reproduce_flags
 from tests.support.commands import fedmirage
 from tests.support.runs import lines
 
@@ -90,7 +89,11 @@ def test_a_table_is_run_once_and_answered_beside_the_paper(trial: Path) -> None:
     assert not any(answer.failed for answer in answers)
     assert "2 cells are left out: the files of cinic10 are not here" in text
     assert "2 of 2 runs are left; estimated cost" in text
-    assert len(list(csv.DictReader(files["csv"].open(encoding="utf-8")))) == 9
+    head, *rows = files["csv"].read_text(encoding="utf-8").splitlines()
+    names = "table,row,column,scale,ours,deviation,seeds,paper,paper_deviation,difference"
+    assert head == f"{names},remark,failed"
+    assert rows[0].startswith("fedcog/trial,fedavg,last,paper,")
+    assert len(rows) == 9
     assert json.loads(files["json"].read_text())[0]["paper_deviation"] == 1.0
     _, again = run(trial, scale="paper")
     assert "0 of 2 runs are left" in again

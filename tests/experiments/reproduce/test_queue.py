@@ -10,7 +10,12 @@ import pytest
 
 from experiments.reproduce.jobs import numbers_of
 from experiments.reproduce.queue import read_queue
-from experiments.reproduce.recording import find_recorded, leave_out_recorded, record_finished
+from experiments.reproduce.recording import (
+    find_recorded,
+    leave_out_recorded,
+    record_finished,
+    set_aside_without_models,
+)
 from experiments.reproduce.records import RESULTS, recorded_runs
 from experiments.reproduce.standing import show_state, time_left
 from fedmirage.common.errors import ConfigurationError
@@ -176,6 +181,29 @@ def test_a_recorded_run_is_not_repeated_to_save_a_few_rounds(tmp_path: Path) -> 
     (alone,) = leave_out_recorded([fedavg, dynafed], results)
     assert (alone.folder, alone.parent, alone.config.warm_start) == (dynafed.folder, None, "")
     assert leave_out_recorded([fedavg, dynafed], None) == [fedavg, dynafed]
+
+
+@pytest.mark.parametrize(
+    ("kept", "taken", "repeated"), [("last", 2, 1), ("last", 3, 0), ("all", 2, 0)]
+)
+def test_a_parent_that_kept_no_models_is_repeated(
+    tmp_path: Path, kept: str, taken: int, repeated: int
+) -> None:
+    """It was begun before it had a child; a model of its last round, 3, every run keeps."""
+    text = "out = '{out}'\njob = [{{ name = 'one', settings = {{ rounds = 3 }} }},"
+    text += f"{{{{ name = 'two', settings = {{{{ rounds = 4 }}}}, parent = 'one@{taken}' }}}}]"
+    one, two = read_queue(write_queue(tmp_path, 1, text)).jobs
+    assert one.config.keep_models == "all"
+    finish(one.folder, {**one.config.flat(), "keep-models": kept})
+    (one.folder / checkpoint.FILE).touch()
+    told = list(set_aside_without_models(leave_out_recorded([one, two], None)))
+    assert [
+        text.startswith("one-s0 is repeated: it kept no model of round 2") for text in told
+    ] == [True] * repeated
+    assert one.folder.exists() is not bool(repeated)
+    assert len(list(one.folder.parent.glob("one-s0.*/results.jsonl"))) == repeated
+    assert leave_out_recorded([one, two], None) == [one, two]
+    assert list(set_aside_without_models([one, two])) == []
 
 
 def test_a_folder_for_records_that_is_not_there_is_refused(tmp_path: Path) -> None:

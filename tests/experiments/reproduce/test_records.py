@@ -10,7 +10,7 @@ import pytest
 from experiments.reproduce.pages import FILE, make_table, read_pages, replace_block, rewrite_pages
 from experiments.reproduce.records import LARGEST, RESULTS, record_run, recorded_runs, shorten
 from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
-from fedmirage.comparison.records import read_rounds
+from fedmirage.records.lines import read_rounds
 from fedmirage.server.record.results import FILE as RECORD
 
 ROUND = {

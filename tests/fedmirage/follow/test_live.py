@@ -15,7 +15,7 @@ from rich.console import Console
 
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.follow.live import LivePage
-from fedmirage.follow.observers import Wanted
+from fedmirage.follow.wanted import Wanted
 from tests.support.comparison import plan_records, read_lines, write_lines, write_records
 
 

@@ -10,11 +10,11 @@ from flwr.app import Context, Message, RecordDict
 from flwr.cli.build import build_fab_from_disk
 from flwr.supernode.runtime import run_clientapp as flower
 
-from fedmirage.bundle import assemble, bundled_code, digest, own_code
 from fedmirage.client.app import app
 from fedmirage.common.errors import FedmirageError
 from fedmirage.node.gate import Gate, explain
 from fedmirage.node.supernode import read_arguments
+from fedmirage.runtimes.bundle import assemble, bundled_code, digest, own_code
 
 
 @pytest.fixture(scope="module")

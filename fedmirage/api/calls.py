@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedmirage.comparisons import Comparison
-from fedmirage.runs import Run
+from fedmirage.api.comparisons import Comparison
+from fedmirage.api.runs import Run
 
 if TYPE_CHECKING:
     from fedmirage.common.models import Model
@@ -33,7 +33,7 @@ def run(
     """
     from rich.console import Console
 
-    from fedmirage.follow.observers import Wanted
+    from fedmirage.follow.wanted import Wanted
     from fedmirage.launch import launch
     from fedmirage.settings.layers import read_layers, report_together, settle
 
@@ -71,7 +71,7 @@ def compare(
     from rich.console import Console
 
     from fedmirage.comparison.command import plan_comparison, run_comparison
-    from fedmirage.follow.observers import Wanted
+    from fedmirage.follow.wanted import Wanted
     from fedmirage.settings.layers import read_layers, report_together
 
     console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)

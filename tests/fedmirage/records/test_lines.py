@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fedmirage.common.errors import DataError
-from fedmirage.comparison.records import read_record, read_rounds
+from fedmirage.records.lines import read_record, read_rounds
 from tests.support.comparison import round_line, write_lines
 from tests.support.followed import add_rounds, begin
 

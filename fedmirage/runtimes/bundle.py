@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import fedmirage
 from fedmirage.common.settings.project import INSTALLED, PROJECT_FILE, ROOT, project
 
 
@@ -61,4 +60,4 @@ def _modules() -> dict[str, Path]:
     patterns = project()["tool"]["flwr"]["app"]["fab-include"]
     found = (module for pattern in patterns for module in ROOT.glob(pattern))
     modules = {module.relative_to(ROOT).as_posix(): module for module in found}
-    return {**modules, "fedmirage/__init__.py": Path(fedmirage.__file__)}
+    return {**modules, "fedmirage/__init__.py": Path(__file__).parents[1] / "__init__.py"}

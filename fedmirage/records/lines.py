@@ -1,10 +1,12 @@
-"""Reads what the runs of a comparison have recorded, and refuses damaged files by name."""
+"""Reads results.jsonl of runs, and refuses damaged files by name."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fedmirage.common.errors import DataError
-from fedmirage.server.record.results import FILE, read
+from fedmirage.common.settings.config import RunConfig, configure, defaults
+from fedmirage.server.record.results import FILE, read, summarise
 
 Lines = list[dict[str, Any]]
 NUMBER = (int, float)
@@ -61,6 +63,17 @@ def recorded_settings(folder: Path) -> dict[str, Any]:
         return {}
 
 
+def read_config(folder: Path) -> RunConfig:
+    """Read the settings of a run as a configuration, if this version still accepts them."""
+    return config_of(recorded_settings(folder))
+
+
+def config_of(settings: Mapping[str, Any]) -> RunConfig:
+    """Make the configuration of a run from the first line of its record."""
+    usual = defaults()
+    return configure({key: value for key, value in settings.items() if key in usual})
+
+
 def read_rounds(folder: Path) -> Lines:
     """Read the lines of all rounds, those that were taken over from a neighbouring run included."""
     lines = read_record(folder)
@@ -89,3 +102,9 @@ def is_finished(folder: Path, rounds: int) -> bool:
     summary = find_summary(folder)
     over = summary.get("stopped_early") or summary.get("rounds", 0) >= rounds
     return summary.get("status") == "finished" and bool(over)
+
+
+def summarise_so_far(lines: Lines) -> dict[str, Any]:
+    """Return the summary of a run; for a run that has none yet, summarise it as far as it is."""
+    summaries = [line for line in lines if line["kind"] == "summary"]
+    return {**summarise(lines), "status": "unfinished", **(summaries[-1] if summaries else {})}

@@ -23,7 +23,7 @@ class Run:
     """What a run left in its folder. Frames are attributes, pictures are methods."""
 
     def __init__(self, folder: str | Path) -> None:
-        from fedmirage.comparison.records import read_record
+        from fedmirage.records.lines import read_record
 
         self.folder = Path(folder).expanduser().absolute()
         self.lines = read_record(self.folder)
@@ -38,9 +38,9 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """How the run ended; of a run that has not ended, as far as it is."""
-        from fedmirage.show.compare import ending
+        from fedmirage.records.lines import summarise_so_far
 
-        return ending(self.lines)
+        return summarise_so_far(self.lines)
 
     @cached_property
     def rounds(self) -> DataFrame:
@@ -48,7 +48,7 @@ class Run:
 
         Rounds that a warm start took over are in the run from which it started.
         """
-        from fedmirage.flat import flatten_round
+        from fedmirage.records.flat import flatten_round
 
         return self._frame([flatten_round(line) for line in self._rounds], ["round"])
 
@@ -58,7 +58,7 @@ class Run:
 
         Under secure aggregation it has no columns, because the server knows only who took part.
         """
-        from fedmirage.flat import flatten
+        from fedmirage.records.flat import flatten
 
         rows = [
             {"round": line["round"], **flatten(client)}
@@ -69,7 +69,7 @@ class Run:
 
     def plot(self, *columns: str) -> Figure:
         """Draw columns of `rounds` by round; without any, the accuracy."""
-        from fedmirage.pictures import draw_rounds
+        from fedmirage.api.pictures import draw_rounds
 
         chosen = columns or ("accuracy",)
         if lacking := [name for name in chosen if name not in self.rounds]:

@@ -1,64 +1,21 @@
-"""Compares runs: how they ended, and a picture of their accuracy by round."""
+"""Runs side by side: how each of them ended, and what distinguishes their settings."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.text import Text
 
-from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
-from fedmirage.comparison.records import read_record
-from fedmirage.server.record.results import summarise
+from fedmirage.common.errors import DataError, FedmirageError
+from fedmirage.records.lines import Lines, read_record, summarise_so_far
 from fedmirage.server.record.shown import AVERAGE, SHARD
 
 SCORES = ("final_accuracy", "best_accuracy", "last5_accuracy")
 WHAT = ("methods", "dataset", "partition", "model", "clients", "rounds", "seed")
-STYLES = ("-", "--", ":", "-.")  # with ten colours they make forty distinguishable curves
-RecordedRun = tuple[Path, dict[str, Any], list[dict[str, Any]]]
+RecordedRun = tuple[Path, dict[str, Any], Lines]
 
 
-def show_folders(
-    folders: list[Path],
-    drawing: Path | None,
-    files: Mapping[str, Path | None],
-    flags: Sequence[str],
-    console: Console,
-) -> None:
-    """Show a comparison again, or compare the runs in some folders.
-
-    Flags that would start runs are refused.
-    """
-    from fedmirage.comparison.command import present
-    from fedmirage.comparison.outcome import FILE as COMPARISON
-    from fedmirage.comparison.outcome import read_outcome
-
-    whole = [folder for folder in folders if (folder / COMPARISON).exists()]
-    problems = [
-        f"{flag} would run something, but folders are only shown; drop it" for flag in flags
-    ]
-    problems += [
-        f"{folder} holds a whole comparison; show it alone" for folder in whole if len(folders) > 1
-    ]
-    problems += [
-        f"--{kind} is for a whole comparison; give its folder alone"
-        for kind, path in files.items()
-        if path is not None and not whole
-    ]
-    if problems:
-        raise ConfigurationError(problems)
-    outcomes = [read_outcome(folder.absolute()) for folder in whole]
-    for outcome in outcomes:
-        present(outcome, console, files)
-        folders = outcome.run_folders
-    if not outcomes:
-        console.print(table(folders))
-    if drawing is not None:
-        text = f"picture: {picture(folders, drawing)}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def load(folders: list[Path]) -> tuple[list[RecordedRun], list[str]]:
+def load_runs(folders: list[Path]) -> tuple[list[RecordedRun], list[str]]:
     """Return folder, configuration and all lines of every run, and what is damaged.
 
     Folders without results are refused.
@@ -79,12 +36,12 @@ def load(folders: list[Path]) -> tuple[list[RecordedRun], list[str]]:
     return [(folder, lines[0], lines) for folder, lines in runs], damaged
 
 
-def table(folders: list[Path]) -> Group:
+def lay_out_runs(folders: list[Path]) -> Group:
     """Make two lines per run, its figures and its own settings; remarks about runs come last.
 
     A run that scored its local models has one line more, and so has a run on several domains.
     """
-    runs, damaged = load(folders)
+    runs, damaged = load_runs(folders)
     differ = [key for key in WHAT if len({str(config.get(key)) for _, config, _ in runs}) > 1]
     common = [key for key in WHAT if key not in differ]
     shown = [Text("all: " + _settings(runs[0][1], common))] if common else []
@@ -92,7 +49,7 @@ def table(folders: list[Path]) -> Group:
     shown.append(_line(_row(*head), "bold"))
     remarks = []
     for folder, config, lines in runs:
-        end = ending(lines)
+        end = summarise_so_far(lines)
         scores = [f"{100 * end[key]:.2f}" if end[key] is not None else "-" for key in SCORES]
         figures = (str(end["rounds"]), *scores, f"{end['bytes_up'] / 1e6:.1f}", end["status"])
         shown.append(_line(_row(folder.name, *figures)))
@@ -103,12 +60,6 @@ def table(folders: list[Path]) -> Group:
         remarks += [(folder.name, text) for text in [*idle, *end.get("notes", [])]]
     said = [f"{name}: {text}" for name, text in remarks] + damaged
     return Group(*shown, *(Text(text, style="yellow") for text in said))
-
-
-def ending(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the summary of a run; for a run that has none yet, summarise it as far as it is."""
-    summaries = [line for line in lines if line["kind"] == "summary"]
-    return {**summarise(lines), "status": "unfinished", **(summaries[-1] if summaries else {})}
 
 
 def _domains(evaluation: dict[str, Any]) -> list[Text]:
@@ -147,34 +98,3 @@ def _row(name: str, *cells: str) -> str:
 
 def _line(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
-
-
-def picture(folders: list[Path], path: Path) -> Path:
-    """Draw the accuracy on the test set by round, one curve per run."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
-    for number, (folder, config, lines) in enumerate(load(folders)[0]):
-        points = [
-            (line["round"], line["accuracy"])
-            for line in lines
-            if line["kind"] == "round" and line.get("accuracy") is not None
-        ]
-        if points:
-            axes.plot(
-                *zip(*points, strict=True),
-                color=f"C{number % 10}",
-                linestyle=STYLES[number // 10 % len(STYLES)],
-                label=f"{config['methods']} ({folder.name})",
-            )
-    axes.set_xlabel("round")
-    axes.set_ylabel("accuracy on the test set")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
-    return path

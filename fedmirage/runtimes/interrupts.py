@@ -5,6 +5,8 @@ In another program that uses fedmirage, such as a notebook, signals are left to 
 
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -31,6 +33,15 @@ class Interruptions:
         for number in INTERRUPTIONS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._interrupt)
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Let the block itself tell the user how to continue, if it is interrupted."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.told = True
+            raise
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()

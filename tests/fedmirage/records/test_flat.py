@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedmirage.flat import flatten_round, round_figures
+from fedmirage.records.flat import flatten_round, round_figures
 from tests.support.followed import add_rounds, begin
 
 

@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedmirage.api.runs import Run, write_page
 from fedmirage.common.errors import DataError
-from fedmirage.runs import Run, write_page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,10 +46,10 @@ class Comparison:
         rows = []
         for standing in self.outcome.standings:
             row: dict[str, Any] = {"methods": standing.entry.name, "seeds": len(standing.scores)}
-            for name, spread in (("final", standing.final), ("last_five", standing.last_five)):
+            for name, spread in standing.spreads.items():
                 row[name] = spread and spread.mean
                 row[f"{name}_std"] = spread and spread.deviation
-            for name, found in self._differences_of(standing).items():
+            for name, found in self.outcome.differences(standing).items():
                 row[name] = found and found.mean
                 row[f"{name}_margin"] = found and found.margin
                 row[f"{name}_verdict"] = found.verdict if found else ""
@@ -66,7 +66,7 @@ class Comparison:
 
         rows = []
         for standing in self.outcome.standings:
-            for name, found in self._differences_of(standing).items():
+            for name, found in self.outcome.differences(standing).items():
                 if found is not None:
                     half = float("nan") if found.margin is None else found.margin
                     ends = {"low": found.mean - half, "high": found.mean + half}
@@ -82,12 +82,10 @@ class Comparison:
         """One row per run: its scores, its costs to the target, and why it failed if it did."""
         from pandas import DataFrame
 
-        from fedmirage.comparison.export import describe_outcome
+        from fedmirage.comparison.export import list_runs
 
-        frame = DataFrame(describe_outcome(self.outcome)["runs"])
-        return _with_numbers(
-            frame, "methods placebo schedule seed averaged_local_models secagg failed"
-        )
+        texts = "methods placebo schedule seed averaged_local_models secagg failed"
+        return _with_numbers(DataFrame(list_runs(self.outcome)), texts)
 
     @cached_property
     def rounds(self) -> DataFrame:
@@ -135,25 +133,19 @@ class Comparison:
 
     def plot(self) -> Figure:
         """Draw accuracy by round: the mean of every line over seeds, with its range."""
-        from fedmirage.pictures import draw_curves
+        from fedmirage.api.pictures import draw_curves
 
         return draw_curves(self.rounds, self.outcome.short)
 
     def plot_differences(self) -> Figure:
         """Draw every difference to FedAvg and to the placebo with its interval."""
-        from fedmirage.pictures import draw_differences
+        from fedmirage.api.pictures import draw_differences
 
         return draw_differences(self.differences, self.outcome.short)
 
     def page(self) -> Path:
         """Write report.html, the page about this comparison, into its folder; return its path."""
         return write_page(self.folder)
-
-    def _differences_of(self, standing: Any) -> dict[str, Any]:
-        return {
-            "to_fedavg": self.outcome.to_fedavg(standing),
-            "to_placebo": self.outcome.to_placebo(standing),
-        }
 
     def __repr__(self) -> str:
         rows, seeds = len(self.outcome.standings), len(self.outcome.seeds)
@@ -165,8 +157,8 @@ class Comparison:
         heads = ("methods", "final", "last five", "\N{MINUS SIGN} FedAvg", "\N{MINUS SIGN} placebo")
         rows = ["".join(f"<th>{head}</th>" for head in heads)]
         for standing in self.outcome.standings:
-            cells = [say_spread(standing.final), say_spread(standing.last_five)]
-            cells += map(say_difference, self._differences_of(standing).values())
+            cells = [*map(say_spread, standing.spreads.values())]
+            cells += map(say_difference, self.outcome.differences(standing).values())
             name = escape(self.outcome.short[standing.entry.name].strip())
             rows.append(f"<th>{name}</th>" + "".join(f"<td>{cell}</td>" for cell in cells))
         table = "".join(f"<tr>{row}</tr>" for row in rows)

@@ -1,0 +1,1 @@
+"""What Python programs call: functions, and runs and comparisons as objects with frames."""

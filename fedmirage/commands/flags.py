@@ -1,0 +1,182 @@
+"""The flags of `run` and `compare`: every setting of the run configuration is one of them."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic.fields import FieldInfo
+
+from fedmirage.common.settings.config import RunConfig, defaults, key_of
+from fedmirage.common.settings.describe import allowed
+from fedmirage.follow.logger import list_loggers
+
+Flags = dict[str, tuple[Any, Any]]  # by name: what Typer must know, and the default
+PANELS = {
+    "methods": "What runs",
+    "clients": "The federation",
+    "secagg": "Privacy",
+    "local_steps": "Local training",
+    "device": "Numbers and speed",
+    "eval_every": "Evaluation",
+    "diagnostics": "What is written",
+    "data_dir": "Data",
+    "node_timeout": "Faults",
+}  # the field at which each panel of the help begins
+
+
+def flag(kind: Any, default: Any, text: str, *names: str, **more: Any) -> tuple[Any, Any]:
+    """Make one flag."""
+    return Annotated[kind, typer.Option(*names, help=text, **more)], default
+
+
+def place_flags() -> Flags:
+    """Make the flags that say where a run takes place and where its settings come from."""
+    runtimes = (
+        "inprocess (one host, no Ray), simulation (one host, Ray), grpc (a SuperLink and"
+        " SuperNodes, real processes), or auto: inprocess on the CPU, simulation on GPUs."
+    )
+    preset = "A published setting by name, e.g. fedcog-fmnist-niid2."
+    actors = "Clients that train at the same time; 0 means one per core."
+    return {
+        "runtime": flag(str, "auto", runtimes, metavar="auto|inprocess|simulation|grpc"),
+        "preset": flag(str | None, None, preset),
+        "config": flag(list[Path], [], "A TOML file of settings; may be given several times."),
+        "actors": flag(int, 0, actors),
+        "verbose": flag(bool, False, "Show the messages of Flower and Ray too.", "--verbose"),
+    }
+
+
+def follow_flags() -> Flags:
+    """Make the flags for what follows runs while they are under way."""
+    log = f"Also log every run: {', '.join(list_loggers())}; may be given several times."
+    watch = "Serve the report page on this machine until the command ends."
+    port = "The port of the page that --watch serves; 0 takes one that is free."
+    return {
+        "log": flag(list[str], [], log),
+        "watch": flag(bool, False, watch, "--watch"),
+        "watch_port": flag(int, 0, port),
+    }
+
+
+def setting_flags(*left_out: str, **told: str) -> Flags:
+    """Make one flag per field of RunConfig; its help is the sentence under the field, or as `told`.
+
+    A flag that is told as "" is not listed. All are texts, because the configuration checks them
+    itself, all at once.
+    """
+    flags: Flags = {}
+    usual, panel = defaults(), ""
+    for name, info in RunConfig.model_fields.items():
+        panel = PANELS.get(name, panel)
+        default = usual[key_of(name)]
+        meaning = told.get(name) or " ".join((info.description or "").split())
+        shown = f"{meaning} \\[{_values(info, default)}]"
+        said: dict[str, Any] = {"help": shown, "show_default": False, "rich_help_panel": panel}
+        said["hidden"] = told.get(name) == ""
+        if isinstance(default, bool):
+            option = typer.Option(f"--{key_of(name)}/--no-{key_of(name)}", **said)
+            flags[name] = (Annotated[bool | None, option], None)
+        else:
+            kind = {int: "INTEGER", float: "NUMBER", str: "TEXT"}[type(default)]
+            option = typer.Option(f"--{key_of(name)}", metavar=kind, **said)
+            flags[name] = (Annotated[str | None, option], None)
+    return {name: flag for name, flag in flags.items() if name not in left_out}
+
+
+def compare_flags() -> Flags:
+    """Make the flags that only a comparison has."""
+    runs = typer.Argument(help="The folder of a comparison, or those of runs.", show_default=False)
+    methods = "A methods line to compare; may be given several times. FedAvg is always there."
+    usual = "fedavg and the five methods with virtual data"
+    seeds = "The seeds, e.g. 0,1,2; differences are paired over them."
+    controls = (
+        "Run the placebo beside each method that has one: the method without what is supposed to"
+        " help."
+    )
+    tune = (
+        "How many learning rates every line may try (1, 1/3, 3, 1/9, ... times --lr), chosen by"
+        " validation data on the first seed; 0 tries none but --lr."
+    )
+    schedules = (
+        "A schedule that every line may try beside --schedule, with each of its learning rates,"
+        ' e.g. "step(at=51, factor=0.2)"; may be given several times. Chosen like these.'
+    )
+    share = (
+        "Take over the first rounds of a method that begins as FedAvg from FedAvg's run, which then"
+        " keeps all its models."
+    )
+    page = "Write report.html, a page about the comparison, into its folder."
+    return {
+        "runs": (Annotated[list[Path] | None, runs], None),
+        "methods": flag(list[str] | None, None, methods, show_default=usual),
+        "seeds": flag(str | None, None, seeds, show_default="0"),
+        "controls": flag(bool, True, controls),
+        "tune": flag(int, 0, tune),
+        "tune_schedules": flag(list[str], [], schedules),
+        "share_warm_up": flag(bool, True, share),
+        "report": flag(bool, True, page),
+        "picture": flag(Path | None, None, "Draw accuracy by round into this PNG."),
+        "csv": flag(Path | None, None, "Write the numbers of every run into this file."),
+        "json": flag(Path | None, None, "Write settings, numbers and intervals into this file."),
+        "latex": flag(Path | None, None, "Write the table into this file."),
+    }
+
+
+def reproduce_flags() -> Flags:
+    """Make the flags that choose cells of the papers' tables, and what to do with them."""
+    table = typer.Argument(help="A table, e.g. fedcog/table1; without one, all are listed.")
+    row = "A row by its name; may be given several times. All without it."
+    column = "A column by its name; may be given several times."
+    scale = "small: few rounds, on a laptop, not comparable with the paper; paper: as published."
+    out = "Where the runs are; the same place finds finished ones again."
+    estimate = "Only say what it would cost on this machine."
+    status = "With --queue: show what is left, and run nothing."
+    record = "Keep a finished run as docs/results/runs/NAME."
+    pages = "Make the tables and pictures of docs/results anew."
+    results = "The folder that --record and --tables write into."
+    places = place_flags()
+    return {
+        "table": (Annotated[str | None, table], None),
+        "row": flag(list[str] | None, None, row),
+        "column": flag(list[str] | None, None, column),
+        "scale": flag(str, "small", scale, metavar="small|paper"),
+        "seeds": flag(str, "0", "The seeds, e.g. 0,1,2."),
+        "out": flag(Path | None, None, out),
+        "estimate": flag(bool, False, estimate, "--estimate"),
+        "csv": flag(Path | None, None, "Write the numbers into this CSV file."),
+        "json": flag(Path | None, None, "Write the numbers into this JSON file."),
+        "data_dir": flag(str | None, None, "Where to look for data sets."),
+        "download": flag(bool, False, "Fetch missing data sets from the hub.", "--download"),
+        **{name: places[name] for name in ("runtime", "actors", "verbose")},
+        "queue": flag(Path | None, None, "Do the jobs of this TOML file, at low priority."),
+        "status": flag(bool, False, status, "--status"),
+        "record": flag(tuple[Path, str] | None, None, record, metavar="DIR NAME"),
+        "tables": flag(bool, False, pages, "--tables"),
+        "results": flag(Path, Path("docs", "results"), results),
+    }
+
+
+def with_flags(work: Callable[..., None], flags: Flags) -> Callable[..., None]:
+    """Give a function the flags as its signature, from which Typer makes a command."""
+
+    def command(**given: Any) -> None:
+        work(**given)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, keyword, default=value, annotation=kind)
+            for name, (kind, value) in flags.items()
+        ]
+    )
+    command.__annotations__ = {name: kind for name, (kind, _) in flags.items()}
+    command.__doc__ = work.__doc__
+    return command
+
+
+def _values(info: FieldInfo, default: Any) -> str:
+    """Describe the values of a flag as they are typed, and its default."""
+    values = "" if info.annotation in (bool, str) else allowed(info).replace("'", "") + "; "
+    return f"{values}default: {'none' if default == '' else default}"

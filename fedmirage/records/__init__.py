@@ -1,0 +1,1 @@
+"""Reads what runs left in their folders; damaged files are refused by name."""

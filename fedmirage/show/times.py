@@ -1,9 +1,0 @@
-"""Durations in words."""
-
-
-def say_time(seconds: float) -> str:
-    """Write a duration in the unit that suits it."""
-    for limit, unit, size in ((90, "s", 1), (90 * 60, "min", 60), (48 * 3600, "h", 3600)):
-        if seconds < limit:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / 86400:.0f} days"
