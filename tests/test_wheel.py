@@ -9,8 +9,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
 from fedmirage.bundle import assemble
+
 from fedmirage.settings.layers import PRESETS
 
 ROOT = Path(__file__).parent.parent
