@@ -6,18 +6,12 @@ import pytest
 
 from tests.support.commands import SETTINGS, TINY, fedmirage
 from tests.support.inprocess import run_in_process
-from tests.support.runs import assert_same_bits
+from tests.support.runs import assert_same_bits, pictures
 
 METHODS = "fedcog(start=1, samples=10, steps=3)"
 
 
-def pictures(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in (folder / "images").rglob("*.png")
-    }
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["simulation", "grpc"])
 def test_the_same_images_everywhere(tmp_path: Path, runtime: str) -> None:
     run_in_process(tmp_path / "plain", **SETTINGS, clients=4, methods=METHODS, save_images=True)

@@ -19,12 +19,14 @@ def kinds(cell: Any) -> set[str]:
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The notebook after it ran with fewer rounds and seeds."""
+    """The notebook after it ran with fewer rounds, seeds and samples."""
     notebook = nbformat.read(EXAMPLE, as_version=4)
     (parameters,) = (
         cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])
     )
     parameters.source = "rounds, seeds = 2, [0, 1]"
+    comparing = next(cell for cell in notebook.cells if "fedmirage.compare(" in cell.source)
+    comparing.source = comparing.source.replace("out=", "dataset='digits(limit=300)', out=")
     place = {"metadata": {"path": str(tmp_path_factory.mktemp("notebook"))}}
     return NotebookClient(notebook, timeout=300, kernel_name="python3", resources=place).execute()
 

@@ -8,7 +8,14 @@ import pytest
 from fedmirage.server.record.results import read
 from tests.support.commands import SETTINGS, TINY, fedmirage, processes
 from tests.support.inprocess import run_in_process
-from tests.support.runs import assert_same_bits, without_times
+from tests.support.runs import (
+    assert_same_bits,
+    pictures,
+    some_client_returned,
+    without_times,
+)
+
+METHODS = "scaffold, moon(mu=1.0), feddyn, fedcog(start=1, samples=10, steps=3)"
 
 
 @pytest.mark.parametrize(
@@ -23,16 +30,20 @@ from tests.support.runs import assert_same_bits, without_times
 def test_the_same_bits_everywhere(
     tmp_path: Path, runtime: str, tasks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Models, what clients remember (some return after a round without them), and pictures."""
     monkeypatch.setenv("FEDMIRAGE_TASKS", tasks)  # of SuperNodes
-    run_in_process(tmp_path / "plain", **SETTINGS, clients=4)
-    done = fedmirage(
-        "run", *TINY, "--clients", "4", "--runtime", runtime, "--out", str(tmp_path / runtime)
-    )
+    more = {"clients": 4, "rounds": 4, "methods": METHODS, "save_images": True}
+    run_in_process(tmp_path / "plain", **{**SETTINGS, **more})
+    flags = ("--clients", "4", "--rounds", "4", "--methods", METHODS, "--save-images")
+    done = fedmirage("run", *TINY, *flags, "--runtime", runtime, "--out", str(tmp_path / runtime))
     assert done.returncode == 0, done.stdout + done.stderr
     assert_same_bits(tmp_path / "plain", tmp_path / runtime)
     assert without_times(tmp_path / "plain") == without_times(tmp_path / runtime)
+    assert some_client_returned(tmp_path / runtime)
+    assert len(pictures(tmp_path / "plain")) == 4 * 2 * 2  # rounds, their clients, kinds of picture
+    assert pictures(tmp_path / "plain") == pictures(tmp_path / runtime)
     assert "final accuracy" in done.stdout
-    assert "round 2/2" in done.stdout
+    assert "round 4/4" in done.stdout
     assert processes(str(tmp_path / runtime)) == []
 
 

@@ -15,6 +15,7 @@ from tests.support.browser import complaints, open_browser, visit, wait_for
 from tests.support.commands import start, wait_until
 
 SMALL = ("--dataset", "digits(limit=300)", "--local-steps", "3", "--clients", "3")
+SMALL += ("--model", "mlp(hidden=8, layers=1)")
 
 
 @contextmanager
@@ -47,7 +48,7 @@ def count_rounds(address: str) -> int:
 
 
 def test_rounds_appear_while_a_run_is_under_way(tmp_path: Path) -> None:
-    with watched("run", "--rounds", "400", "--out", str(tmp_path)) as (process, address):
+    with watched("run", "--rounds", "200", "--out", str(tmp_path)) as (process, address):
         assert 'data-live="true"' in fetch(address)
         seen = [0]
 

@@ -166,17 +166,33 @@ def test_partition_draws_its_pictures(tmp_path: Path, monkeypatch: pytest.Monkey
         (["methods", "fedagv"], ["did you mean 'fedavg'"]),
     ],
 )
-def test_refusals_before_any_work(arguments: list[str], words: list[str], tmp_path: Path) -> None:
-    extra = (
-        ["--out", str(tmp_path / "run")]
-        if arguments[0] == "run" and "--resume" not in arguments
-        else []
-    )
-    done = fedmirage(*arguments, *extra, timeout=60)
+def test_refusals_before_any_work(
+    arguments: list[str],
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    placed = arguments[0] == "run" and "--resume" not in arguments
+    extra = ["--out", str(tmp_path / "run")] if placed else []
+    monkeypatch.setattr("sys.argv", ["fedmirage", *arguments, *extra])
+    monkeypatch.setattr(cli.err, "_width", 300)
+    with pytest.raises(SystemExit) as ended:
+        cli.carry_out()
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    for word in words:
+        assert word in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_refusal_of_the_program_itself(tmp_path: Path) -> None:
+    """In a process of its own: the exit code, sentences, and no stack trace."""
+    wrong = ["--clients", "-1", "--methods", "fedagv", "--lr", "x"]
+    done = fedmirage("run", *wrong, "--out", str(tmp_path / "run"), timeout=60)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    for word in words:
-        assert word in done.stderr
+    assert done.stderr.count("error: ") == 3
     assert not (tmp_path / "run").exists()
 
 

@@ -13,6 +13,7 @@ from tests.support.runs import SMALL, KilledError, assert_same_bits, kill_in_rou
 
 KEPT: dict[str, Any] = {
     **SMALL,
+    "model": "mlp(hidden=16, layers=1)",
     "rounds": 4,
     "optimizer": "adam",
     "lr": 1e-3,

@@ -33,14 +33,31 @@ def assert_same_bits(one: Path, other: Path) -> None:
 
 
 def without_times(folder: Path) -> list[dict[str, Any]]:
-    kept = []
-    for line in lines(folder):
-        clients = [
-            {key: value for key, value in client.items() if key != "seconds"}
-            for client in line["clients"]
-        ]
-        kept.append({**line, "seconds": None, "clients": clients})
-    return kept
+    """The lines of the rounds, without how long anything took: methods measure that, too."""
+
+    def strip(found: Any) -> Any:
+        if isinstance(found, dict):
+            return {key: strip(value) for key, value in found.items() if "seconds" not in key}
+        return [strip(one) for one in found] if isinstance(found, list) else found
+
+    return [strip(line) for line in lines(folder)]
+
+
+def pictures(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in (folder / "images").rglob("*.png")
+    }
+
+
+def some_client_returned(folder: Path) -> bool:
+    """Whether a client took part again after a round without it."""
+    seen = [{client["partition"] for client in line["clients"]} for line in lines(folder)]
+    return any(
+        client in earlier and client not in between
+        for earlier, between, later in zip(seen, seen[1:], seen[2:], strict=False)
+        for client in later
+    )
 
 
 class KilledError(Exception):

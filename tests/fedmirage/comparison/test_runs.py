@@ -46,7 +46,7 @@ def test_a_comparison_runs_once_shares_rounds_and_ends_with_the_table(tmp_path: 
 
 def test_an_interrupt_ends_all_processes_and_the_same_command_continues(tmp_path: Path) -> None:
     more = ("--dataset", "digits(limit=300)", "--rounds", "400", "--local-steps", "3")
-    arguments = ("compare", *more, "--methods", "fedprox", "--out", str(tmp_path))
+    arguments = ("compare", *more, "--methods", "fedprox", "--no-report", "--out", str(tmp_path))
     child = start(*arguments)
     folders = [tmp_path / "fedavg-seed0", tmp_path / "fedprox-seed0"]
     wait_until(lambda: any(rounds_done(folder) > 2 for folder in folders), 200, "rounds")

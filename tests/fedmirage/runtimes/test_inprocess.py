@@ -19,7 +19,22 @@ from tests.support.hanging import hang_once
 from tests.support.inprocess import run_in_process as run_alone
 from tests.support.runs import SMALL, assert_same_bits, lines, without_times
 
+ROUNDS = 10  # a ready helper gets a message in most of them
 
+
+@pytest.fixture
+def _ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Helpers have loaded everything when a run begins, so that it can be short."""
+    add = LocalGrid.add
+
+    def add_ready(grid: LocalGrid, worker: Helper) -> None:
+        worker.await_start()
+        add(grid, worker)
+
+    monkeypatch.setattr(LocalGrid, "add", add_ready)
+
+
+@pytest.mark.usefixtures("_ready")
 @pytest.mark.parametrize("settings", [{"methods": "scaffold"}, {"secagg": "on"}])
 def test_helpers_give_the_same_bits(
     tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -28,7 +43,7 @@ def test_helpers_give_the_same_bits(
     helped: list[Job] = []
     send = Helper.send
     monkeypatch.setattr(Helper, "send", lambda *_: helped.append(_[1]) or send(*_))
-    settings = {**SMALL, **settings, "rounds": 40}
+    settings = {**SMALL, **settings, "rounds": ROUNDS}
     run_in_process(configure({**settings, "out": str(tmp_path / "helped")}), 2)
     run_alone(tmp_path / "alone", **settings)
     assert helped, "the helper was never ready; give the run more rounds"
@@ -36,6 +51,7 @@ def test_helpers_give_the_same_bits(
     assert without_times(tmp_path / "helped") == without_times(tmp_path / "alone")
 
 
+@pytest.mark.usefixtures("_ready")
 def test_a_helper_that_dies_is_a_failed_client_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,14 +66,14 @@ def test_a_helper_that_dies_is_a_failed_client_and_the_run_goes_on(
         send(helper, job, context)
 
     monkeypatch.setattr(Helper, "send", die)
-    run_in_process(configure({**SMALL, "rounds": 40, "out": str(tmp_path)}), 2)
+    run_in_process(configure({**SMALL, "rounds": ROUNDS, "out": str(tmp_path)}), 2)
     assert len(died) == 1
     refused = [entry for line in lines(tmp_path) for entry in line["refused"]]
     assert [entry["reason"] for entry in refused] == ["it failed: its process ended with code -9"]
-    assert len(lines(tmp_path)) == 40
+    assert len(lines(tmp_path)) == ROUNDS
 
 
-@pytest.mark.parametrize(("where", "rounds"), [("helper", 40), ("server", 3)])
+@pytest.mark.parametrize(("where", "rounds"), [("helper", ROUNDS), ("server", 3)])
 def test_a_client_that_hangs_is_missing_and_the_run_goes_on(
     tmp_path: Path, where: str, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +88,9 @@ def test_a_client_that_hangs_is_missing_and_the_run_goes_on(
     processes = 2 if where == "helper" else 1
     script = (
         "from fedmirage.common.settings.config import configure\n"
-        "from fedmirage.runtimes.inprocess import run_in_process\n"
+        "from fedmirage.runtimes.inprocess import LocalGrid, run_in_process\n"
+        "add = LocalGrid.add\n"
+        "LocalGrid.add = lambda grid, helper: (helper.await_start(), add(grid, helper))\n"
         f"if __name__ == '__main__': run_in_process(configure({settings!r}), {processes})\n"
     )
     (tmp_path / "go.py").write_text(script)

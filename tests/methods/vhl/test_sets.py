@@ -131,7 +131,7 @@ def test_classes_can_be_told_apart(generator: str) -> None:
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_grey_images_are_the_mean_of_colours_that_are_pixels_already(generator: str) -> None:
     """With raw colours, values far below 0 would outweigh the rest."""
-    params, config = settings(generator=generator, per_class=40, width=64)
+    params, config = settings(generator=generator, per_class=4, width=16)
     colour, grey = (
         virtual_images(params, config, (channels, 32, 32), 10, seed_of(config))[0]
         for channels in (3, 1)

@@ -44,7 +44,7 @@ def test_a_round_that_is_done_again_replaces_the_old_one(tmp_path: Path) -> None
 
 
 def test_every_run_of_a_comparison_has_its_log(tmp_path: Path) -> None:
-    arguments = ("compare", *TINY, "--methods", "fedprox", "--log", "tensorboard")
+    arguments = ("compare", *TINY, "--methods", "fedprox", "--log", "tensorboard", "--no-report")
     done = fedmirage(*arguments, "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     folders = [tmp_path / "fedavg-seed0", tmp_path / "fedprox-seed0"]
