@@ -220,7 +220,7 @@ def first_sentence(params: type[Params]) -> str:
     return re.split(r"(?<=\.)\s+(?=[A-Z])", first)[0]
 
 
-def paragraphs(params: type[Params]) -> list[str]:
+def paragraphs(params: type) -> list[str]:
     """Return the paragraphs of a docstring, each without line breaks."""
     texts = inspect.cleandoc(params.__doc__ or "").split("\n\n")
     return [" ".join(text.split()) for text in texts]
