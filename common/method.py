@@ -193,8 +193,8 @@ class Method(Params):
         if acts_from <= config.rounds or first_round(config) > config.rounds:
             return []  # a run without any round is refused before it starts
         return [
-            f"methods: {self.name} acts from round {acts_from} on, but rounds={config.rounds}: all"
-            f" of this run is without it; write rounds={acts_from} or more"
+            f"methods: {self.name} acts from round {acts_from} on, but rounds={config.rounds}, so"
+            f" it never acts; write rounds={acts_from} or more"
         ]
 
 
@@ -240,7 +240,7 @@ def _check_names(methods: Sequence[Method]) -> list[str]:
         for section in method.up:
             senders.setdefault(section.name, []).append(method.name)
     return [
-        f"{name!r} stands {names.count(name)} times; once is enough"
+        f"{name!r} is listed more than once; keep one"
         for name in sorted({name for name in names if names.count(name) > 1})
     ] + [
         f"{' and '.join(sending)} each send a section called {section!r}; keep one"
@@ -272,8 +272,8 @@ def _check_order(methods: Sequence[Method]) -> list[str]:
         for other in methods[position + 1 :] if repair.releases else ():
             if other.server_rule or other.repairs:
                 problems.append(
-                    f"{other.name} changes the global model, of which {repair.name} averages"
-                    f" several; write {other.name} left of {repair.name}"
+                    f"{repair.name} averages the global models that {other.name} changes; write"
+                    f" {other.name} left of {repair.name}"
                 )
         for other in methods[position + 1 :] if repair.repairs else ():
             what = "changes the server's update" if other.server_rule else "learns from the average"

@@ -134,7 +134,7 @@ def _settle(
             found.append((run, run.settings))
         except ConfigurationError as error:
             odd.append(
-                f"{run.folder / FILE} has settings that this version refuses, so that it is left"
+                f"{run.folder / FILE} has settings that this version refuses, so it is left"
                 f" out: {error}"
             )
     return found, odd

@@ -55,7 +55,7 @@ def follow_flags() -> Flags:
     watch = typer.Option(
         "--watch", help="Serve the report page on this machine until the command ends."
     )
-    port = typer.Option(help="The port of the page that --watch serves; 0 takes one that is free.")
+    port = typer.Option(help="The port of the page that --watch serves; 0 picks a free one.")
     return {
         "log": (Annotated[list[str], log], []),
         "watch": (Annotated[bool, watch], False),
@@ -90,7 +90,9 @@ def setting_flags(*left_out: str, **told: str) -> Flags:
 
 def compare_flags() -> Flags:
     """Make the flags that only a comparison has."""
-    runs = typer.Argument(help="The folder of a comparison, or those of runs.", show_default=False)
+    runs = typer.Argument(
+        help="The folder of a comparison, or the folders of runs.", show_default=False
+    )
     methods = typer.Option(
         help="A methods line to compare; may be given several times. FedAvg is always there.",
         show_default="fedavg and the five methods with virtual data",
@@ -99,27 +101,27 @@ def compare_flags() -> Flags:
         help="The seeds, e.g. 0,1,2; differences are paired over them.", show_default="0"
     )
     controls = typer.Option(
-        help="Run the placebo beside each method that has one: the method without what is supposed"
-        " to help."
+        help="Run a placebo beside each method that has one: the same method without what is"
+        " supposed to help."
     )
     tune = typer.Option(
         help="How many learning rates every line may try (1, 1/3, 3, 1/9, ... times --lr), chosen"
-        " by validation data on the first seed; 0 tries none but --lr."
+        " by validation data on the first seed; 0 keeps --lr."
     )
     schedules = typer.Option(
-        help="A schedule that every line may try beside --schedule, with each of its learning"
-        ' rates, e.g. "step(at=51, factor=0.2)"; may be given several times. Chosen like these.'
+        help="A schedule that every line may try besides --schedule, with each of its learning"
+        ' rates, e.g. "step(at=51, factor=0.2)"; may be given several times.'
     )
     share = typer.Option(
-        help="Take over the first rounds of a method that begins as FedAvg from FedAvg's run, which"
-        " then keeps all its models."
+        help="Run the rounds that a method shares with FedAvg only once; FedAvg's run then keeps"
+        " all its models."
     )
     picture = typer.Option(help="Draw accuracy by round into this PNG.")
     page = typer.Option(help="Write report.html, a page about the comparison, into its folder.")
     files = {
-        "csv": typer.Option(help="Write the numbers of every run into this file."),
-        "json": typer.Option(help="Write settings, numbers and intervals into this file."),
-        "latex": typer.Option(help="Write the table into this file."),
+        "csv": typer.Option(help="Export the numbers of every run to this CSV file."),
+        "json": typer.Option(help="Export settings, numbers and intervals to this JSON file."),
+        "latex": typer.Option(help="Export the table to this LaTeX file."),
     }
     return {
         "runs": (Annotated[list[Path] | None, runs], None),
@@ -137,16 +139,18 @@ def compare_flags() -> Flags:
 
 def reproduce_flags() -> Flags:
     """Make the flags that choose cells of the papers' tables, and what to do with them."""
-    table = typer.Argument(help="A table, e.g. fedcog/table1; without one, all are listed.")
-    row = typer.Option(help="A row by its name; may be given several times. All without it.")
-    column = typer.Option(help="A column by its name; may be given several times.")
+    table = typer.Argument(help="A table, e.g. fedcog/table1; without one, lists all.")
+    row = typer.Option(help="A row by its name; may be given several times. Default: all rows.")
+    column = typer.Option(help="A column by its name; may be given several times. Default: all.")
     scale = typer.Option(
         help="small: few rounds, on a laptop, not comparable with the paper; paper: as published.",
         metavar="small|paper",
     )
     seeds = typer.Option(help="The seeds, e.g. 0,1,2.")
-    out = typer.Option(help="Where the runs are; the same place finds finished ones again.")
-    estimate = typer.Option("--estimate", help="Only say what it would cost on this machine.")
+    out = typer.Option(
+        help="Folder of the runs; with the same one, finished runs are not repeated."
+    )
+    estimate = typer.Option("--estimate", help="Only estimate what it would cost on this machine.")
     data_dir = typer.Option(help="Where to look for data sets.")
     download = typer.Option("--download", help="Fetch missing data sets from the hub.")
     queue = typer.Option(help="Do the jobs of this TOML file, at low priority.")
@@ -154,7 +158,7 @@ def reproduce_flags() -> Flags:
     record = typer.Option(help="Keep a finished run as docs/results/runs/NAME.", metavar="DIR NAME")
     pages = typer.Option("--tables", help="Make the tables and pictures of docs/results anew.")
     results = typer.Option(help="The folder that --record and --tables write into.")
-    csv, json = (typer.Option(help=f"Write the numbers into this {kind} file.") for kind in KINDS)
+    csv, json = (typer.Option(help=f"Export the numbers to this {kind} file.") for kind in KINDS)
     places = place_flags()
     return {
         "table": (Annotated[str | None, table], None),

@@ -89,7 +89,7 @@ def show_methods(console: Console) -> None:
         made.add_row(method.name, Text(text))
     console.print(made)
     console.print(
-        "fedmirage methods NAME explains one, with its paper and parameters. Several are joined by"
+        "fedmirage methods NAME explains one, with its paper and parameters. Join several with"
         ' commas, e.g. --methods "scaffold, fedcog(start=20)": each wraps those to its left.',
         highlight=False,
     )
@@ -203,7 +203,7 @@ def show_datasets(console: Console, data_dir: str | None) -> None:
         )
     console.print(made)
     console.print(
-        "fedmirage datasets NAME explains one. Files are looked for in --data-dir, $FEDMIRAGE_DATA"
+        "fedmirage datasets NAME explains one. Files may lie in --data-dir, $FEDMIRAGE_DATA"
         " or ~/.cache/fedmirage/data; a run with --download fetches what is missing.",
         highlight=False,
     )

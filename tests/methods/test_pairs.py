@@ -116,7 +116,7 @@ def test_every_unsound_pair_is_refused_with_the_reason(pair: tuple[str, str]) ->
         ("fedper, scaffold", "scaffold needs the whole model, but fedper shares only: features"),
         ("moon, lg-fedavg", "moon needs the features, but lg-fedavg shares only: classifier"),
         ("local, feddyn", "feddyn needs the whole model, but local shares only: nothing"),
-        ("scaffold, scaffold", "'scaffold' stands 2 times"),
+        ("scaffold, scaffold", "'scaffold' is listed more than once"),
     ],
 )
 def test_reasons(methods: str, reason: str) -> None:

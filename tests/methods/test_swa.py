@@ -134,7 +134,7 @@ def test_it_works_on_sums_and_on_noised_models(tmp_path: Path, privacy: dict[str
 @pytest.mark.parametrize(
     ("methods", "reason"),
     [
-        ("swa, fedavgm", "fedavgm changes the global model, of which swa averages several"),
+        ("swa, fedavgm", "swa averages the global models that fedavgm changes"),
         ("swa, dynafed", "write dynafed left of swa"),
         ("swa, ema", "swa and ema each choose the model that is scored; keep one"),
         ("fedper, swa", "swa needs the whole model, but fedper shares only: features"),
