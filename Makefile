@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo docker-demo test test-all lint format lock clean
+.PHONY: help setup demo docker-demo test test-all lint format reference lock clean
 
 # Take torch and torchvision from another index (CPU-only, another CUDA) with
 # `make setup TORCH_INDEX=https://...`. It is remembered in .venv; `make setup TORCH_INDEX=` returns
@@ -102,6 +102,9 @@ lint: setup  ## check format, lint rules and types
 format: setup  ## rewrite the sources in the project's format and apply safe lint fixes
 	.venv/bin/ruff check --fix --exit-zero --quiet
 	.venv/bin/ruff format
+
+reference: setup  ## write docs/reference anew from declarations and docstrings
+	.venv/bin/python -m experiments.reference
 
 # The lock file holds names and versions only, so that it works with every index and both kinds of
 # torch. It leaves out local version suffixes, and the CUDA packages, which torch itself pins. The

@@ -17,7 +17,7 @@ def require(known: Container[str], names: tuple[str, ...], consequence: str) -> 
     for name in names:
         if name not in known:
             raise FedmirageError(
-                f"this release of Flower has no {name}, so that {consequence}; install flwr 1.34"
+                f"this release of Flower has no {name}, so {consequence}; install flwr 1.34"
             )
 
 

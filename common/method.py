@@ -209,8 +209,8 @@ class Method(Params):
         if acts_from <= config.rounds or first_round(config) > config.rounds:
             return []  # a run without any round is refused before it starts
         return [
-            f"methods: {self.name} acts from round {acts_from} on, but rounds={config.rounds}: all"
-            f" of this run is without it; write rounds={acts_from} or more"
+            f"methods: {self.name} acts from round {acts_from} on, but rounds={config.rounds}, so"
+            f" it never acts; write rounds={acts_from} or more"
         ]
 
 
@@ -255,7 +255,7 @@ def _check_names(methods: Sequence[Method]) -> list[str]:
         for section in method.up:
             senders.setdefault(section.name, []).append(method.name)
     return [
-        f"{name!r} stands {names.count(name)} times; once is enough"
+        f"{name!r} is listed more than once; keep one"
         for name in sorted({name for name in names if names.count(name) > 1})
     ] + [
         f"{' and '.join(sending)} each send a section called {section!r}; keep one"

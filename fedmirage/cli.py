@@ -73,7 +73,7 @@ compared = setting_flags(
     "methods",
     seed="One seed; --seeds takes several.",
     resume="",  # it is refused: the same command continues a comparison
-    out="Folder of the comparison; empty means runs/compare-..., named after the settings, so that"
+    out="Folder of the comparison; empty means runs/compare-..., named after the settings, so"
     " the same command finds it again.",
 )
 compare_all = {**compare_flags(), **place_flags(), **follow_flags(), **compared}

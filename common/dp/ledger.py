@@ -58,7 +58,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 def damage(path: Path, line: int) -> DataError:
     """Say that the budget is unknown."""
     return DataError(
-        f"line {line} of the privacy ledger {path} cannot be read, so that it is not known what was"
+        f"line {line} of the privacy ledger {path} cannot be read, so nobody knows what was"
         " released; restore the file from a copy"
     )
 

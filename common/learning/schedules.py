@@ -55,7 +55,7 @@ class Schedule(Params):
         if self.warmup < config.rounds:
             return []
         return [
-            f"schedule: warmup={self.warmup} takes all of the run's {config.rounds} rounds, so that"
+            f"schedule: warmup={self.warmup} takes all of the run's {config.rounds} rounds, so"
             f" none has the rate lr={config.lr:g}; shorten it or raise rounds"
         ]
 

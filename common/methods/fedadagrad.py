@@ -1,4 +1,4 @@
-"""FedAdagrad: Adagrad on the server, so that weights that have moved much move less from now on.
+"""FedAdagrad: Adagrad on the server, so weights that have moved much move less from now on.
 
 Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan: Adaptive Federated Optimization,
 ICLR 2021.

@@ -1,4 +1,4 @@
-"""FedAvgM: momentum on the server, so that one skewed round does not turn the model around.
+"""FedAvgM: momentum on the server, so one skewed round does not turn the model around.
 
 Hsu, Qi, Brown: Measuring the Effects of Non-Identical Data Distribution for Federated Visual
 Classification, 2019.

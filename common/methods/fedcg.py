@@ -102,7 +102,7 @@ class FedCg(Method):
     aggregation: Literal["kd", "kdc", "ave"] = "kd"
     """What the server makes of the pairs: "kd" averages them and distils the mean of their logits,
     as published; "kdc" averages and distils crosswise, as FedMD-CG does; "ave" only averages, and
-    needs sums only. Clients learn from G's features alone, so that "ave" is also what FedMD-CG's
+    needs sums only. Clients learn from G's features alone, so "ave" is also what FedMD-CG's
     tables call AVE*."""
     feature_weight: Weight = 1.0
     """gamma: the weight of the distance from the local features to G's of the same label."""

@@ -152,8 +152,7 @@ class FedCog(Method):
         if self.stop is not None and self.stop < first_round(config):
             return [
                 f"methods: fedcog(stop={self.stop}), but warm-start={config.warm_start!r} goes on"
-                f" with round {first_round(config)}: all of this run is without it; write a later"
-                " stop, or None"
+                f" with round {first_round(config)}, so it never acts; write a later stop, or None"
             ]
         if self.start <= EARLY and self.source != "none":
             return [

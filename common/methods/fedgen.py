@@ -13,7 +13,7 @@ One round
                        where tau is the share of client i in all samples of class y
 
 With share="classifier" the extractor stays on the client, as in FedMD-CG's tables; there is no
-global model then, so that results have no `accuracy` and the local models are scored under names of
+global model then, so results have no `accuracy` and the local models are scored under names of
 their own. Sections: `generator` and `label-shares` go down, `label-counts` goes up. Remembered:
 nothing beside the local model. Beside VHL, whose head is wider, only the real classes count.
 Differs from the paper: the server adds up the losses of the clients' classifiers, weighted by
@@ -86,7 +86,7 @@ class FedGen(Method):
     belong to lr=0.01; "fedmd-cg" has those with which FedMD-CG's tables compare. Keys that are
     written out win."""
     share: Literal["model", "classifier"] = "model"
-    """What is averaged: the whole model, or the classifier alone, so that every client keeps its
+    """What is averaged: the whole model, or the classifier alone, so every client keeps its
     extractor."""
     classification_weight: Weight = 1.0
     """alpha: the weight of the local classifier's loss on generated features of labels from p(y).

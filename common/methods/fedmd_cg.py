@@ -133,7 +133,7 @@ class FedMdCg(Method):
     """d: in round r of R, l1, l2 and l3 are multiplied by ((r - 1) / R)^d, because G has nothing to
     teach at first. The code uses 3; 0 gives full weights from round 2 on."""
     ramp_completes: bool = False
-    """Divide by R - 1, as the code does, so that the last round has the full weights."""
+    """Divide by R - 1, as the code does, so the last round has the full weights."""
     generator_feature_weight: Weight = 1.0
     """l4: the weight of the distance from G_i's features to real ones of the same label."""
     generator_classification_weight: Weight = 1.0
@@ -163,7 +163,7 @@ class FedMdCg(Method):
     """The number of features that are generated at a time for labels from p(y), on either side."""
     temperature: Rate = 10.0
     """T: divides logits before they are compared, but not while G_i learns. There is no factor T^2,
-    so that a large T makes l3 weak."""
+    so a large T makes l3 weak."""
     divergence: Literal["forward", "reverse"] = "forward"
     """The order of all divergences: KL(teacher || student), or KL(student || teacher) as in the
     text."""

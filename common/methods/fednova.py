@@ -1,4 +1,4 @@
-"""FedNova: each client's update is divided by its steps, so that many steps do not count more.
+"""FedNova: each client's update is divided by its steps, so many steps do not count more.
 
 Wang, Liu, Liang, Joshi, Poor: Tackling the Objective Inconsistency Problem in Heterogeneous
 Federated Optimization, NeurIPS 2020.

@@ -165,7 +165,7 @@ class RunConfig(BaseModel):
     its own beside its memory."""
     keep_models: Literal["last", "all"]
     """Keep only the last global model, or those of all rounds together with the clients' memories,
-    so that a later run can start from any round."""
+    so a later run can start from any round."""
     warm_start: str
     """Start a new run from the state of another: DIR or DIR@ROUND. Round numbers continue from
     there."""

@@ -165,7 +165,7 @@ def resolve(call: Call, known: Mapping[str, type[P]], key: str) -> P:
         )
     model, subject = known[call.name], f"{key}: {call.name}"
     problems = [
-        f"{subject} has no key {old!r} any more; it is called {new!r} now"
+        f"{subject}: the key {old!r} is now {new!r}"
         for old, new in model.renamed.items()
         if old in call.arguments
     ]

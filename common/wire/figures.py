@@ -35,6 +35,24 @@ DRIFT = f"{DIAGNOSTICS}drift"
 LOCAL_MODEL = f"{DIAGNOSTICS}local_model"
 ON_TEST = f"{LOCAL_MODEL}.on_test.accuracy"
 ON_OWN_LABELS = f"{LOCAL_MODEL}.on_own_labels.accuracy"
+# What each stands for in results.jsonl; * is any name.
+MEANINGS = {
+    STEPS: "Optimiser steps of the client.",
+    SAMPLES: "Samples in the batches of these steps, repeats included.",
+    SECONDS: "How long the client took to handle the whole message.",
+    f"{TIMES}*": "The part of it that a method took for its own work.",
+    AFRESH: "1 if the client has lost what its optimiser knew of the run.",
+    CLIPPED: "1 if the client's update was longer than dp's clip.",
+    f"{TEST_SHARD}*": "Scores of local models, each on its client's own shard of the test set; the"
+    " line of a round has their mean, weighted by examples (FedMD-CG's L.acc).",
+    f"{SHARD_SCORES}*": "The `worst`, the `best` and the `std` of these accuracies over clients.",
+    f"{AVERAGE_SCORES}*": "Scores of the average of all clients' last models, read from their"
+    " memories on the server's own host; not with secagg or dp (FedMD-CG's G.acc).",
+    f"{LOCAL_MODEL}.on_test.*": "Accuracy of local models on the test set, right after training.",
+    f"{LOCAL_MODEL}.on_own_labels.*": "The same, with test samples weighted by the client's own"
+    " label distribution. The line of a round has the means of both: `by_examples`, and"
+    " `by_clients`, where every client counts once.",
+}
 
 # Keys of a reply's metrics that are not figures.
 ERROR = "error"  # why a client has nothing to send

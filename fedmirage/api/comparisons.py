@@ -107,7 +107,7 @@ class Comparison:
 
     @property
     def sentences(self) -> list[str]:
-        """What the intervals allow to be said."""
+        """Which differences the numbers support, in sentences."""
         from fedmirage.comparison.table import sentences
 
         return sentences(self.outcome)

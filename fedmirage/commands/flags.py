@@ -52,7 +52,7 @@ def follow_flags() -> Flags:
     """Make the flags for what follows runs while they are under way."""
     log = f"Also log every run: {', '.join(list_loggers())}; may be given several times."
     watch = "Serve the report page on this machine until the command ends."
-    port = "The port of the page that --watch serves; 0 takes one that is free."
+    port = "The port of the page that --watch serves; 0 picks a free one."
     return {
         "log": flag(list[str], [], log),
         "watch": flag(bool, False, watch, "--watch"),
@@ -87,7 +87,9 @@ def setting_flags(*left_out: str, **told: str) -> Flags:
 
 def compare_flags() -> Flags:
     """Make the flags that only a comparison has."""
-    runs = typer.Argument(help="The folder of a comparison, or those of runs.", show_default=False)
+    runs = typer.Argument(
+        help="The folder of a comparison, or the folders of runs.", show_default=False
+    )
     methods = "A methods line to compare; may be given several times. FedAvg is always there."
     usual = "fedavg and the five methods with virtual data"
     seeds = "The seeds, e.g. 0,1,2; differences are paired over them."
@@ -97,10 +99,10 @@ def compare_flags() -> Flags:
     )
     tune = (
         "How many learning rates every line may try (1, 1/3, 3, 1/9, ... times --lr), chosen by"
-        " validation data on the first seed; 0 tries none but --lr."
+        " validation data on the first seed; 0 keeps --lr."
     )
     schedules = (
-        "A schedule that every line may try beside --schedule, with each of its learning rates,"
+        "A schedule that every line may try besides --schedule, with each of its learning rates,"
         ' e.g. "step(at=51, factor=0.2)"; may be given several times. Chosen like these.'
     )
     share = (
@@ -118,20 +120,22 @@ def compare_flags() -> Flags:
         "share_warm_up": flag(bool, True, share),
         "report": flag(bool, True, page),
         "picture": flag(Path | None, None, "Draw accuracy by round into this PNG."),
-        "csv": flag(Path | None, None, "Write the numbers of every run into this file."),
-        "json": flag(Path | None, None, "Write settings, numbers and intervals into this file."),
-        "latex": flag(Path | None, None, "Write the table into this file."),
+        "csv": flag(Path | None, None, "Export the numbers of every run to this CSV file."),
+        "json": flag(
+            Path | None, None, "Export settings, numbers and intervals to this JSON file."
+        ),
+        "latex": flag(Path | None, None, "Export the table to this LaTeX file."),
     }
 
 
 def reproduce_flags() -> Flags:
     """Make the flags that choose cells of the papers' tables, and what to do with them."""
-    table = typer.Argument(help="A table, e.g. fedcog/table1; without one, all are listed.")
-    row = "A row by its name; may be given several times. All without it."
+    table = typer.Argument(help="A table, e.g. fedcog/table1; without one, lists all.")
+    row = "A row by its name; may be given several times. Default: all rows."
     column = "A column by its name; may be given several times."
     scale = "small: few rounds, on a laptop, not comparable with the paper; paper: as published."
-    out = "Where the runs are; the same place finds finished ones again."
-    estimate = "Only say what it would cost on this machine."
+    out = "Folder of the runs; with the same one, finished runs are not repeated."
+    estimate = "Only estimate what it would cost on this machine."
     status = "With --queue: show what is left, and run nothing."
     record = "Keep a finished run as docs/results/runs/NAME."
     pages = "Make the tables and pictures of docs/results anew."

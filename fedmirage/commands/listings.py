@@ -14,11 +14,11 @@ from fedmirage.settings.layers import PRESETS, find, read_preset
 
 def name_of(what: str) -> Any:
     """Make the argument with which one entry of a list is explained."""
-    return typer.Argument(help=f"One {what}, with everything that can be set.")
+    return typer.Argument(help=f"One {what}, with everything you can set.")
 
 
 def methods(name: Annotated[str | None, name_of("method")] = None) -> None:
-    """What --methods accepts: every method, what it sends, and whether it goes with --secagg.
+    """List what --methods accepts: every method, what it sends, and whether it goes with --secagg.
 
     With a name: how one round of it goes, its paper, and its parameters.
     """
@@ -29,7 +29,7 @@ def methods(name: Annotated[str | None, name_of("method")] = None) -> None:
 
 
 def models(name: Annotated[str | None, name_of("model")] = None) -> None:
-    """What --model accepts: every network, its parameters, its size on the usual data."""
+    """List what --model accepts: every network, its parameters and its size on usual data."""
     from fedmirage.common.models import MODELS
     from fedmirage.show.catalogue import show_entry, show_models
 
@@ -37,7 +37,7 @@ def models(name: Annotated[str | None, name_of("model")] = None) -> None:
 
 
 def partitions(name: Annotated[str | None, name_of("partition")] = None) -> None:
-    """What --partition accepts: every way to deal the data to the clients, its parameters."""
+    """List what --partition accepts: every way to divide the data among the clients."""
     from fedmirage.common.data.partitions.params import PARTITIONS
     from fedmirage.show.catalogue import show_entry, show_partitions
 
@@ -45,7 +45,7 @@ def partitions(name: Annotated[str | None, name_of("partition")] = None) -> None
 
 
 def schedules(name: Annotated[str | None, name_of("schedule")] = None) -> None:
-    """What --schedule accepts: every way to change the learning rate over the rounds."""
+    """List what --schedule accepts: every way to change the learning rate over the rounds."""
     from fedmirage.common.learning.schedules import SCHEDULES
     from fedmirage.show.catalogue import show_entry, show_schedules
 
@@ -53,9 +53,9 @@ def schedules(name: Annotated[str | None, name_of("schedule")] = None) -> None:
 
 
 def presets(
-    name: Annotated[str | None, typer.Argument(help="One preset, as its file has it.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show the file of this preset.")] = None,
 ) -> None:
-    """What --preset accepts: published settings, and what each of them sets."""
+    """List what --preset accepts: published settings, and what each sets."""
     from fedmirage.show.catalogue import show_presets
 
     if name is None:
@@ -69,7 +69,7 @@ def datasets(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="One data set, with everything that can be set; with --picture, a dataset line."
+            help="Explain this data set and its parameters; with --picture, a dataset line."
         ),
     ] = None,
     data_dir: Annotated[str | None, typer.Option(help="Where to look for files.")] = None,
@@ -78,7 +78,7 @@ def datasets(
         typer.Option(help="Draw a sample of every class (and domain) of the set into this PNG."),
     ] = None,
 ) -> None:
-    """What --dataset accepts: every data set, and whether its files are here.
+    """List what --dataset accepts: every data set, and whether its files are here.
 
     With a name: its parameters.
     """
@@ -99,7 +99,7 @@ def datasets(
 
 
 def privacy() -> None:
-    """What --secagg and --dp accept: every key, its default, its meaning."""
+    """List what --secagg and --dp accept: every key, with its default and its meaning."""
     from fedmirage.common.dp.settings import DP
     from fedmirage.common.secagg.settings import SECAGG
     from fedmirage.show.catalogue import show_entry

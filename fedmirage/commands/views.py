@@ -12,7 +12,7 @@ from fedmirage.show.words import say
 
 def partition(
     dataset: Annotated[str, typer.Option(help="The data set.")] = defaults()["dataset"],
-    partition: Annotated[str, typer.Option(help="How it is dealt.")] = defaults()["partition"],
+    partition: Annotated[str, typer.Option(help="How to divide it.")] = defaults()["partition"],
     clients: Annotated[int, typer.Option(help="The number of clients.", min=1)] = defaults()[
         "clients"
     ],
@@ -23,7 +23,7 @@ def partition(
         "runs/partition"
     ),
 ) -> None:
-    """Which client holds what: the clients-by-classes table, its skew, and pictures of both."""
+    """Show which client holds what: samples by client and class, their skew, pictures of both."""
     from fedmirage.common.data import load
     from fedmirage.common.data.partitions import split
     from fedmirage.show.partition import figures, report, show_classes, show_figures
@@ -49,19 +49,20 @@ def report(
         typer.Option("--out", help="The page.", show_default="report.html in the first folder"),
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option(help="Write the numbers of every round of every run.")
+        Path | None, typer.Option(help="Export every round of every run to this CSV file.")
     ] = None,
     latex: Annotated[
-        Path | None, typer.Option(help="Write the table of accuracies into this file.")
+        Path | None, typer.Option(help="Export the table of accuracies to this LaTeX file.")
     ] = None,
     json: Annotated[
-        Path | None, typer.Option(help="Write the answer and the numbers of all plots.")
+        Path | None,
+        typer.Option(help="Export the answer and the numbers of all plots to this JSON file."),
     ] = None,
     tsne: Annotated[
         bool, typer.Option("--tsne", help="Also map features with t-SNE; takes seconds per line.")
     ] = False,
 ) -> None:
-    """Write one HTML page about runs and comparisons, which opens from disk without a network.
+    """Write one HTML page about runs and comparisons; it opens from disk, without a network.
 
     It has the answer, curves, differences with intervals, classes, clients and domains, virtual
     images, settings and the commands that repeat them.
@@ -79,7 +80,7 @@ def report(
 def doctor(
     data_dir: Annotated[str | None, typer.Option(help="Where to look for data sets.")] = None,
 ) -> None:
-    """What this machine can do: device, threads, versions, ports, free memory, data sets found.
+    """Show what this machine has: device, threads, versions, ports, free memory, data sets.
 
     It also shows until when the certificates of a federation are valid.
     """

@@ -18,11 +18,11 @@ from fedmirage.settings.layers import read_layers, report_together, settle
 
 
 def run(**given: Any) -> None:
-    """Train with the given methods and show the progress.
+    """Train with the given methods, and show the progress.
 
     Settings come from the defaults (pyproject.toml), then --preset, then --config files, then
-    flags; the later ones win. DIR then holds results.jsonl (one line per round), model.safetensors
-    and a checkpoint for --resume and --warm-start.
+    flags; the later ones win. The folder --out then holds results.jsonl (one line per round),
+    model.safetensors and a checkpoint for --resume and --warm-start.
     """
     from fedmirage.launch import launch
     from fedmirage.show.progress import show_summary
@@ -52,14 +52,14 @@ def want(given: Mapping[str, Any]) -> Wanted:
 
 
 def compare(runs: list[Path], **given: Any) -> None:
-    """Compare methods: run each with every seed, beside its placebo, and say what can be said.
+    """Compare methods: run each beside its placebo, and tell which differences the numbers support.
 
-    All of them get the same clients, initial weights and sampling. Without --methods these are
-    FedAvg and the five methods with virtual data. The same command continues a comparison that was
-    interrupted.
+    All of them get the same clients, initial weights and sampling, with every seed. Without
+    --methods, FedAvg runs against the five methods with virtual data. The same command continues a
+    comparison that was interrupted.
 
-    With folders, nothing is run: the folder of a comparison is shown again, and those of runs are
-    compared, with --picture by their accuracy by round.
+    With folders, nothing runs: the folder of a comparison is shown again, and folders of runs are
+    compared; --picture draws their accuracy by round.
     """
     settings = pick_settings(given)
     files = {kind: given[kind] for kind in ("csv", "json", "latex")}
@@ -94,10 +94,10 @@ def compare(runs: list[Path], **given: Any) -> None:
 
 
 def reproduce(**given: Any) -> None:
-    """Run tables of the papers, and show ours, the paper's and the difference.
+    """Run tables of the papers, and show our numbers, the paper's and the difference.
 
-    Without a table, all are listed. With one, its cost on this machine is estimated first; the same
-    command continues what was interrupted, and does not repeat finished runs.
+    Needs a checkout. Without a table, it lists all. With one, it first estimates the cost on this
+    machine; the same command continues what was interrupted and does not repeat finished runs.
     """
     if not (ROOT / "experiments" / "reproduce").is_dir():
         raise FedmirageError(
@@ -114,7 +114,7 @@ def reproduce(**given: Any) -> None:
 
 
 def supernode(context: typer.Context) -> None:
-    """Start a SuperNode that answers quickly, and runs the code installed here only.
+    """Start a SuperNode that answers quickly and runs only the code installed here.
 
     It takes the arguments of flower-supernode, which by itself runs whatever code a run brings, for
     example --insecure --superlink HOST:9092 --node-config 'partition-id=0'. Its own are --code (own

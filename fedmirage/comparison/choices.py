@@ -58,7 +58,7 @@ def read_schedules(texts: Sequence[str], problems: list[str]) -> list[str]:
         except ConfigurationError as error:
             problems += error.problems
     problems += [
-        f"tune-schedules: {schedule!r} is given {found.count(schedule)} times; once is enough"
+        f"tune-schedules: {schedule!r} is given more than once; keep one"
         for schedule in dict.fromkeys(found)
         if found.count(schedule) > 1
     ]

@@ -28,7 +28,7 @@ def make_rows(methods: Sequence[str], controls: bool, problems: list[str]) -> li
         except ConfigurationError as error:
             problems += error.problems
     problems += [
-        f"methods: {line!r} is given {lines.count(line)} times; once is enough"
+        f"methods: {line!r} is given more than once; keep one"
         for line in dict.fromkeys(lines)
         if lines.count(line) > 1
     ]

@@ -41,9 +41,7 @@ class Following:
         self.stopped.set()
         self.thread.join(PATIENCE)
         if self.thread.is_alive():
-            self._say(
-                f"log: gave up waiting after {PATIENCE:.0f} s, so that a log may lack its end"
-            )
+            self._say(f"log: gave up waiting after {PATIENCE:.0f} s, so a log may lack its end")
 
     def _follow(self) -> None:
         while not self.stopped.wait(POLL):

@@ -83,7 +83,7 @@ def show_methods(console: Console) -> None:
     show(
         console,
         made,
-        "fedmirage methods NAME explains one, with its paper and parameters. Several are joined by"
+        "fedmirage methods NAME explains one, with its paper and parameters. Join several with"
         ' commas, e.g. --methods "scaffold, fedcog(start=20)": each wraps those to its left.',
     )
 
@@ -181,7 +181,7 @@ def show_datasets(console: Console, data_dir: str | None) -> None:
     show(
         console,
         made,
-        "fedmirage datasets NAME explains one. Files are looked for in --data-dir, $FEDMIRAGE_DATA"
+        "fedmirage datasets NAME explains one. Files may lie in --data-dir, $FEDMIRAGE_DATA"
         " or ~/.cache/fedmirage/data; a run with --download fetches what is missing.",
     )
 
@@ -197,7 +197,7 @@ def first_sentence(params: type[Params]) -> str:
     return re.split(r"(?<=\.)\s+(?=[A-Z])", first)[0]
 
 
-def paragraphs(params: type[Params]) -> list[str]:
+def paragraphs(params: type) -> list[str]:
     """Return the paragraphs of a docstring, each without line breaks."""
     texts = inspect.cleandoc(params.__doc__ or "").split("\n\n")
     return [" ".join(text.split()) for text in texts]

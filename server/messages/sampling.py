@@ -116,7 +116,7 @@ class Roster(ClientManager):
             complete = len(self.proxies) + len(self.refused) >= self.clients
             if complete and now - changed > GRACE:  # no other node is expected
                 raise FedmirageError(
-                    f"{len(self.refused)} of {self.clients} nodes were refused, so that no node"
+                    f"{len(self.refused)} of {self.clients} nodes were refused, so no node"
                     f" serves partition {_some(missing)}.{self._why()}"
                 )
             time.sleep(0.2)
@@ -155,8 +155,9 @@ class Roster(ClientManager):
             )
         if self.only_own and not properties.get("own"):
             raise WireError(
-                "the other nodes have data of their own, and the server tests on all of its set, of"
-                " which this node would get a share; start it with --node-config 'data=\"...\"'"
+                "the other nodes have data of their own, so the server tests on its whole set, and"
+                " this node would train on a share of it; start it with"
+                " --node-config 'data=\"...\"'"
             )
         for key, value in self.expected.items():
             if properties.get(key) != value and not (

@@ -60,8 +60,8 @@ class FedGenServer(StrategyWrapper[FedGen]):
     ) -> None:
         if not isinstance(context, ServerContext):
             raise FedmirageError(
-                "FedGenServer must know which of the clients' arrays are their classifiers, so that"
-                " it works in a run of fedmirage only; write --methods fedgen"
+                "FedGenServer must know which of the clients' arrays are their classifiers, so it"
+                " works only in a run of fedmirage; write --methods fedgen"
             )
         super().__init__(inner, params or FedGen(), context)
         self.run = context.run

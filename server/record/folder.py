@@ -113,8 +113,8 @@ def require_same_settings(config: RunConfig, folder: Path) -> None:
         values += f", over which schedule={config.schedule!r} runs" * ("rounds" in changed)
         raise ConfigurationError(
             [
-                f"resume={config.resume!r} continues a run as it was, which excludes {values};"
-                " leave that as it was, or use warm-start to start a new run from it"
+                f"resume={config.resume!r} continues a run with its own settings, but you gave"
+                f" {values}; leave that out, or use warm-start to start a new run from it"
             ]
         )
 

@@ -1,35 +1,6 @@
 """Makes the line of results.jsonl about one round, in this one place.
 
-    lr                the clients' learning rate in this round
-    accuracy, loss    of the global model on the test set; null in rounds without evaluation
-    train             mean of every term of the local objective
-    clients, refused  what each client reported; which clients were left out, and why
-    secagg            under secure aggregation: the totals over all clients
-    methods           figures of the methods, each under its own name: "fedexp.step"
-    optimizer         with optimizer-state="kept": started_afresh, the number of clients that
-                      trained before, but have lost what their optimisers knew
-    dp                how much of the privacy budget has been spent
-    evaluation        further scores of the global model, and those of the local models:
-        recall, macro_f1, worst_class, ...        common/learning/detail.py
-        domains                                   accuracy on each domain of the data by its name
-        accuracy_domain_mean                      their mean, in which every domain counts once
-        local_model.on_test_shard.NAME.accuracy   the mean, the worst, the best, and the std over
-                                                  clients (by_examples is FedMD-CG's L.acc)
-        average_of_local_models.on_test.NAME...   the average of all clients' last models, read from
-                                                  their memories on the server's own host, without
-                                                  secagg and dp (FedMD-CG's G.acc)
-    diagnostics       with --diagnostics:
-        drift                                     mean distance of the local models to their
-                                                  average, weighted as the average is
-        local_model.on_test.NAME.accuracy         local models, right after training, on the test
-                                                  set
-        local_model.on_own_labels.NAME.accuracy   the same, with test samples weighted by the
-                                                  client's own label distribution
-        samples                                   training samples processed so far, including
-                                                  repetitions
-
-NAME says how clients are weighted in the mean: by_examples, or by_clients (equally, as in tables of
-personalised methods). The two accuracies exist in rounds with evaluation (eval-every).
+server/record/format.py says what each key holds.
 """
 
 import statistics

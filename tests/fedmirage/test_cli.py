@@ -95,8 +95,8 @@ def test_a_declaration_is_laid_out_for_the_terminal(monkeypatch: pytest.MonkeyPa
 
 
 def test_arguments_have_their_help() -> None:
-    assert "One method, with everything that can be set." in shown("methods", "--help")
-    assert "The folder of a comparison, or those of runs." in shown("compare", "-h")
+    assert "Explain this method and its parameters." in shown("methods", "--help")
+    assert "The folder of a comparison, or the folders of runs." in shown("compare", "-h")
 
 
 def test_the_version_is_that_of_the_project() -> None:
@@ -146,7 +146,7 @@ def test_partition_draws_its_pictures(tmp_path: Path, monkeypatch: pytest.Monkey
         (["run", "--clients", "10", "--lr", "0"], ["lr='0'"]),
         (["run", "--participation", "abc"], ["participation='abc'"]),
         (["run", "--min-replies", "x", "--clients", "0"], ["min-replies='x'", "clients='0'"]),
-        (["run", "--secagg", "on(bound=6)"], ["it is called 'max_examples' now"]),
+        (["run", "--secagg", "on(bound=6)"], ["is now 'max_examples'"]),
         (["run", "--partition", "classes(per_client=11)"], ["per_client=11"]),
         (["run", "--clients", "5000"], ["5000"]),
         (["run", "--dataset", "digits(size=8)"], ["simple-cnn", "size"]),
@@ -213,7 +213,7 @@ def test_an_old_run_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_resume_refuses_other_settings(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text('{"kind": "config", "lr": 0.5, "rounds": 3}\n')
-    with pytest.raises(ConfigurationError, match=r"excludes lr=0\.1 \(it was 0\.5\)"):
+    with pytest.raises(ConfigurationError, match=r"you gave lr=0\.1 \(it was 0\.5\)"):
         settle([], {"resume": str(tmp_path), "lr": "0.1"})
     with pytest.raises(ConfigurationError, match="drop preset, config and out"):
         settle([], {"resume": str(tmp_path), "out": str(tmp_path / "elsewhere")})
@@ -284,7 +284,7 @@ def test_compare_repeats_the_notes_of_a_run_that_is_not_finished(tmp_path: Path)
     text = " ".join(shown("compare", str(tmp_path)).split())
     assert "unfinished" in text
     assert "moon never acted: it acts from round 2 on" in text
-    assert "rounds=1: all of this run is without it" in text
+    assert "rounds=1, so it never acts" in text
 
 
 def test_a_picture_tells_twenty_runs_apart(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands on the pages are ones that the command line accepts."""
+"""The command line accepts the commands on the pages, and their links lead somewhere."""
 
 import re
 import shlex
@@ -9,13 +9,16 @@ import typer
 
 from fedmirage.cli import app
 from fedmirage.common.settings.config import RunConfig, configure, key_of
+from fedmirage.common.settings.project import project
 from fedmirage.settings.layers import read_layers
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^(?:\.venv/bin/)?fedmirage ", re.MULTILINE)
 OTHERS = {"supernode"}  # takes Flower's own options too
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -46,3 +49,27 @@ def test_a_command_on_a_page_is_accepted(words: list[str]) -> None:
 
 def test_the_pages_have_commands() -> None:
     assert len([words for page in PAGES for words in commands(page)]) > 15
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that headings get where Markdown is shown."""
+    headings = HEADING.findall(BLOCK.sub("", page.read_text()))
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    text = BLOCK.sub("", page.read_text())
+    links = [link.partition("#") for link in LINK.findall(text) if "://" not in link]
+    for path, _, anchor in links:
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    version = project()["project"]["version"]
+    first = re.search(r"^## (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first is not None
+    assert first[1] == version
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()

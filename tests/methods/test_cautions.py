@@ -15,7 +15,7 @@ from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE, line
 from tests.support.runs import weights
 
-IDLE = "all of this run is without it"
+IDLE = "so it never acts"
 # Here the first rounds are FedAvg's. Other methods are written as in the tests of all pairs.
 LATER = {
     "fedcog": "fedcog(start=3, samples=6, steps=2)",

@@ -128,7 +128,7 @@ def test_a_failing_pair_says_what_to_look_at() -> None:
         ("fedper, scaffold", "scaffold needs the whole model, but fedper shares only: features"),
         ("moon, lg-fedavg", "moon needs the features, but lg-fedavg shares only: classifier"),
         ("local, feddyn", "feddyn needs the whole model, but local shares only: nothing"),
-        ("scaffold, scaffold", "'scaffold' stands 2 times"),
+        ("scaffold, scaffold", "'scaffold' is listed more than once"),
     ],
 )
 def test_reasons(methods: str, reason: str) -> None:

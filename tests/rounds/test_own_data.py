@@ -121,7 +121,10 @@ def test_a_node_without_data_cannot_join_later(
     run(grid, config)
     assert [client["partition"] for client in lines(tmp_path / "run")[0]["clients"]] == [0, 1]
     assert [client["partition"] for client in lines(tmp_path / "run")[1]["clients"]] == [0]
-    assert "the server tests on all of its set, of which this node would get a share" in caplog.text
+    assert (
+        "the server tests on its whole set, and this node would train on a share of it"
+        in caplog.text
+    )
 
 
 def test_a_run_that_scores_local_models_holds_a_share_out_for_that(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Cifar10C(DatasetParams):
     10,000 pictures, 32x32.
 
     It is made from CIFAR-10 with the published strengths, or read from the published files. These
-    show the 10,000 test pictures of CIFAR-10, of which a tenth of every class becomes the test set.
+    show the 10,000 test pictures of CIFAR-10; a tenth of every class becomes the test set.
     FedLGD's 57 clients are published=True, overlap=True with the partition domains(shards=3,
     alpha=2, minimum=100). The columns "domain" and "severity" tell the samples apart.
     """

@@ -164,7 +164,7 @@ class OwnParams(DatasetParams):
     node with data of its own holds out nothing unless the run scores local models; where all nodes
     have their own, the server tests on all of its set."""
     classes: int | tuple[str, ...] | None = None
-    """Number or names of the classes; needed where a node may lack some of them, so that all nodes
+    """Number or names of the classes; needed where a node may lack some of them, so all nodes
     number them in the same way."""
 
     @field_validator("classes", mode="before")

@@ -63,7 +63,7 @@ class Classes(PartitionParams):
 
     Client i holds the classes s*i, s*i+1, ... s*i+s-1; after the last block of s classes the count
     starts again at class 0. Where s does not divide the number of classes, the last block is filled
-    up from class 0, so that every client still has s classes. The clients that hold a class divide
+    up from class 0, so every client still has s classes. The clients that hold a class divide
     it in the order of the data set. With fewer clients than blocks, some classes are unused.
     """
 
@@ -96,7 +96,7 @@ class Natural(PartitionParams):
     """Deals by groups that the data name, such as writers.
 
     With as many groups as clients, each gets one, in the order of the group numbers. With more
-    groups than clients, the groups are shuffled (seeded) and dealt like cards, so that clients
+    groups than clients, the groups are shuffled (seeded) and dealt like cards, so clients
     differ by at most one group.
     """
 

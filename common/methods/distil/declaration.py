@@ -13,7 +13,7 @@ One round
     server             averages
 
 Sections: none besides `shared`; no image leaves its client. Remembered: the virtual images, in the
-client's cache and not in the memory of a run, so that all runs with the same data, seed, model and
+client's cache and not in the memory of a run, so all runs with the same data, seed, model and
 parameters train on the very same images. FedLGD contains this stage.
 Differs from the paper: 300 steps unless told otherwise, because the paper names no number and the
 code's 10,000 take more than a day on two cores.
@@ -61,7 +61,7 @@ class Distilling(Method):
     """The number of real images per class that a step looks at, drawn without replacement; fewer
     are faster."""
     augment: str = "_".join(OPERATIONS)
-    """The changes of which each step draws one per class, the same for real and virtual images;
+    """The changes: each step draws one of them per class, the same for real and virtual images;
     joined by _, and "" for none. Leave out flip and rotate where they change what a picture means,
     as with digits."""
     pixel_lr: Annotated[float, Field(gt=0)] = 1.0
@@ -80,7 +80,7 @@ class Distilling(Method):
         for name in names:
             if name not in OPERATIONS or names.count(name) > 1:
                 raise ValueError(
-                    f"{name!r} is not known or stands twice; join some of"
+                    f"{name!r} is unknown or listed twice; join some of"
                     f" {', '.join(OPERATIONS)} with _, for example 'color_crop'"
                 )
         return augment

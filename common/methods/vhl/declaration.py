@@ -224,8 +224,7 @@ class Vhl(Method):
         if self.variant == "vftl" and config.warm_start:
             return [
                 "methods: vhl(variant='vftl') pre-trains the model that a run begins with, but"
-                f" warm-start={config.warm_start!r} brings one: all of this run is without it; drop"
-                " one of them"
+                f" warm-start={config.warm_start!r} brings one, so it never acts; drop one of them"
             ]
         return super().cautions(config)
 

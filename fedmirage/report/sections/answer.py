@@ -37,8 +37,8 @@ def answer(group: Group) -> Section:
 def conclusions(group: Group) -> list[str]:
     """Say what may be said; before the end of a comparison, that it is not over."""
     if len(group.outcome.standings) < 2:
-        return ["There is one methods line here, so that nothing is compared."]
-    going = ["Runs are still under way, so that this is not the answer yet."] * group.going
+        return ["There is one methods line here, so nothing is compared."]
+    going = ["Runs are still under way, so this is not the answer yet."] * group.going
     return going + sentences(group.outcome)
 
 

@@ -17,7 +17,7 @@ from fedmirage.report.pictures import Gallery, find_galleries
 
 OPEN = 3  # galleries that are not folded away
 TSNE = (
-    "t-SNE takes seconds per methods line, so that it is computed on request only: give"
+    "t-SNE takes seconds per methods line, so it is computed on request only: give"
     " fedmirage report the flag --tsne."
 )
 

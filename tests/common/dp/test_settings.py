@@ -92,7 +92,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         validation=0.1,
         clients=1,
     )
-    for word in ("scaffold sends", "stands 2 times", "drop diagnostics", "drop validation"):
+    for word in ("scaffold sends", "listed more than once", "drop diagnostics", "drop validation"):
         assert word in message
 
 

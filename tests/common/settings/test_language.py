@@ -60,7 +60,7 @@ def test_names_are_read_in_any_case_and_lists_as_tuples() -> None:
 
 def test_a_former_key_is_refused_with_its_new_name_and_its_value_is_judged_too() -> None:
     assert problems("tuned-thing(speed=0.5)") == [
-        "methods: tuned-thing has no key 'speed' any more; it is called 'rate' now"
+        "methods: tuned-thing: the key 'speed' is now 'rate'"
     ]
     assert len(problems("tuned-thing(speed=-1, odd=2)")) == 3
 

@@ -155,5 +155,5 @@ def test_a_template_that_was_killed_is_replaced(
 def test_a_flower_that_takes_tasks_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "ClientAppExecPlugin", object)
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # of pytest's own process
-    with pytest.raises(SystemExit, match="has no launch_task, so that nobody takes"):
+    with pytest.raises(SystemExit, match="has no launch_task, so nobody takes"):
         tasks.main("127.0.0.1:1", "1", "own", "forked", "adaptive")

@@ -85,7 +85,7 @@ def test_this_flower_has_the_places(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_flower_without_them_is_refused(name: str) -> None:
     module = make_module()
     delattr(module, name)
-    sentence = f"has no {name}, so that the waiting in loop cannot be adapted .*install flwr 1.34"
+    sentence = f"has no {name}, so the waiting in loop cannot be adapted .*install flwr 1.34"
     with pytest.raises(FedmirageError, match=sentence):
         set_pace(module, "push")
 
@@ -94,7 +94,7 @@ def test_a_flower_that_fetches_otherwise_is_refused(monkeypatch: pytest.MonkeyPa
     def pull_objects() -> None: ...
 
     monkeypatch.setattr(inflatable_utils, "pull_objects", pull_objects)
-    with pytest.raises(FedmirageError, match="has no initial_backoff, so that the waiting in pull"):
+    with pytest.raises(FedmirageError, match="has no initial_backoff, so the waiting in pull"):
         fetch_promptly()
 
 

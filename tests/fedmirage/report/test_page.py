@@ -120,7 +120,7 @@ def test_numbers_inside_a_script_cannot_end_it() -> None:
 
 def test_one_run_and_several_groups_have_pages_too(folder: Path) -> None:
     single = build_page([folder / "fedavg-seed0"])
-    assert "There is one methods line here, so that nothing is compared." in single
+    assert "There is one methods line here, so nothing is compared." in single
     assert Reader(single).texts["h1"] == ["fedavg"]
     both = Reader(build_page([folder, folder / "fedavg-seed0"]))
     assert [one["id"] for one in both.all("article")] == ["group-1", "group-2"]

@@ -93,8 +93,8 @@ def test_a_client_without_any_usable_class_says_so() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("distil(augment='color_blur')", "'blur' is not known.*color, crop"),
-        ("distil(augment='crop_flip_flip')", "'flip' is not known or stands twice"),
+        ("distil(augment='color_blur')", "'blur' is unknown.*color, crop"),
+        ("distil(augment='crop_flip_flip')", "'flip' is unknown or listed twice"),
         ("distil(start='mean')", "class_stats"),
         ("distil(per_class=0)", "greater than or equal to 1"),
     ],

@@ -340,7 +340,7 @@ def test_under_dynafed_it_starts_from_the_repaired_model(tmp_path: Path) -> None
             {"methods": "fedlgd(client_weights='examples')", "weighting": "uniform"},
             "fedlgd requires weighting='examples', not weighting='uniform'",
         ),
-        ({"methods": "fedlgd(lam=1.0)"}, "it is called 'contrast_weight' now"),
+        ({"methods": "fedlgd(lam=1.0)"}, "is now 'contrast_weight'"),
     ],
 )
 def test_what_is_refused(settings: dict[str, Any], reason: str) -> None:

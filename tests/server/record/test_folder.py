@@ -65,7 +65,7 @@ def test_a_run_is_not_continued_with_other_settings(tmp_path: Path) -> None:
     run_in_process(tmp_path, **SMALL)
     before = (tmp_path / "results.jsonl").read_text()
     other = {**SMALL, "rounds": 4, "clients": 5, "lr": 0.5}
-    with pytest.raises(FedmirageError, match=r"excludes clients=5 \(it was 4\), lr=0\.5 \(it was"):
+    with pytest.raises(FedmirageError, match=r"you gave clients=5 \(it was 4\), lr=0\.5 \(it was"):
         run_in_process(tmp_path, **other, resume=str(tmp_path))
     assert (tmp_path / "results.jsonl").read_text() == before
 
