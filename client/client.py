@@ -92,10 +92,10 @@ class FederatedClient(NumPyClient):
     def fit(
         self, parameters: NDArrays, config: dict[str, Scalar]
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
-        """Train for one round; an error that somebody can fix travels back as a sentence."""
+        """Train for one round; of an error, what the server may know travels back as a sentence."""
         try:
             return self._fit(parameters, config)
-        except FedmirageError as error:
+        except Exception as error:
             return [], 0, {LAYOUT: "", ERROR: tell(error)}
 
     def _fit(

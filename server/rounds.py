@@ -30,7 +30,14 @@ from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.payload import Arrays, size
 from fedmirage.server.messages.checks import read_evaluation, read_reply
 from fedmirage.server.messages.exchange import exchange
-from fedmirage.server.messages.plain import Fit, FitOutcome, RoundFailed, add_last_counted, explain
+from fedmirage.server.messages.plain import (
+    Fit,
+    FitOutcome,
+    RoundFailed,
+    add_last_counted,
+    explain,
+    is_one_exception,
+)
 from fedmirage.server.messages.preparation import Preparer
 from fedmirage.server.messages.sampling import Roster
 from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
@@ -114,6 +121,8 @@ class Rounds:
             try:
                 return self.fit_prepared(number, parameters)
             except RoundFailed as error:
+                if error.hopeless:  # a mistake in a method, which every further try would repeat
+                    raise FedmirageError(str(error)) from None
                 self.results.append(
                     {"kind": "retry", "round": number, "attempt": attempt + 1, "reason": str(error)}
                 )
@@ -140,7 +149,11 @@ class Rounds:
             outcome = self.fit(number, parameters)
         except RoundFailed as error:
             self.prepare.forget(set(self.roster.proxies))
-            raise RoundFailed(f"{error} {explain(lost)}" if lost else str(error)) from None
+            hopeless = error.hopeless or (
+                len(lost) == len(self.roster.proxies) and is_one_exception(lost)
+            )
+            text = f"{error} {explain(lost)}" if lost else str(error)
+            raise RoundFailed(text, hopeless) from None
         self.prepare.forget({int(entry["partition"]) for entry in outcome.refused})
         outcome.refused = sorted(lost + outcome.refused, key=lambda entry: int(entry["partition"]))
         outcome.seconds["preparation"] = seconds

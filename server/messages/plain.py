@@ -16,20 +16,25 @@ from flwr.compat.common import recorddict_compat as compat
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
-from fedmirage.common.errors import FedmirageError, WireError
+from fedmirage.common.errors import TRACEBACK, FedmirageError, WireError
 from fedmirage.common.wire.figures import TERM
 from fedmirage.common.wire.payload import size
 from fedmirage.server.messages.checks import ReplyCheck, read_reply
 from fedmirage.server.messages.exchange import Replies
 from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
 from fedmirage.server.record.checkpoint import Checkpoint
+from fedmirage.server.record.shown import fold
 from fedmirage.server.strategy.average import in_partition_order
 
 Asked = list[tuple[PartitionProxy, FitIns]]
 
 
 class RoundFailed(FedmirageError):  # noqa: N818 - it is caught and tried again, not an error of the program
-    """Too few usable replies; the round may be tried again."""
+    """Too few usable replies; the round may be tried again, unless that is hopeless."""
+
+    def __init__(self, text: str, hopeless: bool = False) -> None:
+        super().__init__(text)
+        self.hopeless = hopeless
 
 
 @dataclass
@@ -79,13 +84,22 @@ class Fit(ABC):
 
 def explain(refused: list[dict[str, Any]]) -> str:
     """Say which clients were left out, and why."""
-    return "; ".join(f"client {entry['partition']}: {entry['reason']}" for entry in refused)
+    return "; ".join(f"{who}: {reason}" for who, reason in fold(refused).items())
 
 
 def warn(refused: list[dict[str, Any]]) -> None:
     """Say the same in Flower's log."""
-    for entry in refused:
-        log(WARNING, "client %s is left out of this round: %s", entry["partition"], entry["reason"])
+    for who, reason in fold(refused).items():
+        log(WARNING, "left out of this round, %s: %s", who, reason)
+
+
+def is_one_exception(refused: list[dict[str, Any]]) -> bool:
+    """Whether all of these clients raised the same exception, as a mistake in a method does.
+
+    Only clients on the server's own host say which one it was, and where its traceback is.
+    """
+    reasons = {entry["reason"] for entry in refused}
+    return len(reasons) == 1 and TRACEBACK in reasons.pop()
 
 
 @dataclass
@@ -116,7 +130,8 @@ class PlainFit(Fit):
             why = explain(refused) or "no client was connected"
             raise RoundFailed(
                 f"round {round_number}: {len(results)} usable replies, {self.min_replies} needed"
-                f" (min-replies). {why}"
+                f" (min-replies). {why}",
+                hopeless=not results and is_one_exception(refused),
             )
         bytes_up = sum(size(result.parameters) for _, result in results)
         self.count(round_number, (proxy for proxy, _ in results))
