@@ -10,7 +10,7 @@ from flwr.common import log
 from torch import nn
 
 from fedmirage.client.round import LocalRound
-from fedmirage.common.learning.draws import Noise, draw_labels, draw_noise
+from fedmirage.common.models.generators import Noise, draw_labels, draw_noise
 from fedmirage.common.wire.labels import label_shares
 
 SAMPLES = 512  # features that are generated for --diagnostics

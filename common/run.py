@@ -19,9 +19,8 @@ from fedmirage.common.method import Parts, Section, Shape, parts_of
 from fedmirage.common.models import Model, build
 from fedmirage.common.seeds import derive, seed_torch
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.common.wire.manifest import Entry, Manifest
+from fedmirage.common.wire.manifest import Entry, Manifest, to_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.common.wire.weights import to_arrays
 
 
 @dataclass(frozen=True, eq=False)

@@ -100,8 +100,8 @@ def conduct(
     try:
         with Processes(mark) as processes, Watch(console, folder, config.rounds) as watch:
             request = {"config": config.flat(), "folder": str(folder), "runtime": runtime}
-            request |= {"actors": actors, "verbose": verbose}
-            attend(processes, request, console, make_room=watch.make_room)
+            means = {"actors": actors, "verbose": verbose}
+            attend(processes, request | means, console, make_room=watch.make_room)
             if runtime == "grpc":
                 from fedmirage.runtimes.grpc import deploy
 

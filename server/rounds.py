@@ -28,8 +28,6 @@ from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.learning.detail import select_for_round, select_for_summary
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.payload import Arrays, size
-from fedmirage.server.messages.checks import read_evaluation, read_reply
-from fedmirage.server.messages.exchange import exchange
 from fedmirage.server.messages.plain import (
     Fit,
     FitOutcome,
@@ -39,6 +37,7 @@ from fedmirage.server.messages.plain import (
     is_one_exception,
 )
 from fedmirage.server.messages.preparation import Preparer
+from fedmirage.server.messages.replies import exchange, read_evaluation, read_reply
 from fedmirage.server.messages.sampling import Roster
 from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
 from fedmirage.server.record.checkpoint import Checkpoint

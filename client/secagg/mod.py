@@ -15,9 +15,9 @@ from flwr.common import log
 from flwr.compat.common import recorddict_compat as compat
 
 from fedmirage.client.node.discretion import tell
-from fedmirage.client.node.folders import memory_folder
 from fedmirage.client.secagg.participant import Participant
 from fedmirage.common.errors import FedmirageError
+from fedmirage.common.memory import memory_folder
 from fedmirage.common.secagg.settings import REFUSAL, SecAggOn
 from fedmirage.common.settings.config import RunConfig, validate
 from fedmirage.common.wire.figures import ERROR as WHY_NOT

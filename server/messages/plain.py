@@ -19,8 +19,7 @@ from flwr.server.strategy import Strategy
 from fedmirage.common.errors import TRACEBACK, FedmirageError, WireError
 from fedmirage.common.wire.figures import TERM
 from fedmirage.common.wire.payload import size
-from fedmirage.server.messages.checks import ReplyCheck, read_reply
-from fedmirage.server.messages.exchange import Replies
+from fedmirage.server.messages.replies import Replies, ReplyCheck, read_reply
 from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.shown import fold

@@ -22,9 +22,8 @@ from flwr.serverapp import Grid
 from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.seeds import numpy_generator
 from fedmirage.common.wire.figures import ERROR
-from fedmirage.server.messages.checks import clean, read_reply
-from fedmirage.server.messages.exchange import Replies
 from fedmirage.server.messages.places import check_place
+from fedmirage.server.messages.replies import Replies, clean, read_reply
 from fedmirage.server.record.shown import list_partitions
 
 Send = Callable[[list[Message], float], Replies]

@@ -15,9 +15,9 @@ from flwr.common import Parameters, Scalar, ndarrays_to_parameters, parameters_t
 from flwr.server.strategy import Strategy
 from torch import Tensor
 
-from fedmirage.common.learning.draws import Noise, draw_labels, draw_noise
 from fedmirage.common.learning.optimizers import Adam, restore_moments, save_moments
 from fedmirage.common.models.base import Model
+from fedmirage.common.models.generators import Noise, draw_labels, draw_noise
 from fedmirage.common.seeds import torch_generator
 from fedmirage.common.settings.language import Params
 from fedmirage.common.wire.labels import COUNTS, Counts, client_shares, label_shares

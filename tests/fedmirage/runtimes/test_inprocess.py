@@ -123,7 +123,7 @@ def test_a_helper_takes_a_message_while_it_sends_a_large_reply(tmp_path: Path) -
     for partition in partitions:
         message = Message(RecordDict(), node_id(partition), "query", ttl=60)
         message.metadata.__dict__["_message_id"] = str(partition)
-        helper.send(Job(message, load), Context(1, node_id(partition), {}, state, {}))
+        helper.send(Job(message, lambda: load), Context(1, node_id(partition), {}, state, {}))
     replies = [helper.receive()[0] for _ in partitions]
     ended.cancel()
     helper.stop()
