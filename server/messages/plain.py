@@ -5,7 +5,7 @@ It has a deadline, which Flower's own workflow lacks.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from logging import WARNING
 from typing import Any, TypeVar, cast
@@ -23,7 +23,6 @@ from fedmirage.server.messages.replies import Replies, ReplyCheck, read_reply
 from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.shown import fold
-from fedmirage.server.strategy.average import in_partition_order
 
 Asked = list[tuple[PartitionProxy, FitIns]]
 
@@ -124,7 +123,9 @@ class PlainFit(Fit):
         replies = self.send(messages, self.timeout)
         answered = time.perf_counter()
 
-        results, refused = self._sort(asked, replies)
+        proxies = [proxy for proxy, _ in asked]
+        results, refused = sort_replies(proxies, replies, self.check.read, self.timeout)
+        warn(refused)
         if len(results) < self.min_replies:
             why = explain(refused) or "no client was connected"
             raise RoundFailed(
@@ -139,30 +140,27 @@ class PlainFit(Fit):
         clients = [client_record(proxy, result) for proxy, result in results]
         return FitOutcome(aggregated, metrics, clients, refused, bytes_up, bytes_down, seconds)
 
-    def _sort(
-        self, asked: Asked, replies: Replies
-    ) -> tuple[list[tuple[ClientProxy, FitRes]], list[dict[str, Any]]]:
-        """Return the usable replies in partition order, and the reasons for all other clients."""
-        silent: dict[int, PartitionProxy] = {proxy.node_id: proxy for proxy, _ in asked}
-        results: list[tuple[ClientProxy, FitRes]] = []
-        refused: list[dict[str, Any]] = []
-        for node, reply in replies:
-            proxy = silent.pop(node)
-            try:
-                results.append((proxy, read_reply(reply, self.check.read)))
-            except WireError as error:
-                refused.append({"partition": proxy.partition, "reason": str(error)})
-        refused += [
-            {
-                "partition": proxy.partition,
-                "reason": f"no answer within {self.timeout:.0f} s (round-timeout)",
-            }
-            for proxy in silent.values()
-        ]
-        warn(refused)
-        return in_partition_order(results), sorted(
-            refused, key=lambda entry: int(entry["partition"])
-        )
+
+T = TypeVar("T")
+
+
+def sort_replies(
+    proxies: Iterable[ClientProxy], replies: Replies, read: Callable[[Any], T], timeout: float
+) -> tuple[list[tuple[ClientProxy, T]], list[dict[str, Any]]]:
+    """Return the usable replies in partition order, and the reasons for all other clients."""
+    silent = {cast(PartitionProxy, proxy).node_id: proxy for proxy in proxies}
+    results: list[tuple[ClientProxy, T]] = []
+    reasons: dict[int, str] = {}
+    for node, reply in replies:
+        proxy = silent.pop(node)
+        try:
+            results.append((proxy, read_reply(reply, read)))
+        except WireError as error:
+            reasons[int(proxy.cid)] = str(error)
+    late = f"no answer within {timeout:.0f} s (round-timeout)"
+    reasons |= {int(proxy.cid): late for proxy in silent.values()}
+    refused = [{"partition": who, "reason": reasons[who]} for who in sorted(reasons)]
+    return sorted(results, key=lambda pair: int(pair[0].cid)), refused
 
 
 Ins = TypeVar("Ins", FitIns, EvaluateIns)
