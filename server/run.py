@@ -22,7 +22,7 @@ from fedmirage.common.data.names import announce_names
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.methods import half
 from fedmirage.common.methods.fedavg import FedAvg
-from fedmirage.common.run import Run, appearance, check_with_data, make_run
+from fedmirage.common.run import Run, appearance, make_run
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.settings.config import RunConfig
@@ -43,7 +43,7 @@ from fedmirage.server.record.folder import (
 from fedmirage.server.record.results import Results
 from fedmirage.server.record.scores import Evaluator
 from fedmirage.server.rounds import Rounds
-from fedmirage.server.start import find_start, link_memories
+from fedmirage.server.start import check_with_data, find_start, link_memories
 from fedmirage.server.strategy.average import Average
 from fedmirage.server.strategy.context import ServerContext
 from fedmirage.server.strategy.dp import dp_average

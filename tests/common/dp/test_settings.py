@@ -16,10 +16,10 @@ from fedmirage.common.dp.noise import gaussian
 from fedmirage.common.dp.settings import CentralDp, DpOn, LocalDp
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.methods.fedprox import FedProx
-from fedmirage.common.run import check_with_data
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.figures import CLIPPED
 from fedmirage.common.wire.payload import SHARED
+from fedmirage.server.start import check_with_data
 
 CENTRAL, LOCAL = "central(clip=1, noise=1)", "local(clip=1, noise=1)"
 UNLIKELY = 1e-9  # nobody knows the noise, so these tests fail once in a thousand million runs
