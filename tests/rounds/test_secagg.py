@@ -376,7 +376,7 @@ def test_a_round_that_was_opened_is_not_repeated_without_a_client(
     with pytest.raises(KilledError):
         run_in_process(tmp_path, **settings)
     resumed = {**settings, "resume": str(tmp_path)}
-    with pytest.raises(FedmirageError, match="client 0: this client has opened round 2"):
+    with pytest.raises(FedmirageError, match="clients 0 to 2: this client has opened round 2"):
         run_in_process(tmp_path, lose(3, stage, times=9), **resumed)
     run_in_process(tmp_path, **resumed)
     assert lines(tmp_path)[-1]["round"] == 2
