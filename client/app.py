@@ -12,6 +12,7 @@ from flwr.clientapp import ClientApp
 
 from fedmirage.client.node.discretion import keep_details
 from fedmirage.client.secagg.mod import secure
+from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import RunConfig, validate
 
 
@@ -26,7 +27,9 @@ def make_app(config: RunConfig | None = None, memory: Path | None = None) -> Cli
 
         return build_client(config or validate(context.run_config), context, memory).to_client()
 
-    return ClientApp(client_fn=client_fn, mods=[keep_details, secure(config, memory)])
+    plain = config is not None and not isinstance(config.secagg_params, SecAggOn)
+    mods = [keep_details, *([] if plain else [secure(config, memory)])]
+    return ClientApp(client_fn=client_fn, mods=mods)
 
 
 app = make_app()

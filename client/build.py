@@ -9,7 +9,6 @@ from flwr.app import Context
 
 from fedmirage.client.client import FederatedClient
 from fedmirage.client.node.demands import read_demands
-from fedmirage.client.node.folders import memory_folder
 from fedmirage.common import device
 from fedmirage.common.data import load
 from fedmirage.common.data.catalogue.params import OwnParams
@@ -17,6 +16,7 @@ from fedmirage.common.data.partitions import Indices, split
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.data.view import ClientView, own_view, view
 from fedmirage.common.errors import FedmirageError
+from fedmirage.common.memory import memory_folder
 from fedmirage.common.models import Model
 from fedmirage.common.run import Run, make_run
 from fedmirage.common.settings.config import RunConfig

@@ -16,10 +16,9 @@ from flwr.common import NDArrays, Scalar, log
 
 from fedmirage.client.data import LocalData
 from fedmirage.client.diagnostics import local_model_scores
-from fedmirage.client.dp import Reply, find_reply, keep_reply, protect, write_down
+from fedmirage.client.dp import Release, Reply
 from fedmirage.client.node.demands import Demands
 from fedmirage.client.node.discretion import tell
-from fedmirage.client.node.folders import client_folder
 from fedmirage.client.objective import Objective
 from fedmirage.client.preparation import prepare
 from fedmirage.client.round import LocalClient, LocalRound
@@ -28,11 +27,10 @@ from fedmirage.common.data.batches import Resident
 from fedmirage.common.data.names import name_problem
 from fedmirage.common.data.view import ClientView, use_of_own_data
 from fedmirage.common.dp.ledger import FILE as RELEASES
-from fedmirage.common.dp.ledger import Ledger
-from fedmirage.common.dp.settings import DpOn, LocalDp
+from fedmirage.common.dp.settings import DpOn
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.learning.task import evaluate
-from fedmirage.common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory
+from fedmirage.common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory, client_folder
 from fedmirage.common.methods import Method, half
 from fedmirage.common.models import Model
 from fedmirage.common.run import Run, appearance
@@ -48,9 +46,9 @@ from fedmirage.common.wire.figures import (
     check_declared,
     declared_figures,
 )
-from fedmirage.common.wire.payload import LAYOUT, SHARED, Sections, pack, unpack
+from fedmirage.common.wire.manifest import from_arrays, to_arrays
+from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, Sections, pack, unpack
 from fedmirage.common.wire.preparation import PREPARE
-from fedmirage.common.wire.weights import from_arrays, to_arrays
 
 
 @dataclass
@@ -73,7 +71,7 @@ class FederatedClient(NumPyClient):
         Or work for a while on what must be ready before this client's first round.
         """
         try:
-            self.demands.check(self.run.config, self.ledger())
+            self.demands.check(self.run.config, self.ledger)
         except FedmirageError as error:
             log(WARNING, "this node takes no part: %s", error)
             return {"partition": self.view.partition, ERROR: tell(error)}
@@ -92,42 +90,33 @@ class FederatedClient(NumPyClient):
     def fit(
         self, parameters: NDArrays, config: dict[str, Scalar]
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
-        """Train for one round; an error that somebody can fix travels back as a sentence."""
+        """Train for one round; of an error, what the server may know travels back as a sentence."""
         try:
             return self._fit(parameters, config)
-        except FedmirageError as error:
+        except Exception as error:
             return [], 0, {LAYOUT: "", ERROR: tell(error)}
 
     def _fit(
         self, parameters: NDArrays, config: dict[str, Scalar]
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         started = time.perf_counter()
-        self.demands.check(self.run.config, self.ledger())
+        self.demands.check(self.run.config, self.ledger)
         received = unpack(parameters, str(config[LAYOUT]))
-        if isinstance(dp := self.run.config.dp_params, LocalDp):
-            again = find_reply(self.own_folder(config), int(config["round"]))
-            if again is not None:
-                # A kill may have come between the reply's file and the ledger.
-                write_down(dp, self.ledger(), str(config["token"]), int(config["round"]))
-                return self.send({SHARED: again.shared}, received[SHARED], again.examples, {})
-        local = self.open(received, config)
-        objectives = self.objectives()
-        for objective in objectives:
-            objective.begin(local)
-        terms = train(local, objectives)
-        self.model.eval()
-        sections: Sections = {}
-        for objective in objectives:
-            sections |= objective.end(local)
-        sections, examples, figures = self.close(local, objectives, sections, terms, started)
-        if isinstance(dp, DpOn):
-            sections, examples, figures = protect(dp, local, sections, examples, figures)
-            if isinstance(dp, LocalDp):
-                reply = Reply(sections[SHARED], examples)
-                keep_reply(self.own_folder(config), local.number, reply)
-            write_down(dp, self.ledger(), str(config["token"]), local.number)
-        check_declared(figures, declared_figures(self.run))
-        return self.send(sections, local.broadcast, examples, figures)
+        broadcast = received[SHARED]
+        release = self.find_release(config)
+        reply = release.find_earlier() if release else None
+        if reply is None:
+            reply = self.train_round(self.open(received, config), started)
+            reply = release.protect(reply, broadcast) if release else reply
+            check_declared(reply.figures, declared_figures(self.run))
+        return self.send(reply, broadcast)
+
+    def find_release(self, config: dict[str, Scalar]) -> Release | None:
+        """Find what must be done with the reply before it leaves; None without dp."""
+        if not isinstance(dp := self.run.config.dp_params, DpOn):
+            return None
+        token, number = str(config["token"]), int(config["round"])
+        return Release(dp, self.folder_of(token), self.ledger, token, number)
 
     def open(self, received: Sections, config: dict[str, Scalar]) -> LocalRound:
         """Load the received weights over the remembered ones, and gather the data."""
@@ -156,48 +145,47 @@ class FederatedClient(NumPyClient):
             "images": self.memory_folder.parent / "images" if run.config.save_images else None,
         }
 
-    def close(
-        self,
-        local: LocalRound,
-        objectives: list[Objective[Method]],
-        sections: Sections,
-        terms: dict[str, float],
-        started: float,
-    ) -> tuple[Sections, int, dict[str, Scalar]]:
-        """Check the trained weights, remember them, and return what the methods want to send."""
-        run, arrays = self.run, to_arrays(self.model)
-        bad = [
-            entry.name
-            for entry, array in zip(run.manifest, arrays, strict=True)
-            if not np.isfinite(array).all()
-        ]
-        if bad:
-            raise FedmirageError(
-                f"training diverged in round {local.number}: {bad[0]!r} is not finite; lower lr"
-                f" (now {local.lr:g})"
-            )
-        examples = len(local.data) if local.steps else 0
-        if run.keeps_local_models:
+    def train_round(self, local: LocalRound, started: float) -> Reply:
+        """Let every method begin, train, let every method end; remember and report the outcome."""
+        objectives = self.objectives()
+        for objective in objectives:
+            objective.begin(local)
+        terms = train(local, objectives)
+        self.model.eval()
+        sections: Sections = {}
+        for objective in objectives:
+            sections |= objective.end(local)
+        arrays, examples = self.check_finite(local), len(local.data) if local.steps else 0
+        if self.run.keeps_local_models:
             local.memory.put(LOCAL_MODEL, arrays)
             local.memory.put(LOCAL_EXAMPLES, [np.array([examples], dtype=np.int64)])
         figures = self.figures(local, terms)
         local.memory.close()
-        shared = run.shared.name(run.shared.pick(arrays, run.manifest))
+        shared = self.run.shared.name(self.run.shared.pick(arrays, self.run.manifest))
         for objective in objectives:
             shared = objective.share(local, shared)
-        sections = {**sections, SHARED: list(shared.values())}
         figures[SECONDS] = time.perf_counter() - started
-        return sections, examples, figures
+        return Reply({**sections, SHARED: list(shared.values())}, examples, figures)
 
-    def send(
-        self, sections: Sections, broadcast: NDArrays, examples: int, figures: dict[str, Scalar]
-    ) -> tuple[NDArrays, int, dict[str, Scalar]]:
+    def check_finite(self, local: LocalRound) -> Arrays:
+        """Return the trained weights; refuse those of a training that diverged."""
+        arrays = to_arrays(self.model)
+        for entry, array in zip(self.run.manifest, arrays, strict=True):
+            if not np.isfinite(array).all():
+                raise FedmirageError(
+                    f"training diverged in round {local.number}: {entry.name!r} is not finite;"
+                    f" lower lr (now {local.lr:g})"
+                )
+        return arrays
+
+    def send(self, reply: Reply, broadcast: NDArrays) -> tuple[NDArrays, int, dict[str, Scalar]]:
         """Pack the reply: as it is, or as one vector that can be masked."""
         if isinstance(self.run.config.secagg_params, SecAggOn):
-            numbers = {name: float(value) for name, value in figures.items()}
-            return [SecureVector(self.run).encode(sections, broadcast, examples, numbers)], 1, {}
-        flat, layout = pack(sections)
-        return flat, examples, {**figures, LAYOUT: layout}
+            numbers = {name: float(value) for name, value in reply.figures.items()}
+            vector = SecureVector(self.run)
+            return [vector.encode(reply.sections, broadcast, reply.examples, numbers)], 1, {}
+        flat, layout = pack(reply.sections)
+        return flat, reply.examples, {**reply.figures, LAYOUT: layout}
 
     def figures(self, local: LocalRound, terms: dict[str, float]) -> dict[str, Scalar]:
         """Collect what this client reports about its training and about the resulting model."""
@@ -207,8 +195,8 @@ class FederatedClient(NumPyClient):
         if config.scores_local_models and len(self.view.test_shard):
             scores = self.score(self.view.dataset.test, self.view.test_shard)
             figures |= {f"{TEST_SHARD}{name}": value for name, value in scores.items()}
-        tested = len(self.view.dataset.test) > 0  # a node's own data may have no test part
-        if config.diagnostics and config.evaluates(local.number) and tested:
+        wanted = config.diagnostics and config.evaluates(local.number)
+        if wanted and len(self.view.dataset.test):  # a node's own data may have no test part
             figures |= local_model_scores(self.run, self.model, self.view)
         return figures
 
@@ -221,7 +209,7 @@ class FederatedClient(NumPyClient):
         """
         if not len(self.view.validation):
             return 0.0, 0, {}
-        self.demands.check(self.run.config, self.ledger())
+        self.demands.check(self.run.config, self.ledger)
         self.load(parameters, self.memory(config, int(config["round"]) + 1))
         scores = self.score(self.view.dataset.train, self.view.validation)
         return scores.pop("loss"), len(self.view.validation), dict(scores)
@@ -239,28 +227,20 @@ class FederatedClient(NumPyClient):
         """Open this client's memory of the run, or of the run that this one was started from."""
         token, _, after = str(config.get("parent", "")).partition("@")
         parent = self.folder_of(token) if token else None
-        own = self.own_folder(config)
+        own = self.folder_of(str(config["token"]))
         since = int(config["since"]) if "since" in config else None
         return Memory(
             own, number, self.run.config.keep_models == "all", parent, int(after or 0), since
         )
 
-    @property
-    def name(self) -> str:
-        """What this client's files are called."""
-        return f"client-{self.view.partition:05d}"
-
-    def own_folder(self, config: dict[str, Scalar]) -> Path:
-        """Where this client keeps what belongs to the run."""
-        return self.folder_of(str(config["token"]))
-
     def folder_of(self, token: str) -> Path:
         """Where this client keeps what belongs to a run."""
         return client_folder(self.memory_folder, token, self.view.partition)
 
-    def ledger(self) -> Ledger:
-        """Open the list of all releases of this client, over all runs."""
-        return Ledger(self.memory_folder / f"{self.name}-{RELEASES}")
+    @property
+    def ledger(self) -> Path:
+        """The file with all releases of this client, over all runs."""
+        return self.memory_folder / f"client-{self.view.partition:05d}-{RELEASES}"
 
     def load(self, shared: NDArrays, memory: Memory) -> None:
         """Load what the server sent into the model.

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from flwr.common import Scalar
 
-from fedmirage.client.round import LocalRound
 from fedmirage.common.dp.bound import bound_update
 from fedmirage.common.dp.ledger import Ledger
 from fedmirage.common.dp.settings import DpOn, LocalDp
@@ -24,66 +23,81 @@ REPLY = "reply.safetensors"
 
 @dataclass(frozen=True)
 class Reply:
-    """What leaves a client in a round under `local`: its noised update, and whether it trained."""
+    """What leaves a client in a round: what it sends, its weight, and its figures."""
 
-    shared: Arrays
-    examples: int  # 1 or 0
-
-
-def protect(
-    dp: DpOn,
-    local: LocalRound,
-    sections: Sections,
-    examples: int,
-    metrics: dict[str, Scalar],
-) -> tuple[Sections, int, dict[str, Scalar]]:
-    """Return what may leave this client: its sections, its number of examples and its figures."""
-    noise = dp.noise if isinstance(dp, LocalDp) else 0.0
-    shared, clipped = bound_update(sections[SHARED], local.broadcast, dp.clip, noise)
-    sent = {**sections, SHARED: shared}
-    if isinstance(dp, LocalDp):  # beside the update, the server learns only whether it trained
-        return sent, int(examples > 0), {}
-    return sent, examples, {**metrics, CLIPPED: int(clipped)}
+    sections: Sections
+    examples: int
+    figures: dict[str, Scalar]
 
 
-def write_down(dp: DpOn, ledger: Ledger, token: str, number: int) -> None:
-    """Count the reply of a round before it leaves.
+@dataclass(frozen=True)
+class Release:
+    """One reply of one client under differential privacy: bounded, counted, and never remade."""
 
-    Under `central` the server adds noise of its own each time it is asked to, so every reply
-    counts. Under `local` the same reply is sent again, and counts once.
-    """
-    entry = {"run": token, "round": number, "multiplier": dp.multiplier}
-    if not (isinstance(dp, LocalDp) and entry in ledger.entries):
-        ledger.add(**entry)
+    dp: DpOn
+    folder: Path  # of the client in this run
+    ledger: Path  # of all releases of this client
+    token: str  # of the run
+    number: int  # of the round
 
+    def find_earlier(self) -> Reply | None:
+        """Find the reply that this client gave in this round under `local`, to send it again."""
+        if not isinstance(self.dp, LocalDp) or (found := self.read()) is None:
+            return None
+        self.write_down()  # a kill may have come between the reply's file and the ledger
+        return found
 
-def keep_reply(folder: Path, number: int, reply: Reply) -> None:
-    """Write the reply of a round; it replaces that of the round before."""
-    arrays = {f"{index:04d}": array for index, array in enumerate(reply.shared)}
-    facts = {"round": number, "examples": reply.examples}
-    write_arrays(folder / REPLY, arrays, facts, private=True)
+    def protect(self, reply: Reply, broadcast: Arrays) -> Reply:
+        """Return what may leave this client; it is kept and counted before it does."""
+        local = isinstance(self.dp, LocalDp)
+        noise = self.dp.noise if isinstance(self.dp, LocalDp) else 0.0
+        shared, clipped = bound_update(reply.sections[SHARED], broadcast, self.dp.clip, noise)
+        sections = {**reply.sections, SHARED: shared}
+        if local:  # beside the update, the server learns only whether it trained
+            protected = Reply(sections, int(reply.examples > 0), {})
+            self.keep(protected)
+        else:
+            protected = Reply(sections, reply.examples, {**reply.figures, CLIPPED: int(clipped)})
+        self.write_down()
+        return protected
 
+    def write_down(self) -> None:
+        """Count the reply of a round before it leaves.
 
-def find_reply(folder: Path, number: int) -> Reply | None:
-    """Find the reply that this client gave in this round; None if it gave none.
+        Under `central` the server adds noise of its own each time it is asked to, so every reply
+        counts. Under `local` the same reply is sent again, and counts once.
+        """
+        ledger = Ledger(self.ledger)
+        entry = {"run": self.token, "round": self.number, "multiplier": self.dp.multiplier}
+        if not (isinstance(self.dp, LocalDp) and entry in ledger.entries):
+            ledger.add(**entry)
 
-    A round before the last one that was answered is refused: its reply is gone, and a new one would
-    carry new noise.
-    """
-    if not (folder / REPLY).exists():
-        return None
-    try:
-        arrays, facts = read_arrays(folder / REPLY)
-    except DataError:
-        raise FedmirageError(
-            "the last reply of this node cannot be read any more, and a new one would carry new"
-            " noise; it takes no part in this run"
-        ) from None
-    if facts["round"] > number:
-        raise FedmirageError(
-            f"this node has answered round {facts['round']} already; an answer to round {number}"
-            " would carry new noise, and is refused"
-        )
-    if facts["round"] < number:
-        return None
-    return Reply([arrays[name] for name in sorted(arrays)], facts["examples"])
+    def keep(self, reply: Reply) -> None:
+        """Write the reply of a round; it replaces that of the round before."""
+        arrays = {f"{index:04d}": array for index, array in enumerate(reply.sections[SHARED])}
+        facts = {"round": self.number, "examples": reply.examples}
+        write_arrays(self.folder / REPLY, arrays, facts, private=True)
+
+    def read(self) -> Reply | None:
+        """Read the reply that was kept of this round; None if there is none.
+
+        A round before the last one that was answered is refused: its reply is gone, and a new one
+        would carry new noise.
+        """
+        if not (self.folder / REPLY).exists():
+            return None
+        try:
+            arrays, facts = read_arrays(self.folder / REPLY)
+        except DataError:
+            raise FedmirageError(
+                "the last reply of this node cannot be read any more, and a new one would carry new"
+                " noise; it takes no part in this run"
+            ) from None
+        if facts["round"] > self.number:
+            raise FedmirageError(
+                f"this node has answered round {facts['round']} already; an answer to round"
+                f" {self.number} would carry new noise, and is refused"
+            )
+        if facts["round"] < self.number:
+            return None
+        return Reply({SHARED: [arrays[name] for name in sorted(arrays)]}, facts["examples"], {})

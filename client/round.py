@@ -16,8 +16,8 @@ from fedmirage.common.models.base import LAST
 from fedmirage.common.run import Run
 from fedmirage.common.seeds import torch_generator
 from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.wire.manifest import tensors_like
 from fedmirage.common.wire.payload import Arrays, Sections
-from fedmirage.common.wire.weights import tensors_like
 
 if TYPE_CHECKING:
     from fedmirage.client.data import LocalData

@@ -2,24 +2,34 @@
 
 Methods act before it, inside it as named terms, and after it. A method that needs a second phase of
 training (a generator, after the model) calls the same loop again.
+
+What a client's optimiser knows outlives the round if optimizer-state says "kept". It lies in the
+client's memory, and follows its rule: if a reply came too late to count, the optimiser goes on from
+the round before. A warm start goes on with the state of its parent, as far as that has one for the
+same optimiser and parameter. The learning rate is no part of it. The server tells each client the
+last round in which its reply counted. A client that has no memory of the run by then has lost it,
+and says so.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from logging import WARNING
 
 import torch
+from flwr.common import log
 from torch import Tensor
 
 from fedmirage.client.objective import Loss, Objective
-from fedmirage.client.optimizer_state import recall, remember
 from fedmirage.client.round import LocalRound, Step
 from fedmirage.common.errors import FedmirageError
-from fedmirage.common.learning.optimizers import SGD, Adam, AdamW
+from fedmirage.common.learning.optimizers import SGD, Adam, AdamW, restore_state, save_state
 from fedmirage.common.methods import Method
 from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.wire.figures import AFRESH
 
 Objectives = Sequence[Objective[Method]]
+PREFIX = "optimizer."  # of what the memory keeps of an optimiser
 
 
 @dataclass(frozen=True)
@@ -145,3 +155,34 @@ def make_optimizer(config: RunConfig, parameters: list[Tensor], lr: float) -> to
         )
     kind = Adam if config.optimizer == "adam" else AdamW
     return kind(parameters, lr=lr, weight_decay=config.weight_decay, fused=True)
+
+
+def recall(local: LocalRound, optimizer: torch.optim.Optimizer) -> None:
+    """Let a new optimiser go on where that of this client's last round ended."""
+    if local.config.optimizer_state != "kept":
+        return
+    local.report[AFRESH] = float(local.memory.lost)
+    if local.memory.lost:
+        text = "round %s: the optimiser of client %s starts afresh: this node has lost its memory"
+        log(WARNING, f"{text} of the run", local.number, local.partition)
+    saved = [local.memory.get(key) or [] for key in keys(local)]
+    for key, arrays, weight in zip(keys(local), saved, local.trainable(), strict=True):
+        if bad := [array.shape for array in arrays if array.shape not in ((), weight.shape)]:
+            raise FedmirageError(
+                f"this client remembers {key!r} with the shape {bad[0]}, but its parameter has"
+                f" {tuple(weight.shape)}; start with optimizer-state='fresh'"
+            )
+    restore_state(optimizer, saved)
+
+
+def remember(local: LocalRound, optimizer: torch.optim.Optimizer) -> None:
+    """Keep what the optimiser knows for this client's next round, or forget an older one's."""
+    local.memory.forget(PREFIX)
+    if local.config.optimizer_state == "kept":
+        for key, arrays in zip(keys(local), save_state(optimizer), strict=True):
+            local.memory.put(key, arrays)
+
+
+def keys(local: LocalRound) -> list[str]:
+    """Name what is remembered about every trained parameter."""
+    return [f"{PREFIX}{local.config.optimizer}.{name}" for name in local.trained_parameters()]

@@ -1,6 +1,12 @@
 """Errors that a user reads: sentences that name the key, the value and the fix."""
 
+import contextlib
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
+
+TRACEBACK = "traceback.txt"  # in the folder of a run: where the first exception in its code arose
+LONGEST = 160  # characters of an exception's text
 
 
 class FedmirageError(Exception):
@@ -24,3 +30,15 @@ class DataError(FedmirageError):
 
 class WireError(FedmirageError):
     """A message whose content does not match its layout or the model."""
+
+
+def keep_traceback(error: BaseException, file: Path) -> str:
+    """Write the traceback of an exception to a file; return one line that names both.
+
+    The first one stays: those that follow are mostly the same mistake on other clients.
+    """
+    with contextlib.suppress(OSError), file.open("x") as kept:
+        kept.write("".join(traceback.format_exception(error)))
+    text = " ".join(str(error).split())
+    shown = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return f"{type(error).__name__}{': ' * bool(shown)}{shown} (the first traceback is in {file})"

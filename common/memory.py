@@ -9,18 +9,21 @@ message of a simulation.
 """
 
 import logging
+import os
 import re
 from pathlib import Path
 
 import numpy as np
+from flwr.app import Context
 
-from fedmirage.common.errors import DataError
+from fedmirage.common.errors import DataError, WireError
 from fedmirage.common.wire.files import read_arrays, write_arrays
 from fedmirage.common.wire.payload import Arrays
 
 LOCAL_MODEL = "local.model"  # the client's last local model, where a run keeps it
 LOCAL_EXAMPLES = "local.examples"
 log = logging.getLogger("fedmirage")
+TOKEN = re.compile("[0-9a-f]{16}")  # how the server names a run
 VERSION = re.compile(r"round-(\d+)\.safetensors")
 
 
@@ -141,3 +144,22 @@ def local_models(folder: Path, round_number: int) -> list[tuple[int, Arrays]]:
         if arrays is not None and examples is not None:
             found.append((int(examples[0][0]), arrays))
     return found
+
+
+def memory_folder(context: Context, memory: Path | None = None) -> Path:
+    """Find the folder of all memories: the given one, the node's own setting, or Flower's home."""
+    return memory or Path(
+        str(context.node_config.get("memory") or flower_home() / "fedmirage" / "memory")
+    )
+
+
+def client_folder(memory: Path, token: str, partition: int) -> Path:
+    """Find what one client remembers of one run; the server may not name other places."""
+    if not TOKEN.fullmatch(token):
+        raise WireError(f"the server names the run {token!r}, and not by 16 digits 0-9a-f")
+    return memory / token / f"client-{partition:05d}"
+
+
+def flower_home() -> Path:
+    """The folder where Flower keeps its files on this node."""
+    return Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")

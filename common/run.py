@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from fedmirage.common.data.batches import Resident
-from fedmirage.common.data.partitions import check, check_columns
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.device import memory_format
 from fedmirage.common.errors import ConfigurationError
@@ -19,9 +18,8 @@ from fedmirage.common.method import Parts, Section, Shape, parts_of
 from fedmirage.common.models import Model, build
 from fedmirage.common.seeds import derive, seed_torch
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.common.wire.manifest import Entry, Manifest
+from fedmirage.common.wire.manifest import Entry, Manifest, to_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.common.wire.weights import to_arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,40 +132,6 @@ def blueprint(config: RunConfig, shape: Shape, classes: int) -> Model:
             for name, part in added.items():
                 model.add_module(name, part)
     return model
-
-
-def check_with_data(config: RunConfig, dataset: DataSet) -> Task:
-    """Refuse all that can be wrong once the data are known, in one go; return the task."""
-    problems = check(
-        config.partition_params,
-        config.clients,
-        len(dataset.classes),
-        len(dataset.train),
-        dataset.task,
-    )
-    problems += check_columns(config.partition_params, dataset.train.columns, config.clients)
-    for attempt in (lambda: task_of(config, dataset), lambda: check_model(config, dataset)):
-        try:
-            attempt()
-        except ConfigurationError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigurationError(problems)
-    return task_of(config, dataset)
-
-
-def check_model(config: RunConfig, dataset: DataSet) -> None:
-    """Refuse a model that cannot be built, or that shares what dp cannot protect."""
-    model = blueprint(config, dataset.shape, len(dataset.classes))
-    shared = Manifest.of(model).only(parts_of(config.method_list).sends)
-    if shared.statistics.names and config.dp_params.active:
-        raise ConfigurationError(
-            [
-                f"dp: model={config.model!r} would share {shared.statistics.names[0]!r}, statistics"
-                " of the clients' data that no noise covers; choose a model without batch norm,"
-                ' such as simple-cnn, convnet, or resnet10(norm="group")'
-            ]
-        )
 
 
 def task_of(config: RunConfig, dataset: DataSet) -> Task:

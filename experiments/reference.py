@@ -12,11 +12,11 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any, get_args
 
-from fedmirage.commands.flags import PANELS
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import fedmirage
+from fedmirage.commands.flags import PANELS
 from fedmirage.common.data import DATASETS
 from fedmirage.common.data.catalogue.params import DatasetParams
 from fedmirage.common.data.partitions.params import PARTITIONS

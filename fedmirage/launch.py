@@ -14,14 +14,16 @@ import secrets
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import RunConfig
+from fedmirage.runtimes.breakpoints import copy_terminal
 from fedmirage.runtimes.observers import Observers
 from fedmirage.runtimes.processes import Processes, environment, undisturbed
 from fedmirage.server.record import checkpoint
@@ -95,10 +97,12 @@ def conduct(
 ) -> dict[str, Any]:
     """Start what the runtime needs, wait for its end, and return the last line of its results."""
     mark = f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}"
+    (folder / TRACEBACK).unlink(missing_ok=True)  # of an earlier attempt
     try:
-        with Processes(mark) as processes, Watch(console, folder, config.rounds):
+        with Processes(mark) as processes, Watch(console, folder, config.rounds) as watch:
             request = {"config": config.flat(), "folder": str(folder), "runtime": runtime}
-            attend(processes, {**request, "actors": actors, "verbose": verbose}, console)
+            means = {"actors": actors, "verbose": verbose}
+            attend(processes, request | means, console, make_room=watch.make_room)
             if runtime == "grpc":
                 from fedmirage.runtimes.grpc import deploy
 
@@ -114,31 +118,47 @@ def conduct(
 
 
 def attend(
-    processes: Processes, request: dict[str, Any], console: Console, program: str = CHILD
+    processes: Processes,
+    request: dict[str, Any],
+    console: Console,
+    program: str = CHILD,
+    make_room: Callable[[], None] | None = None,
 ) -> None:
-    """Let a process carry out a request, and pass on its messages; its failure is raised here."""
+    """Let a process carry out a request, and pass on its messages; its failure is raised here.
+
+    If what is shown can `make_room` for a debugger, the process may use this one's terminal.
+    """
     reader, writer = os.pipe()
+    lent = [writer, *(copy_terminal() if make_room else [])]
     with tempfile.TemporaryFile() as log, os.fdopen(reader, "rb") as pipe:
         output = None if request["verbose"] else log
         command = [sys.executable, "-P", "-m", program]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": output, "stderr": output}
-        child = processes.spawn(command, environment(), **pipes, pass_fds=(writer,))
-        os.close(writer)
+        child = processes.spawn(command, environment(), **pipes, pass_fds=lent)
+        for descriptor in lent:
+            os.close(descriptor)
         assert child.stdin is not None
         with contextlib.suppress(BrokenPipeError), child.stdin as stdin:
-            stdin.write(json.dumps({**request, "pipe": writer}).encode())
-        said = follow(child, pipe, console)
+            stdin.write(json.dumps({**request, "pipe": writer, "terminal": lent[1:]}).encode())
+        said = follow(child, pipe, console, make_room)
         if child.returncode:
             log.seek(0)
             raise make_error(said, child.returncode, log.read().decode(errors="replace"))
 
 
-def follow(child: "subprocess.Popen[bytes]", pipe: Any, console: Console) -> dict[str, Any]:
+def follow(
+    child: "subprocess.Popen[bytes]",
+    pipe: Any,
+    console: Console,
+    make_room: Callable[[], None] | None = None,
+) -> dict[str, Any]:
     """Show the messages of a process until it ends; return why it failed, if it said so."""
     why: dict[str, Any] = {}
     for line in map(json.loads, pipe):
         if "say" in line:
             console.print(line["say"], highlight=False, markup=False)
+        elif "breakpoint" in line and make_room:
+            make_room()
         else:
             why = line
     child.wait()

@@ -17,22 +17,30 @@ from dataclasses import dataclass, field
 from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from flwr.app import Message, MessageType
 from flwr.common import Parameters, log, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server.strategy import Strategy
 
-from fedmirage.common.errors import FedmirageError, WireError
+from fedmirage.common.errors import FedmirageError
 from fedmirage.common.learning.detail import select_for_round, select_for_summary
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.payload import Arrays, size
-from fedmirage.server.messages.checks import read_evaluation, read_reply
-from fedmirage.server.messages.exchange import exchange
-from fedmirage.server.messages.plain import Fit, FitOutcome, RoundFailed, add_last_counted, explain
+from fedmirage.server.messages.plain import (
+    Fit,
+    FitOutcome,
+    RoundFailed,
+    add_last_counted,
+    explain,
+    is_one_exception,
+    sort_replies,
+    warn,
+)
 from fedmirage.server.messages.preparation import Preparer
-from fedmirage.server.messages.sampling import Roster
+from fedmirage.server.messages.replies import read_evaluation
+from fedmirage.server.messages.sampling import PartitionProxy, Roster
 from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.line import make_round_line
@@ -114,6 +122,8 @@ class Rounds:
             try:
                 return self.fit_prepared(number, parameters)
             except RoundFailed as error:
+                if error.hopeless:  # a mistake in a method, which every further try would repeat
+                    raise FedmirageError(str(error)) from None
                 self.results.append(
                     {"kind": "retry", "round": number, "attempt": attempt + 1, "reason": str(error)}
                 )
@@ -140,7 +150,11 @@ class Rounds:
             outcome = self.fit(number, parameters)
         except RoundFailed as error:
             self.prepare.forget(set(self.roster.proxies))
-            raise RoundFailed(f"{error} {explain(lost)}" if lost else str(error)) from None
+            hopeless = error.hopeless or (
+                len(lost) == len(self.roster.proxies) and is_one_exception(lost)
+            )
+            text = f"{error} {explain(lost)}" if lost else str(error)
+            raise RoundFailed(text, hopeless) from None
         self.prepare.forget({int(entry["partition"]) for entry in outcome.refused})
         outcome.refused = sorted(lost + outcome.refused, key=lambda entry: int(entry["partition"]))
         outcome.seconds["preparation"] = seconds
@@ -169,43 +183,33 @@ class Rounds:
     def validate(self, number: int, parameters: Parameters) -> dict[str, Any]:
         """Evaluate the global model on every client's validation share; average by examples."""
         drawn = self.strategy.configure_evaluate(number, parameters, self.roster)
-        asked = {
-            proxy.node_id: (proxy, add_last_counted(ins, proxy, self.checkpoint))
-            for proxy, ins in drawn
-        }
+        asked = [(proxy, add_last_counted(ins, proxy, self.checkpoint)) for proxy, ins in drawn]
         messages = [
             Message(
                 compat.evaluateins_to_recorddict(ins, True),
-                node,
+                cast(PartitionProxy, proxy).node_id,
                 MessageType.EVALUATE,
                 group_id=str(number),
             )
-            for node, (_, ins) in asked.items()
+            for proxy, ins in asked
         ]
-        answers, silent = [], {int(proxy.cid) for proxy, _ in asked.values()}
+        replies = self.roster.exchange(messages, self.config.round_timeout)
         read = partial(read_evaluation, self.evaluator.run.metric_names)
-        for node, reply in exchange(self.roster.grid, messages, self.config.round_timeout):
-            proxy = asked[node][0]
-            try:
-                result = read_reply(reply, read)
-            except WireError as error:
-                log(WARNING, "client %s is left out of the validation: %s", proxy.cid, error)
-                continue
-            silent.discard(int(proxy.cid))
-            answers += [(proxy, result)] if result.num_examples else []
-        if not answers:
-            raise FedmirageError(
-                f"no client has validation data in round {number}; raise validation, or set it to 0"
-            )
-        answers.sort(key=lambda pair: int(pair[0].cid))
-        loss, metrics = self.strategy.aggregate_evaluate(number, answers, [])
-        sent = sum(size(ins.parameters) for _, ins in asked.values())
+        proxies = [proxy for proxy, _ in asked]
+        answers, refused = sort_replies(proxies, replies, read, self.config.round_timeout)
+        warn(refused)
+        counted = [(proxy, result) for proxy, result in answers if result.num_examples]
+        if not counted:
+            nobody = "no client has validation data; raise validation, or set it to 0"
+            why = explain(refused) or nobody
+            raise FedmirageError(f"round {number} could not be validated: {why}")
+        loss, metrics = self.strategy.aggregate_evaluate(number, counted, [])
         return {
             "loss": loss,
             **metrics,
-            "clients": len(answers),
-            "silent": sorted(silent),
-            "bytes_down": sent,
+            "clients": len(counted),
+            "silent": [entry["partition"] for entry in refused],
+            "bytes_down": sum(size(ins.parameters) for _, ins in asked),
         }
 
     def track_best(self, line: dict[str, Any], released: Arrays) -> bool:

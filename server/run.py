@@ -12,7 +12,7 @@ from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
-from flwr.common import Scalar, log, parameters_to_ndarrays
+from flwr.common import log, parameters_to_ndarrays
 from flwr.server.strategy import Strategy
 from flwr.serverapp import Grid
 
@@ -22,14 +22,13 @@ from fedmirage.common.data.names import announce_names
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.methods import half
 from fedmirage.common.methods.fedavg import FedAvg
-from fedmirage.common.run import Run, appearance, check_with_data, make_run
+from fedmirage.common.run import Run, appearance, make_run
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.server.messages.checks import ReplyCheck
-from fedmirage.server.messages.exchange import exchange
 from fedmirage.server.messages.plain import Fit, PlainFit
 from fedmirage.server.messages.preparation import Preparer
+from fedmirage.server.messages.replies import ReplyCheck, exchange
 from fedmirage.server.messages.sampling import Roster, Send
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.folder import (
@@ -44,7 +43,7 @@ from fedmirage.server.record.folder import (
 from fedmirage.server.record.results import Results
 from fedmirage.server.record.scores import Evaluator
 from fedmirage.server.rounds import Rounds
-from fedmirage.server.start import find_start, link_memories
+from fedmirage.server.start import check_with_data, find_start, link_memories
 from fedmirage.server.strategy.average import Average
 from fedmirage.server.strategy.context import ServerContext
 from fedmirage.server.strategy.dp import dp_average
@@ -149,12 +148,13 @@ def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Ch
 def make_strategy(run: Run, state: Checkpoint, evaluator: Evaluator, results: Results) -> Strategy:
     """Wrap the server halves of the methods line around FedAvg; each wraps those to its left."""
     config = run.config
-
-    def message(round_number: int) -> dict[str, Scalar]:
-        return {"round": round_number, "token": state.token, "parent": state.parent}
-
     strategy: Strategy = Average(
-        state.shared, config.participation, config.weighs, evaluator, message, config.validation > 0
+        state.shared,
+        config.participation,
+        config.weighs,
+        evaluator,
+        state.address,
+        config.validation > 0,
     )
     context = ServerContext(run, evaluator, results.path.parent, results.note)
     strategy = dp_average(strategy, context)

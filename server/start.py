@@ -11,9 +11,11 @@ import torch
 
 from fedmirage.common import device
 from fedmirage.common.data import load
-from fedmirage.common.data.partitions import split
+from fedmirage.common.data.partitions import check, check_columns, split
+from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import ConfigurationError, FedmirageError
-from fedmirage.common.run import Run, check_with_data, make_run
+from fedmirage.common.method import parts_of
+from fedmirage.common.run import Run, blueprint, make_run, task_of
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.manifest import Manifest
@@ -143,3 +145,36 @@ def link_memories(source: Path, target: Path) -> None:
                 os.link(path, link)
             except OSError:  # another file system, or one without hard links
                 shutil.copy2(path, link)
+
+
+def check_with_data(config: RunConfig, dataset: DataSet) -> None:
+    """Refuse all that can be wrong once the data are known, in one go."""
+    problems = check(
+        config.partition_params,
+        config.clients,
+        len(dataset.classes),
+        len(dataset.train),
+        dataset.task,
+    )
+    problems += check_columns(config.partition_params, dataset.train.columns, config.clients)
+    for attempt in (lambda: task_of(config, dataset), lambda: check_model(config, dataset)):
+        try:
+            attempt()
+        except ConfigurationError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def check_model(config: RunConfig, dataset: DataSet) -> None:
+    """Refuse a model that cannot be built, or that shares what dp cannot protect."""
+    model = blueprint(config, dataset.shape, len(dataset.classes))
+    shared = Manifest.of(model).only(parts_of(config.method_list).sends)
+    if shared.statistics.names and config.dp_params.active:
+        raise ConfigurationError(
+            [
+                f"dp: model={config.model!r} would share {shared.statistics.names[0]!r}, statistics"
+                " of the clients' data that no noise covers; choose a model without batch norm,"
+                ' such as simple-cnn, convnet, or resnet10(norm="group")'
+            ]
+        )

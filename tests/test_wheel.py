@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from fedmirage.bundle import assemble
+from fedmirage.runtimes.bundle import assemble
 
 from fedmirage.settings.layers import PRESETS
 

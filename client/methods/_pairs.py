@@ -9,10 +9,10 @@ import torch
 from flwr.common import log
 
 from fedmirage.client.round import LocalRound
-from fedmirage.common.learning.draws import draw_labels, draw_noise
 from fedmirage.common.methods._labels import label_shares
 from fedmirage.common.methods.fedcg import GENERATOR, FedCg
 from fedmirage.common.methods.fedmd_cg import FedMdCg
+from fedmirage.common.models.generators import draw_labels, draw_noise
 
 SAMPLES = 512  # features that are generated for --diagnostics
 

@@ -10,8 +10,8 @@ from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalRound, Step
 from fedmirage.common.learning.losses import inner_product, squared_distance
 from fedmirage.common.methods.feddyn import MOVED, FedDyn
+from fedmirage.common.wire.manifest import arrays_of, tensors_like
 from fedmirage.common.wire.payload import Sections
-from fedmirage.common.wire.weights import arrays_of, tensors_like
 
 REMEMBERED = "feddyn.gradient"  # h_i
 

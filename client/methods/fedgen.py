@@ -9,13 +9,12 @@ from torch import Tensor
 
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalRound, Step
-from fedmirage.common.learning.draws import draw_labels, draw_noise
 from fedmirage.common.learning.losses import divergences
 from fedmirage.common.methods._labels import COUNTS, SHARES, Counts
 from fedmirage.common.methods.fedgen import GENERATOR, FedGen
-from fedmirage.common.models.generators import FeatureGenerator
+from fedmirage.common.models.generators import FeatureGenerator, draw_labels, draw_noise
+from fedmirage.common.wire.manifest import from_arrays
 from fedmirage.common.wire.payload import Sections
-from fedmirage.common.wire.weights import from_arrays
 
 
 class FedGenClient(Objective[FedGen]):

@@ -12,7 +12,7 @@ from fedmirage.common.learning.losses import contrast
 from fedmirage.common.memory import LOCAL_MODEL
 from fedmirage.common.methods.moon import Moon
 from fedmirage.common.models.base import Model, frozen
-from fedmirage.common.wire.weights import from_arrays
+from fedmirage.common.wire.manifest import from_arrays
 
 
 class MoonClient(Objective[Moon]):

@@ -11,8 +11,8 @@ from fedmirage.client.round import LocalRound, Step
 from fedmirage.common.learning.losses import inner_product
 from fedmirage.common.learning.steps import effective_steps
 from fedmirage.common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
+from fedmirage.common.wire.manifest import arrays_of, tensors_like
 from fedmirage.common.wire.payload import Sections
-from fedmirage.common.wire.weights import arrays_of, tensors_like
 
 REMEMBERED = "scaffold.control"  # c_i
 

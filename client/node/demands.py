@@ -14,6 +14,7 @@ import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fedmirage.common.dp.accounting import compose_gaussians
@@ -30,6 +31,7 @@ KINDS: dict[str, type[Params]] = {
     "central": CentralDp,
     "local": LocalDp,
 }
+KEYS = {"require", "budget", "budget-delta"}
 CONDITION = re.compile(r"\s*([a-z_]+)\s*(>=|<=)\s*([0-9.eE+-]+)\s*")
 COMPARE = {">=": operator.ge, "<=": operator.le}
 
@@ -71,8 +73,11 @@ class Demands:
     budget: float | None = None  # epsilon
     delta: float = 1e-5
 
-    def check(self, config: RunConfig, ledger: Ledger) -> None:
-        """Refuse a run that gives less protection, or a release for which no budget is left."""
+    def check(self, config: RunConfig, ledger: Path) -> None:
+        """Refuse a run that gives less protection, or a release for which no budget is left.
+
+        The file of the node's releases is only read if there is a budget to compare them with.
+        """
         unmet = [demand.text for demand in self.required if not demand.is_met(config)]
         if unmet:
             raise FedmirageError(
@@ -80,7 +85,7 @@ class Demands:
                 f" secagg={config.secagg!r} and dp={config.dp!r}"
             )
         if self.budget is not None:
-            self.check_budget(config, ledger)
+            self.check_budget(config, Ledger(ledger))
 
     def check_budget(self, config: RunConfig, ledger: Ledger) -> None:
         """Refuse a run that spends without counting, or more than is left."""
@@ -102,6 +107,8 @@ class Demands:
 
 def read_demands(node_config: Mapping[str, Any]) -> Demands:
     """Read `require`, `budget` and `budget-delta` of a node's configuration."""
+    if not KEYS & node_config.keys():
+        return Demands()
     problems: list[str] = []
     text = str(node_config.get("require", ""))
     required = [_read(piece, problems) for piece in split(text)]

@@ -3,18 +3,25 @@
 Flower sends the text of an exception to the server. Such a text may quote a label, a path or a
 value, so it stays in the node's own log. Only sentences about the run's settings and messages
 travel.
+
+Where one person's host runs server and clients, nothing has to be kept from the server, and nobody
+reads a node's log. There the runtime names a file in FEDMIRAGE_TRACEBACK, which gets the first
+traceback, and the exception itself is told. Nobody sets this variable on a deployed node.
 """
 
+import os
 from logging import ERROR
+from pathlib import Path
 
 from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common import log
 
-from fedmirage.common.errors import DataError, FedmirageError
+from fedmirage.common.errors import DataError, FedmirageError, keep_traceback
 
 UNUSABLE_DATA = "its data cannot be used; its own log says why"
 FAILURE = "its code raised an exception; its own log says why"
+VARIABLE = "FEDMIRAGE_TRACEBACK"
 
 
 def keep_details(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -29,7 +36,10 @@ def tell(error: Exception) -> str:
     """Say what the server may know of an error, and write the rest into the node's log."""
     if isinstance(error, FedmirageError) and not isinstance(error, DataError):
         return str(error)
-    sentence = UNUSABLE_DATA if isinstance(error, DataError) else FAILURE
+    file = os.environ.get(VARIABLE)
     # A person can correct data by the sentence alone; anything else needs the place in the code.
-    log(ERROR, "%s: %s", sentence, error, exc_info=not isinstance(error, DataError))
-    return sentence
+    if isinstance(error, DataError):
+        log(ERROR, "%s: %s", UNUSABLE_DATA, error)
+        return str(error) if file else UNUSABLE_DATA
+    log(ERROR, "%s: %s", FAILURE, error, exc_info=error)
+    return f"its code raised {keep_traceback(error, Path(file))}" if file else FAILURE

@@ -5,7 +5,7 @@ configuration, with what the server said before, and with what the other clients
 not fit is refused with a sentence, and nothing is sent.
 """
 
-from logging import ERROR, WARNING
+from logging import WARNING
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -14,9 +14,10 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.common import log
 from flwr.compat.common import recorddict_compat as compat
 
-from fedmirage.client.node.folders import memory_folder
+from fedmirage.client.node.discretion import tell
 from fedmirage.client.secagg.participant import Participant
 from fedmirage.common.errors import FedmirageError
+from fedmirage.common.memory import memory_folder
 from fedmirage.common.secagg.settings import REFUSAL, SecAggOn
 from fedmirage.common.settings.config import RunConfig, validate
 from fedmirage.common.wire.figures import ERROR as WHY_NOT
@@ -39,8 +40,7 @@ def secure(config: RunConfig | None = None, memory: Path | None = None) -> Mod:
             try:
                 reply = call_next(request, state)
             except Exception as error:  # its text may tell something of the data, so it stays here
-                log(ERROR, "training failed: %s", error, exc_info=True)
-                raise FedmirageError("its training failed; its own log says why") from None
+                raise FedmirageError(tell(error)) from None
             if (
                 reason := compat.recorddict_to_fitres(reply.content, True).metrics.get(WHY_NOT)
             ) is not None:

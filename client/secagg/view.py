@@ -12,9 +12,9 @@ from flwr.app import ConfigRecord, Context, Message
 from flwr.client.mod.secure_aggregation.secaggplus_mod import SecAggPlusState
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, RECORD_KEY_STATE
 
-from fedmirage.client.node.folders import client_folder
 from fedmirage.client.secagg.lots import Lots
 from fedmirage.client.secagg.opened import Opened
+from fedmirage.common.memory import client_folder
 from fedmirage.common.secagg.agreement import AGREEMENT, NODES, SURVIVORS, TAGS
 from fedmirage.common.secagg.circle import CIRCLE, Circle
 from fedmirage.common.secagg.keys import make_tag

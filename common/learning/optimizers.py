@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch.optim.optimizer import Optimizer
 
+from fedmirage.common.wire.manifest import arrays_of, tensors_like
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.common.wire.weights import arrays_of, tensors_like
 
 for _name in ("add_param_group", "zero_grad"):
     _inner = inspect.unwrap(getattr(Optimizer, _name))

@@ -15,9 +15,8 @@ from fedmirage.common.method import NETWORK
 from fedmirage.common.models.base import Model
 from fedmirage.common.models.factory import build
 from fedmirage.common.wire.files import read_arrays, write_arrays
-from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.manifest import Manifest, from_arrays
 from fedmirage.common.wire.payload import Array
-from fedmirage.common.wire.weights import from_arrays
 
 
 @dataclass(frozen=True)

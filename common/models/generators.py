@@ -1,12 +1,20 @@
-"""Networks that generate images or features, and one that tells generated features from real."""
+"""Networks that generate images or features, and one that tells generated features from real.
+
+Their random inputs are drawn on the CPU, so that they are the same whichever device they are moved
+to.
+"""
 
 from collections.abc import Sequence
+from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from fedmirage.common.models.base import Shape, chain
 
+Noise = Literal["normal", "uniform"]
 FEATURE_GENERATOR_WIDTHS = (512, 256)  # FedMD-CG's
 DISCRIMINATOR_WIDTH = 64  # the hidden layer of FedMD-CG's classifier for Fashion-MNIST
 SPREAD = 0.02  # standard deviation of the initial weights, and of the norms' gains around 1
@@ -129,3 +137,17 @@ def _convolution(channels: int, width: int) -> nn.Sequential:
 def one_hot(labels: Tensor, classes: int) -> Tensor:
     """(batch, classes), without torch's check of the labels, which waits for the device."""
     return (labels[:, None] == torch.arange(classes, device=labels.device)).float()
+
+
+def draw_noise(kind: Noise, samples: int, noise_dim: int, generator: torch.Generator) -> Tensor:
+    """Draw (samples, noise_dim) from N(0, 1), or uniformly from [0, 1)."""
+    draw = torch.randn if kind == "normal" else torch.rand
+    return draw(samples, noise_dim, generator=generator)
+
+
+def draw_labels(
+    shares: npt.NDArray[np.float64], samples: int, generator: torch.Generator
+) -> Tensor:
+    """Draw exactly this many labels from p(y); a class with share 0 is never drawn."""
+    weights = torch.tensor(shares, dtype=torch.float64)
+    return torch.multinomial(weights, samples, replacement=True, generator=generator)

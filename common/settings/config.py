@@ -207,37 +207,37 @@ class RunConfig(BaseModel):
             raise ConfigurationError(problems)
         return lines
 
-    @property
+    @cached_property
     def method_list(self) -> tuple[Method, ...]:
         """The methods, resolved; `fedavg` names the base and adds nothing."""
         return require(self.lines.methods, "methods")
 
-    @property
+    @cached_property
     def dataset_list(self) -> tuple[DatasetParams, ...]:
         """The data sets, resolved."""
         return require(self.lines.dataset, "dataset")
 
-    @property
+    @cached_property
     def partition_params(self) -> PartitionParams:
         """The partition, resolved."""
         return require(self.lines.partition, "partition")
 
-    @property
+    @cached_property
     def model_params(self) -> ModelParams:
         """The model, resolved."""
         return require(self.lines.model, "model")
 
-    @property
+    @cached_property
     def secagg_params(self) -> SecAggParams:
         """Secure aggregation, resolved."""
         return require(self.lines.secagg, "secagg")
 
-    @property
+    @cached_property
     def dp_params(self) -> DpParams:
         """Differential privacy, resolved."""
         return require(self.lines.dp, "dp")
 
-    @property
+    @cached_property
     def schedule_params(self) -> Schedule:
         """The schedule, resolved; lr-decay is the short form of one."""
         written = require(self.lines.schedule, "schedule")

@@ -1,7 +1,9 @@
 """The manifest of a model: the name, shape and type of every array that is sent or saved.
 
 Arrays are sent and saved in the order of the manifest. It holds floating-point arrays only; integer
-buffers (BatchNorm counts its batches) are never sent, averaged or saved.
+buffers (BatchNorm counts its batches) are never sent, averaged or saved. `to_arrays` and
+`from_arrays` turn a module into these arrays and back, with strict checks. Messages that train
+nothing read manifests, too, so torch is loaded where it is needed.
 """
 
 from __future__ import annotations
@@ -152,6 +154,37 @@ def floating(module: nn.Module) -> list[tuple[str, Tensor]]:
     return [
         (name, tensor) for name, tensor in module.state_dict().items() if tensor.is_floating_point()
     ]
+
+
+def to_arrays(module: nn.Module) -> list[Array]:
+    """Copy all entries of a module into contiguous arrays, whatever its memory format."""
+    return arrays_of([tensor for _, tensor in floating(module)])
+
+
+def from_arrays(module: nn.Module, arrays: Sequence[Array]) -> None:
+    """Copy arrays into a module's own tensors; a WireError leaves the module unchanged."""
+    import torch
+
+    Manifest.of(module).check(arrays)
+    with torch.no_grad():
+        for (_, tensor), array in zip(floating(module), arrays, strict=True):
+            # Arrays from a message or a file may be read-only, so torch.tensor copies them first.
+            tensor.copy_(torch.tensor(array))
+
+
+def tensors_like(arrays: Sequence[Array], like: Sequence[Tensor]) -> list[Tensor]:
+    """Convert arrays to tensors, each with the device and the memory format of its counterpart."""
+    import torch
+
+    return [
+        torch.empty_like(counterpart).copy_(torch.tensor(array))
+        for array, counterpart in zip(arrays, like, strict=True)
+    ]
+
+
+def arrays_of(tensors: Sequence[Tensor]) -> list[Array]:
+    """Copy tensors into contiguous arrays, whatever their memory format."""
+    return [np.array(tensor.detach().cpu().numpy(), order="C") for tensor in tensors]
 
 
 def _numpy_type(tensor: Tensor) -> np.dtype[Any]:

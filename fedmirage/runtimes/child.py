@@ -15,22 +15,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.client.node.discretion import VARIABLE
+from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError
 from fedmirage.common.settings.config import RunConfig, validate
+from fedmirage.runtimes.breakpoints import Debugger
 
 
 def serve(work: Callable[..., None]) -> None:
     """Read a request and let `work` do what it asks for; the exit code is 0 if it went well."""
     request = json.load(sys.stdin)
-    os.set_inheritable(request["pipe"], False)
+    writer, terminal = request.pop("pipe"), request.pop("terminal")
+    for descriptor in (writer, *terminal):
+        os.set_inheritable(descriptor, False)
     code = 1
-    with os.fdopen(request["pipe"], "w", buffering=1) as pipe:
+    with os.fdopen(writer, "w", buffering=1) as pipe:
 
         def tell(**line: Any) -> None:
             pipe.write(json.dumps(line) + "\n")
 
         try:
-            work(tell, **{key: value for key, value in request.items() if key != "pipe"})
+            if terminal:
+                sys.breakpointhook = Debugger(tell, terminal)
+            work(tell, **request)
             code = 0
         except ConfigurationError as error:
             tell(problems=error.problems)
@@ -48,6 +54,9 @@ def conduct(
 ) -> None:
     """Check the request, say where the run takes place, and run it unless others do (grpc)."""
     settings = validate(config)
+    traceback_file = Path(folder).absolute() / TRACEBACK
+    traceback_file.unlink(missing_ok=True)  # of an earlier attempt
+    os.environ[VARIABLE] = str(traceback_file)  # clients on this host may say what they raise
     started = None
     if runtime == "simulation":
         from fedmirage.runtimes.simulation import start_early
@@ -65,14 +74,21 @@ def conduct(
     tell(say=f"{chosen}: {plan}{why}")
     if not verbose:
         logging.getLogger("flwr").setLevel(logging.CRITICAL)
-    if chosen == "inprocess":
-        from fedmirage.runtimes.inprocess import run_in_process
+    try:
+        if chosen == "inprocess":
+            from fedmirage.runtimes.inprocess import run_in_process
 
-        run_in_process(settings, plan.actors)
-    else:
-        from fedmirage.runtimes.simulation import simulate
+            run_in_process(settings, plan.actors)
+        else:
+            from fedmirage.runtimes.simulation import simulate
 
-        simulate(settings, verbose, actors, started)
+            simulate(settings, verbose, actors, started)
+    except Exception as error:
+        from fedmirage.server.record.folder import explain, is_mistake
+
+        if is_mistake(error):  # the folder has its traceback
+            raise FedmirageError(explain(error, traceback_file.parent)) from error
+        raise
 
 
 def check(config: RunConfig, folder: Path, actors: int) -> int:

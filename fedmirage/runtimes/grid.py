@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from functools import cache, partial
 from logging import ERROR, WARNING
 from typing import Any
 from uuid import uuid4
@@ -20,7 +21,7 @@ from flwr.common import log
 from fedmirage.common.errors import FedmirageError
 from fedmirage.runtimes.parcels import Load
 from fedmirage.runtimes.workers import Job, LostWorkerError, Worker
-from fedmirage.server.messages.exchange import WaitingGrid
+from fedmirage.server.messages.replies import WaitingGrid
 
 FAILED = 2  # Flower's code for a client that raised an exception
 AHEAD = 2  # messages that a worker has at most: one in work, and one so that it need not wait
@@ -99,12 +100,13 @@ class WorkerGrid(WaitingGrid):
         pushed = list(messages)
         for message in pushed:
             message.metadata.__dict__["_message_id"] = str(uuid4())
-        load, numbers = Load(pushed), [message.metadata.message_id for message in pushed]
+        numbers = [message.metadata.message_id for message in pushed]
+        find_load = cache(partial(Load, pushed))  # only if another process answers some of them
         with self.change:
             self.asked = set(numbers)
             self.replies.clear()
             self.waiting.clear()
-            self.waiting.extend(Job(message, load) for message in pushed)
+            self.waiting.extend(Job(message, find_load) for message in pushed)
             self.change.notify_all()
         return numbers
 

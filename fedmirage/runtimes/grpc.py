@@ -18,7 +18,8 @@ from typing import Any
 import tomli_w
 from rich.console import Console
 
-from fedmirage.common.errors import FedmirageError
+from fedmirage.client.node.discretion import VARIABLE
+from fedmirage.common.errors import TRACEBACK, FedmirageError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.bundle import app_folder
 from fedmirage.runtimes.processes import Processes, environment
@@ -90,6 +91,8 @@ class Federation:
         self.spawn("superlink", str(PROGRAMS / "flower-superlink"), "--insecure", *words)
         self.await_port("superlink", self.control)
         self.await_port("superlink", self.fleet)
+        # These nodes belong to whoever runs the server, so they may say what their code raises.
+        self.environment[VARIABLE] = str(memory.parent.absolute() / TRACEBACK)
         for partition, address in enumerate(nodes):
             node = f'partition-id={partition} num-partitions={config.clients} memory="{memory}"'
             program = [sys.executable, "-P", "-m", "fedmirage.node.supernode", "--code", self.code]

@@ -1,6 +1,7 @@
 """What answers the messages of a grid: a worker in another process, and the jobs that it gets."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from flwr.app import Context, Message
@@ -13,7 +14,12 @@ class Job:
     """A message that waits for a worker, and the load of its round."""
 
     message: Message
-    load: Load
+    find_load: Callable[[], Load]
+
+    @property
+    def load(self) -> Load:
+        """What several messages of the round hold; it is packed once, for the first worker."""
+        return self.find_load()
 
 
 class LostWorkerError(Exception):

@@ -16,9 +16,10 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from fedmirage.common.errors import TRACEBACK
 from fedmirage.common.wire.figures import SHARD_SCORES
 from fedmirage.server.record.results import FILE, read
-from fedmirage.server.record.shown import describe_scores, local_scores
+from fedmirage.server.record.shown import describe_scores, fold, local_scores
 from fedmirage.server.strategy.budget import spent
 from fedmirage.show.bar import is_interactive, make_bar
 from fedmirage.show.words import say
@@ -35,6 +36,8 @@ class Watch:
     def __init__(self, console: Console, folder: Path, rounds: int) -> None:
         self.console, self.path, self.rounds = console, folder / FILE, rounds
         self.shown = self.size = 0  # lines that were shown, and the size of the file at that time
+        self.moves = is_interactive(console)  # whether there is a bar
+        self.traceback, self.raised = folder / TRACEBACK, ""
         self.stopped = threading.Event()
         counted = (TextColumn("rounds"), BarColumn(), MofNCompleteColumn())
         times = (TimeElapsedColumn(), TimeRemainingColumn())
@@ -53,12 +56,18 @@ class Watch:
             self.thread.join()
             self.progress.stop()
 
+    def make_room(self) -> None:
+        """Leave the terminal to a debugger; from now on, lines take the place of the bar."""
+        self.moves = False
+        self.progress.stop()
+
     def _follow(self) -> None:
         while not self.stopped.wait(POLL):
             self._look()
         self._look()
 
     def _look(self) -> None:
+        self._look_for_traceback()
         size = self.path.stat().st_size if self.path.exists() else 0
         # Most looks find nothing new, and parsing hundreds of rounds takes time from the clients.
         if size == self.size:
@@ -70,17 +79,22 @@ class Watch:
             self._show(line)
         self.shown = len(lines)
 
+    def _look_for_traceback(self) -> None:
+        """Show the first exception in the run's code, as soon as it is there."""
+        if not self.raised and self.traceback.exists():
+            self.raised = self.traceback.read_text()
+            if self.raised:
+                self.console.print(self.raised, highlight=False, markup=False, soft_wrap=True)
+
     def warn(self, text: str) -> None:
         """Print a text in yellow; it comes from elsewhere, so nothing in it is read as markup."""
         self.console.print(text, style="yellow", highlight=False, markup=False)
 
     def _show(self, line: dict[str, Any]) -> None:
-        for entry in line.get("refused", []):
-            self.warn(
-                f"round {line['round']}: client {entry['partition']} is left out: {entry['reason']}"
-            )
+        for who, reason in fold(line.get("refused", [])).items():
+            self.warn(f"round {line['round']}: left out, {who}: {reason}")
         if line["kind"] == "retry":
-            self.warn(f"{line['reason']} Trying again.")
+            self.warn(f"{line['reason']} (try {line['attempt']})")
         elif line["kind"] == "note" and not line.get("progress"):
             self.warn(f"round {line['round']}: {line['text']}")
         elif line["kind"] == "note":
@@ -94,7 +108,7 @@ class Watch:
     def _advance(self, when: str, text: str) -> None:
         """Show what happens beside the bar, or on a line of its own where there is no bar."""
         self.progress.update(self.task, description=text)
-        if not is_interactive(self.console):
+        if not self.moves:
             self.console.print(f"{when}{text}", highlight=False, markup=False)
 
 

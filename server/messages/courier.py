@@ -27,9 +27,9 @@ from fedmirage.common.secagg.agreement import (
 from fedmirage.common.secagg.circle import CIRCLE, Circle
 from fedmirage.common.secagg.masks import GENERATOR, MASKS
 from fedmirage.common.secagg.settings import REFUSAL
-from fedmirage.server.messages.checks import clean, read_reply
 from fedmirage.server.messages.plain import Asked
 from fedmirage.server.messages.records import count_bytes, find_signatures, read_parts, write_tags
+from fedmirage.server.messages.replies import clean, read_reply
 from fedmirage.server.messages.sampling import Send
 from fedmirage.server.messages.secure_checks import (
     find_senders_of_equal_keys,

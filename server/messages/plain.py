@@ -5,7 +5,7 @@ It has a deadline, which Flower's own workflow lacks.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from logging import WARNING
 from typing import Any, TypeVar, cast
@@ -16,20 +16,23 @@ from flwr.compat.common import recorddict_compat as compat
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
-from fedmirage.common.errors import FedmirageError, WireError
+from fedmirage.common.errors import TRACEBACK, FedmirageError, WireError
 from fedmirage.common.wire.figures import TERM
 from fedmirage.common.wire.payload import size
-from fedmirage.server.messages.checks import ReplyCheck, read_reply
-from fedmirage.server.messages.exchange import Replies
+from fedmirage.server.messages.replies import Replies, ReplyCheck, read_reply
 from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
 from fedmirage.server.record.checkpoint import Checkpoint
-from fedmirage.server.strategy.average import in_partition_order
+from fedmirage.server.record.shown import fold
 
 Asked = list[tuple[PartitionProxy, FitIns]]
 
 
 class RoundFailed(FedmirageError):  # noqa: N818 - it is caught and tried again, not an error of the program
-    """Too few usable replies; the round may be tried again."""
+    """Too few usable replies; the round may be tried again, unless that is hopeless."""
+
+    def __init__(self, text: str, hopeless: bool = False) -> None:
+        super().__init__(text)
+        self.hopeless = hopeless
 
 
 @dataclass
@@ -79,13 +82,22 @@ class Fit(ABC):
 
 def explain(refused: list[dict[str, Any]]) -> str:
     """Say which clients were left out, and why."""
-    return "; ".join(f"client {entry['partition']}: {entry['reason']}" for entry in refused)
+    return "; ".join(f"{who}: {reason}" for who, reason in fold(refused).items())
 
 
 def warn(refused: list[dict[str, Any]]) -> None:
     """Say the same in Flower's log."""
-    for entry in refused:
-        log(WARNING, "client %s is left out of this round: %s", entry["partition"], entry["reason"])
+    for who, reason in fold(refused).items():
+        log(WARNING, "left out of this round, %s: %s", who, reason)
+
+
+def is_one_exception(refused: list[dict[str, Any]]) -> bool:
+    """Whether all of these clients raised the same exception, as a mistake in a method does.
+
+    Only clients on the server's own host say which one it was, and where its traceback is.
+    """
+    reasons = {entry["reason"] for entry in refused}
+    return len(reasons) == 1 and TRACEBACK in reasons.pop()
 
 
 @dataclass
@@ -111,12 +123,15 @@ class PlainFit(Fit):
         replies = self.send(messages, self.timeout)
         answered = time.perf_counter()
 
-        results, refused = self._sort(asked, replies)
+        proxies = [proxy for proxy, _ in asked]
+        results, refused = sort_replies(proxies, replies, self.check.read, self.timeout)
+        warn(refused)
         if len(results) < self.min_replies:
             why = explain(refused) or "no client was connected"
             raise RoundFailed(
                 f"round {round_number}: {len(results)} usable replies, {self.min_replies} needed"
-                f" (min-replies). {why}"
+                f" (min-replies). {why}",
+                hopeless=not results and is_one_exception(refused),
             )
         bytes_up = sum(size(result.parameters) for _, result in results)
         self.count(round_number, (proxy for proxy, _ in results))
@@ -125,30 +140,27 @@ class PlainFit(Fit):
         clients = [client_record(proxy, result) for proxy, result in results]
         return FitOutcome(aggregated, metrics, clients, refused, bytes_up, bytes_down, seconds)
 
-    def _sort(
-        self, asked: Asked, replies: Replies
-    ) -> tuple[list[tuple[ClientProxy, FitRes]], list[dict[str, Any]]]:
-        """Return the usable replies in partition order, and the reasons for all other clients."""
-        silent: dict[int, PartitionProxy] = {proxy.node_id: proxy for proxy, _ in asked}
-        results: list[tuple[ClientProxy, FitRes]] = []
-        refused: list[dict[str, Any]] = []
-        for node, reply in replies:
-            proxy = silent.pop(node)
-            try:
-                results.append((proxy, read_reply(reply, self.check.read)))
-            except WireError as error:
-                refused.append({"partition": proxy.partition, "reason": str(error)})
-        refused += [
-            {
-                "partition": proxy.partition,
-                "reason": f"no answer within {self.timeout:.0f} s (round-timeout)",
-            }
-            for proxy in silent.values()
-        ]
-        warn(refused)
-        return in_partition_order(results), sorted(
-            refused, key=lambda entry: int(entry["partition"])
-        )
+
+T = TypeVar("T")
+
+
+def sort_replies(
+    proxies: Iterable[ClientProxy], replies: Replies, read: Callable[[Any], T], timeout: float
+) -> tuple[list[tuple[ClientProxy, T]], list[dict[str, Any]]]:
+    """Return the usable replies in partition order, and the reasons for all other clients."""
+    silent = {cast(PartitionProxy, proxy).node_id: proxy for proxy in proxies}
+    results: list[tuple[ClientProxy, T]] = []
+    reasons: dict[int, str] = {}
+    for node, reply in replies:
+        proxy = silent.pop(node)
+        try:
+            results.append((proxy, read_reply(reply, read)))
+        except WireError as error:
+            reasons[int(proxy.cid)] = str(error)
+    late = f"no answer within {timeout:.0f} s (round-timeout)"
+    reasons |= {int(proxy.cid): late for proxy in silent.values()}
+    refused = [{"partition": who, "reason": reasons[who]} for who in sorted(reasons)]
+    return sorted(results, key=lambda pair: int(pair[0].cid)), refused
 
 
 Ins = TypeVar("Ins", FitIns, EvaluateIns)

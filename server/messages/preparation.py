@@ -17,8 +17,8 @@ from flwr.compat.common import recorddict_compat as compat
 from fedmirage.common.errors import WireError
 from fedmirage.common.wire.figures import ERROR
 from fedmirage.common.wire.preparation import PREPARE, Preparation, read_preparation
-from fedmirage.server.messages.checks import clean, read_reply
 from fedmirage.server.messages.plain import warn
+from fedmirage.server.messages.replies import clean, read_reply
 from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
 from fedmirage.server.record.results import Results
 

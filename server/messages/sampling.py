@@ -22,9 +22,9 @@ from flwr.serverapp import Grid
 from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.seeds import numpy_generator
 from fedmirage.common.wire.figures import ERROR
-from fedmirage.server.messages.checks import clean, read_reply
-from fedmirage.server.messages.exchange import Replies
 from fedmirage.server.messages.places import check_place
+from fedmirage.server.messages.replies import Replies, clean, read_reply
+from fedmirage.server.record.shown import list_partitions
 
 Send = Callable[[list[Message], float], Replies]
 GRACE = 10.0  # seconds to wait for changes once all nodes have come but some were refused
@@ -117,7 +117,7 @@ class Roster(ClientManager):
             if complete and now - changed > GRACE:  # no other node is expected
                 raise FedmirageError(
                     f"{len(self.refused)} of {self.clients} nodes were refused, so no node"
-                    f" serves partition {_some(missing)}.{self._why()}"
+                    f" serves partition {list_partitions(missing)}.{self._why()}"
                 )
             time.sleep(0.2)
 
@@ -125,7 +125,7 @@ class Roster(ClientManager):
         """Say which clients have not appeared, and what to do about it."""
         return (
             f"after {timeout:.0f} s (node-timeout) {len(missing)} of {self.clients} clients"
-            f" have not appeared: partition {_some(missing)}. Start their SuperNodes with"
+            f" have not appeared: partition {list_partitions(missing)}. Start their SuperNodes with"
             " --node-config 'partition-id=N', raise node-timeout, or lower clients; in"
             " Flower's own simulation use flwr run --federation-config"
             f" 'num-supernodes={self.clients}'.{self._why()}"
@@ -231,9 +231,3 @@ def read_properties(content: Any) -> dict[str, Scalar]:
     if not isinstance(properties.get("partition"), int):
         raise WireError("it does not name its partition by a number")
     return properties
-
-
-def _some(partitions: list[int]) -> str:
-    """List the first few partitions."""
-    shown = ", ".join(map(str, partitions[:8]))
-    return shown + (" and more" if len(partitions) > 8 else "")

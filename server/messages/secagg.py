@@ -24,7 +24,15 @@ from fedmirage.common.secagg.vector import SecureMeans, SecureVector, Steps
 from fedmirage.common.wire.figures import ANSWERED, PARTICIPANTS
 from fedmirage.common.wire.payload import LAYOUT, pack
 from fedmirage.server.messages.courier import Courier
-from fedmirage.server.messages.plain import Asked, Fit, FitOutcome, RoundFailed, explain, warn
+from fedmirage.server.messages.plain import (
+    Asked,
+    Fit,
+    FitOutcome,
+    RoundFailed,
+    explain,
+    is_one_exception,
+    warn,
+)
 from fedmirage.server.messages.protocol import Protocol
 from fedmirage.server.messages.sampling import PartitionProxy
 from fedmirage.server.strategy.average import Results
@@ -60,6 +68,10 @@ class SecureFit(Fit):
         courier.kept = self.begun.get(round_number)
         try:
             sums, active = self.protocol(asked, courier)
+        except RoundFailed as error:
+            lost = courier.list_refused()
+            hopeless = len(lost) == len(asked) and is_one_exception(lost)
+            raise RoundFailed(str(error), hopeless) from None
         finally:
             warn(courier.list_refused())
         answered = time.perf_counter()

@@ -14,7 +14,7 @@ from fedmirage.common.secagg.keys import read_public_key
 from fedmirage.common.secagg.masks import WORD
 from fedmirage.common.secagg.settings import MODULUS_BITS
 from fedmirage.common.wire.payload import decode
-from fedmirage.server.messages.checks import HEADER
+from fedmirage.server.messages.replies import HEADER
 
 
 def problem_of_keys(answer: ConfigRecord) -> str | None:

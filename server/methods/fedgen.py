@@ -16,16 +16,15 @@ from torch import Tensor, nn
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.learning.diversity import absolute_diversity, mean_squares, noise_diversity
-from fedmirage.common.learning.draws import draw_labels, draw_noise
 from fedmirage.common.learning.losses import divergences
 from fedmirage.common.learning.optimizers import Adam, restore_moments, save_moments
 from fedmirage.common.method import CLASSIFIER
 from fedmirage.common.methods._labels import COUNTS, SHARES, Counts, client_shares, label_shares
 from fedmirage.common.methods.fedgen import GENERATOR, FedGen
-from fedmirage.common.models.generators import FeatureGenerator
+from fedmirage.common.models.generators import FeatureGenerator, draw_labels, draw_noise
 from fedmirage.common.seeds import derive, seed_torch, torch_generator
+from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.common.wire.weights import from_arrays, to_arrays
 from fedmirage.server.strategy.average import Failures, Results
 from fedmirage.server.strategy.context import ServerContext, StandAlone
 from fedmirage.server.strategy.wrapper import (

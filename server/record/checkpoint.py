@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flwr.common import Scalar
 
 from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.wire.files import read_arrays, write_arrays
@@ -29,6 +30,10 @@ class Checkpoint:
     progress: dict[str, Any] = field(default_factory=dict)  # best validation etc., plain JSON
     # the last round in which each client's reply counted, by partition
     counted: dict[str, int] | None = None
+
+    def address(self, round_number: int) -> dict[str, Scalar]:
+        """Tell clients in a message which round of which run it belongs to."""
+        return {"round": round_number, "token": self.token, "parent": self.parent}
 
     def write(self, path: Path) -> None:
         """Write everything in one step, so that a reader sees the old file or the new one."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError, keep_traceback
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record.results import FACTS, FILE, Results, find_versions, read
@@ -72,8 +72,15 @@ def is_disk_full(error: BaseException) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno in FULL
 
 
+def is_mistake(error: BaseException) -> bool:
+    """Whether the run ends because of a mistake in its code, which no sentence explains."""
+    return isinstance(error, Exception) and not isinstance(error, FedmirageError | OSError)
+
+
 def explain(error: BaseException, folder: Path) -> str:
     """Say why a run ends; the system does not always say where a disk is full."""
+    if is_mistake(error):
+        return f"the server's code raised {keep_traceback(error, folder / TRACEBACK)}"
     if not is_disk_full(error):
         return str(error) or repr(error)
     begun = (folder / checkpoint.FILE).exists()

@@ -1,6 +1,7 @@
 """The server's own model: scores weights on the test set, and writes model files."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,8 @@ from fedmirage.common.run import Run
 from fedmirage.common.settings.language import write
 from fedmirage.common.settings.project import project
 from fedmirage.common.wire.figures import AVERAGE_SCORES
+from fedmirage.common.wire.manifest import from_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.common.wire.weights import from_arrays
 from fedmirage.server.strategy.average import shares_of, weighted_mean
 
 
@@ -89,10 +90,12 @@ class Evaluator:
         If nothing is shared, there is no file, because an empty one could not be read.
         """
         if len(self.run.shared):
-            save_model(self.run.shared.name(shared), path, self.facts(round_number))
+            facts = replace(self.facts, round=round_number)
+            save_model(self.run.shared.name(shared), path, facts)
 
-    def facts(self, round_number: int) -> ModelFacts:
-        """Return the facts that a model file of this run contains."""
+    @cached_property
+    def facts(self) -> ModelFacts:
+        """The facts that every model file of this run contains, as of the start of the run."""
         config, data, classes = self.run.config, self.run.dataset, self.run.classes
         return ModelFacts(
             model=write(config.model_params),
@@ -104,7 +107,7 @@ class Evaluator:
             mean=data.mean,
             std=data.std,
             methods=config.methods,
-            round=round_number,
+            round=0,
             version=project()["project"]["version"],
             parts=tuple(dict.fromkeys(entry.part for entry in self.run.shared)),
         )

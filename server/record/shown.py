@@ -1,5 +1,6 @@
 """Describes a round or a run in one line, for terminals and logs."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedmirage.common.wire.figures import AVERAGE_SCORES, TEST_SHARD
@@ -7,6 +8,7 @@ from fedmirage.server.strategy.budget import spent
 
 SHARD = f"{TEST_SHARD}accuracy"  # FedMD-CG's L.acc
 AVERAGE = f"{AVERAGE_SCORES}accuracy"  # its G.acc
+PIECES = 8  # partitions, or ranges of them, that are listed
 
 
 def describe_scores(line: dict[str, Any]) -> str:
@@ -41,3 +43,28 @@ def describe_outcome(summary: dict[str, Any]) -> str:
     texts += [f"final accuracy {100 * score:.2f} %"] if score is not None else []
     texts += [f"{name} never acted: {why}" for name, why in summary.get("idle", {}).items()]
     return "; ".join(texts + ([str(summary["reason"])] if "reason" in summary else []))
+
+
+def fold(refused: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the reasons why clients were left out, each once, by the clients that share it."""
+    whose: dict[str, list[int]] = {}
+    for entry in refused:
+        whose.setdefault(str(entry["reason"]), []).append(int(entry["partition"]))
+    return {
+        f"client{'s' * (len(some) > 1)} {list_partitions(some)}": reason
+        for reason, some in whose.items()
+    }
+
+
+def list_partitions(partitions: Iterable[int]) -> str:
+    """List partitions, neighbours as a range: "0 to 4, 7", and after a few pieces "and more"."""
+    ranges: list[list[int]] = []
+    for partition in sorted(partitions):
+        if ranges and partition == ranges[-1][-1] + 1:
+            ranges[-1].append(partition)
+        else:
+            ranges.append([partition])
+    pieces: list[str] = []
+    for one in ranges:
+        pieces += [f"{one[0]} to {one[-1]}"] if len(one) > 2 else map(str, one)
+    return ", ".join(pieces[:PIECES]) + (" and more" if len(pieces) > PIECES else "")

@@ -23,8 +23,8 @@ from fedmirage.common.models.base import Model
 from fedmirage.common.models.generators import FeatureDiscriminator, FeatureMeans
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.files import read_arrays
+from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.payload import decode
-from fedmirage.common.wire.weights import from_arrays, to_arrays
 from fedmirage.server.methods.fedcg import FedCgServer
 from fedmirage.server.record.checkpoint import read as read_checkpoint
 from fedmirage.server.strategy.average import Average

@@ -8,7 +8,7 @@ from torch import nn
 
 from fedmirage.common.memory import Memory
 from fedmirage.common.models.base import Model
-from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from tests.support.hand import open_round, settings, visit
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, assert_same_bits, lines

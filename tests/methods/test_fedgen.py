@@ -24,8 +24,8 @@ from fedmirage.common.methods.fedgen import GENERATOR, FedGen
 from fedmirage.common.models.base import Model
 from fedmirage.common.models.generators import FeatureMeans
 from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.payload import LAYOUT, decode
-from fedmirage.common.wire.weights import from_arrays, to_arrays
 from fedmirage.server.methods.fedgen import FedGenServer, Teachers, agreement_loss, generator_loss
 from fedmirage.server.record.checkpoint import read as read_checkpoint
 from fedmirage.server.strategy.average import Average

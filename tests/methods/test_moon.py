@@ -12,7 +12,7 @@ from fedmirage.client.methods.moon import MoonClient
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.memory import LOCAL_MODEL, Memory
 from fedmirage.common.models.base import Model
-from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from tests.support.hand import open_round, settings, visit
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, assert_same_bits, lines, weights

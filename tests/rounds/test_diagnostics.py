@@ -14,8 +14,7 @@ from fedmirage.common.data.view import view
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.run import make_run
 from fedmirage.common.settings.config import RunConfig, configure
-from fedmirage.common.wire.manifest import Manifest
-from fedmirage.common.wire.weights import from_arrays
+from fedmirage.common.wire.manifest import Manifest, from_arrays
 from tests.support.inprocess import run_in_process
 from tests.support.rules import initial, last_local_models
 from tests.support.runs import (

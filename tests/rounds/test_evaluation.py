@@ -12,7 +12,7 @@ from rich.console import Console
 from fedmirage.common.data import load
 from fedmirage.common.data.batches import normalise
 from fedmirage.common.run import blueprint
-from fedmirage.common.wire.weights import from_arrays
+from fedmirage.common.wire.manifest import from_arrays
 from fedmirage.show import compare
 from fedmirage.show.progress import summary_table
 from tests.support.inprocess import run_in_process

@@ -17,7 +17,7 @@ from fedmirage.common.errors import FedmirageError
 from fedmirage.common.memory import Memory, versions
 from fedmirage.common.settings.config import configure
 from fedmirage.server.messages import sampling
-from fedmirage.server.messages.exchange import exchange
+from fedmirage.server.messages.replies import exchange
 from fedmirage.server.messages.sampling import Roster
 from fedmirage.server.run import run
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process

@@ -13,7 +13,7 @@ import pytest
 from flwr.app import Message
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Stage
 
-from fedmirage.client.node.folders import client_folder
+from fedmirage.common.memory import client_folder
 from fedmirage.common.secagg.agreement import AGREE, DRAW, LOT, SEALED_LOT
 from fedmirage.common.secagg.circle import seal_lot
 from fedmirage.common.secagg.keys import generate_key_pairs, public_key_to_bytes

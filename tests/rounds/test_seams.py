@@ -15,8 +15,7 @@ from fedmirage.common.memory import LOCAL_MODEL, Memory
 from fedmirage.common.run import blueprint
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.files import read_arrays
-from fedmirage.common.wire.manifest import Manifest
-from fedmirage.common.wire.weights import to_arrays
+from fedmirage.common.wire.manifest import Manifest, to_arrays
 from fedmirage.server.record.checkpoint import read
 from tests.support.inprocess import run_in_process
 from tests.support.methods import add_methods

@@ -38,9 +38,12 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "fedmirage.entry", *arguments]
 
 
-def fedmirage(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+def fedmirage(
+    *arguments: str, timeout: float = 300, said: str | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(*arguments),
+        input=said,
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -7,8 +7,7 @@ from fedmirage.common.data.set import DataSet, Split
 from fedmirage.common.learning.task import TASKS, Task
 from fedmirage.common.run import Run
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.common.wire.manifest import Entry, Manifest
-from fedmirage.common.wire.weights import to_arrays
+from fedmirage.common.wire.manifest import Entry, Manifest, to_arrays
 
 
 def entries(*arrays: tuple[str, np.ndarray, bool]) -> Manifest:

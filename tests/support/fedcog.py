@@ -17,7 +17,7 @@ from fedmirage.common.methods.fedcog import FedCog
 from fedmirage.common.models import Model, build
 from fedmirage.common.models.base import frozen
 from fedmirage.common.settings.config import configure
-from fedmirage.common.wire.weights import to_arrays
+from fedmirage.common.wire.manifest import to_arrays
 from tests.support.facts import make_facts
 
 BATCH_NORM = "convnet(width=4, depth=1, norm='batch')"

@@ -22,7 +22,7 @@ from fedmirage.common.methods._labels import SHARES
 from fedmirage.common.models.base import Model
 from fedmirage.common.models.generators import FeatureMeans
 from fedmirage.common.settings.config import RunConfig, configure
-from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.server.methods.fedmd_cg import FedMdCgServer
 from fedmirage.server.strategy.average import Average
 from fedmirage.server.strategy.context import ServerContext

@@ -20,8 +20,8 @@ from fedmirage.common.memory import LOCAL_MODEL, Memory
 from fedmirage.common.methods import half
 from fedmirage.common.models.base import Model
 from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.payload import LAYOUT, SHARED, pack, unpack
-from fedmirage.common.wire.weights import from_arrays, to_arrays
 from fedmirage.server.strategy.average import Average
 from fedmirage.server.strategy.wrapper import StrategyWrapper
 from tests.support.facts import make_facts

@@ -21,7 +21,7 @@ from fedmirage.common.data.cache import cache_folder
 from fedmirage.common.errors import DataError
 from fedmirage.common.methods.distil.declaration import Distilling
 from fedmirage.common.wire.files import read_arrays, write_arrays
-from fedmirage.common.wire.weights import arrays_of
+from fedmirage.common.wire.manifest import arrays_of
 
 # Raise it when the same fingerprint would give other images.
 VERSION = 1

@@ -10,10 +10,10 @@ from fedmirage.client.methods._pairs import frozen_network
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalRound, Step
 from fedmirage.client.train import Phase, TermMeans, train_phase
-from fedmirage.common.learning.draws import draw_noise
 from fedmirage.common.learning.optimizers import Adam, restore_moments, save_moments
 from fedmirage.common.methods import Method
 from fedmirage.common.methods.fedcg import DISCRIMINATOR, GENERATOR, FedCg
+from fedmirage.common.models.generators import draw_noise
 
 # In the client's memory: the moments of the two Adams.
 MOMENTS = {GENERATOR: "fedcg.generator", DISCRIMINATOR: "fedcg.discriminator"}

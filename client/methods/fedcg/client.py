@@ -13,10 +13,10 @@ from fedmirage.client.methods._pairs import generated_loss, say_how_it_starts
 from fedmirage.client.methods.fedcg.adversary import train_adversaries
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalRound, Step
-from fedmirage.common.learning.draws import draw_noise
 from fedmirage.common.learning.losses import feature_distance
 from fedmirage.common.methods._labels import COUNTS
 from fedmirage.common.methods.fedcg import GENERATOR, FedCg
+from fedmirage.common.models.generators import draw_noise
 from fedmirage.common.wire.payload import Sections
 
 

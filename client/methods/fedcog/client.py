@@ -19,7 +19,7 @@ from fedmirage.common.learning.task import MultiLabel
 from fedmirage.common.memory import LOCAL_MODEL
 from fedmirage.common.methods.fedcog import FedCog
 from fedmirage.common.models.base import Model, frozen
-from fedmirage.common.wire.weights import from_arrays
+from fedmirage.common.wire.manifest import from_arrays
 
 
 class FedCogClient(Objective[FedCog]):

@@ -19,9 +19,9 @@ from fedmirage.common.learning.losses import kernel_discrepancy, supervised_cont
 from fedmirage.common.methods.fedlgd import GLOBAL, REMEMBERED_GLOBAL, REMEMBERED_LOCAL, FedLgd
 from fedmirage.common.methods.fedlgd.images import decode
 from fedmirage.common.models.base import frozen
+from fedmirage.common.wire.manifest import arrays_of
 from fedmirage.common.wire.payload import Array
 from fedmirage.common.wire.preparation import Preparation
-from fedmirage.common.wire.weights import arrays_of
 
 
 class FedLgdClient(Objective[FedLgd]):

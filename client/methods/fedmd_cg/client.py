@@ -14,12 +14,12 @@ from fedmirage.client.methods._pairs import generated_loss, say_how_it_starts
 from fedmirage.client.methods.fedmd_cg.generator import compute_means, train_generator
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalRound, Step
-from fedmirage.common.learning.draws import draw_labels, draw_noise
 from fedmirage.common.learning.losses import divergences, feature_distance
 from fedmirage.common.methods._labels import COUNTS, SHARES
 from fedmirage.common.methods.fedmd_cg import GENERATOR, FedMdCg
+from fedmirage.common.models.generators import draw_labels, draw_noise
+from fedmirage.common.wire.manifest import from_arrays
 from fedmirage.common.wire.payload import Arrays, Sections
-from fedmirage.common.wire.weights import from_arrays
 
 TEACHER = "fedmd-cg.teacher"  # in the client's memory: its moving average of G
 

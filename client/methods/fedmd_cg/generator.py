@@ -10,11 +10,10 @@ from fedmirage.client.methods.fedmd_cg.cache import Accumulating, cached_batches
 from fedmirage.client.round import LocalRound, Step
 from fedmirage.client.train import Phase, train_phase
 from fedmirage.common.learning.diversity import DIVERSITY, mean_squares, norms
-from fedmirage.common.learning.draws import draw_noise
 from fedmirage.common.learning.losses import divergences, feature_distance
 from fedmirage.common.learning.optimizers import Adam, restore_moments, save_moments
 from fedmirage.common.methods.fedmd_cg import GENERATOR, FedMdCg
-from fedmirage.common.models.generators import FeatureMeans
+from fedmirage.common.models.generators import FeatureMeans, draw_noise
 from fedmirage.common.wire.payload import Arrays
 
 MOMENTS = "fedmd-cg.moments"  # in the client's memory: the state of the generator's Adam

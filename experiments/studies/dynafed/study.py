@@ -40,8 +40,7 @@ from fedmirage.common.run import blueprint, task_of
 from fedmirage.common.seeds import derive, torch_generator
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.files import read_arrays
-from fedmirage.common.wire.manifest import Manifest
-from fedmirage.common.wire.weights import from_arrays
+from fedmirage.common.wire.manifest import Manifest, from_arrays
 from fedmirage.records.lines import read_config, read_record
 from fedmirage.server.methods.dynafed.student import Student
 from fedmirage.server.methods.dynafed.synthesis import Learned, inner_step, plans

@@ -22,12 +22,11 @@ from fedmirage.client.round import Step
 from fedmirage.common.data import DataSet, load
 from fedmirage.common.data.batches import Resident, normalise
 from fedmirage.common.errors import FedmirageError
-from fedmirage.common.learning.draws import draw_noise
 from fedmirage.common.learning.optimizers import SGD, Adam
 from fedmirage.common.learning.task import TASKS
 from fedmirage.common.methods.fedmd_cg import FedMdCg
 from fedmirage.common.models import Model, build
-from fedmirage.common.models.generators import FeatureGenerator
+from fedmirage.common.models.generators import FeatureGenerator, draw_noise
 from fedmirage.common.seeds import derive, seed_torch, torch_generator
 
 out = Console()

@@ -19,8 +19,8 @@ from fedmirage.common.methods.vhl.sets import normalisation
 from fedmirage.common.models import Model
 from fedmirage.common.run import blueprint
 from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.wire.manifest import from_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.common.wire.weights import from_arrays
 from fedmirage.records.lines import read_config
 from fedmirage.server.record.checkpoint import FILE, read
 

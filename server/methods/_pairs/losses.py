@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from fedmirage.common.learning.losses import divergences
 from fedmirage.common.models.base import Model
+from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.common.wire.weights import from_arrays, to_arrays
 
 Compare = Callable[[Tensor, Tensor], Tensor]  # logits of student and teacher to (batch,)
 

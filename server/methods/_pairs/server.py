@@ -12,12 +12,12 @@ import torch
 from flwr.common import Parameters, Scalar, ndarrays_to_parameters, parameters_to_ndarrays
 from torch import Tensor
 
-from fedmirage.common.learning.draws import draw_labels, draw_noise
 from fedmirage.common.learning.optimizers import Adam, restore_moments, save_moments
 from fedmirage.common.methods._labels import COUNTS, Counts, client_shares, label_shares
 from fedmirage.common.methods.fedcg import FedCg
 from fedmirage.common.methods.fedmd_cg import FedMdCg
 from fedmirage.common.models.base import Model
+from fedmirage.common.models.generators import draw_labels, draw_noise
 from fedmirage.common.seeds import torch_generator
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.methods._pairs.losses import (

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from fedmirage.common.wire.files import write_arrays
+from fedmirage.common.wire.manifest import arrays_of
 from fedmirage.common.wire.payload import Array
-from fedmirage.common.wire.weights import arrays_of
 from fedmirage.server.methods.dynafed.synthesis import Synthesis
 from fedmirage.server.methods.dynafed.trajectory import Segments
 from fedmirage.server.strategy.context import Note

@@ -10,9 +10,8 @@ from fedmirage.common.data.batches import batches
 from fedmirage.common.learning.diffaugment import diff_augment
 from fedmirage.common.learning.losses import soft_cross_entropy
 from fedmirage.common.methods.dynafed import DynaFed
-from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.manifest import Manifest, from_arrays, to_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.common.wire.weights import from_arrays, to_arrays
 
 # Passes over the unaugmented set that first bring BatchNorm's running statistics up to date.
 STATISTICS_PASSES = 3

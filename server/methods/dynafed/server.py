@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from fedmirage.common.methods.dynafed import DynaFed
 from fedmirage.common.seeds import torch_generator
+from fedmirage.common.wire.manifest import arrays_of
 from fedmirage.common.wire.payload import Array, Arrays
-from fedmirage.common.wire.weights import arrays_of
 from fedmirage.server.methods.dynafed.log import SynthesisLog
 from fedmirage.server.methods.dynafed.repair import refine
 from fedmirage.server.methods.dynafed.student import Student

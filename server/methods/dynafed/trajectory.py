@@ -18,9 +18,8 @@ from fedmirage.common.errors import FedmirageError
 from fedmirage.common.methods.dynafed import DynaFed
 from fedmirage.common.run import Run, blueprint
 from fedmirage.common.wire.files import read_arrays
-from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.manifest import Manifest, to_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.common.wire.weights import to_arrays
 from fedmirage.server.record.results import FILE, read
 
 SMALLEST = 1e-12  # a smaller squared movement counts as none: the ratio would be 0 / 0

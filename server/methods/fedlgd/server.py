@@ -19,8 +19,8 @@ from fedmirage.common.method import NETWORK
 from fedmirage.common.methods.fedlgd import GLOBAL, FedLgd
 from fedmirage.common.methods.fedlgd.images import decode, encode
 from fedmirage.common.seeds import numpy_generator
+from fedmirage.common.wire.manifest import arrays_of, from_arrays
 from fedmirage.common.wire.payload import Array, Arrays
-from fedmirage.common.wire.weights import arrays_of, from_arrays
 from fedmirage.server.methods.fedlgd.matching import GradientMatching, Matched, match
 from fedmirage.server.methods.fedlgd.measure import draw_images, score_alone
 from fedmirage.server.strategy.average import Failures, Results, participants

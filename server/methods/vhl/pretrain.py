@@ -14,9 +14,8 @@ from fedmirage.common.methods.vhl import Vhl
 from fedmirage.common.methods.vhl.sets import normalisation
 from fedmirage.common.models import build
 from fedmirage.common.seeds import derive, torch_generator
-from fedmirage.common.wire.manifest import Manifest
+from fedmirage.common.wire.manifest import Manifest, from_arrays, to_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.common.wire.weights import from_arrays, to_arrays
 from fedmirage.server.strategy.context import ServerContext
 
 ENOUGH = 0.99  # the training accuracy of a pass at which pre-training stops

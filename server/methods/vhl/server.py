@@ -11,8 +11,8 @@ from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.methods.vhl import VIRTUAL, Vhl
 from fedmirage.common.methods.vhl.sets import seed_of, virtual_images, virtual_means
 from fedmirage.common.models.base import LAST
+from fedmirage.common.wire.manifest import from_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.common.wire.weights import from_arrays
 from fedmirage.server.methods.vhl.measure import VirtualScores, draw_set
 from fedmirage.server.methods.vhl.pretrain import pretrain
 from fedmirage.server.strategy.average import Failures, Results

@@ -22,7 +22,7 @@ DP = "central(clip=1, noise=2)"
 def refusal(node: Mapping[str, Any], **settings: Any) -> str:
     """What the node says to a run with these settings; "" if it takes part."""
     try:
-        read_demands(node).check(configure(settings), Ledger(None))
+        read_demands(node).check(configure(settings), Path("none"))
     except FedmirageError as error:
         return str(error)
     return ""
@@ -81,16 +81,16 @@ def test_a_demand_that_cannot_be_read_is_never_met(node: dict[str, Any], sentenc
     assert any(sentence in problem for problem in error.value.problems)
 
 
-def test_a_budget_is_spent_over_all_runs() -> None:
+def test_a_budget_is_spent_over_all_runs(tmp_path: Path) -> None:
     """Multiplier 1 costs epsilon 4.377 once and 6.6 twice."""
-    demands, ledger = read_demands({"budget": 5}), Ledger(None)
+    demands, ledger = read_demands({"budget": 5}), tmp_path / "releases.jsonl"
     config = configure({"dp": DP})
     demands.check(config, ledger)
-    ledger.add(run="a", round=1, multiplier=1.0)
+    Ledger(ledger).add(run="a", round=1, multiplier=1.0)
     with pytest.raises(FedmirageError, match="it has answered 1 times, and the next answer"):
         demands.check(config, ledger)
     with pytest.raises(FedmirageError, match="spends without limit"):
-        demands.check(configure({}), Ledger(None))
+        demands.check(configure({}), ledger)
 
 
 class Insisting(InProcessGrid):

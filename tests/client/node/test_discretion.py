@@ -9,7 +9,7 @@ from flwr.common import FitIns, MessageType, ndarrays_to_parameters
 from flwr.compat.common import recorddict_compat as compat
 
 from fedmirage.client.app import make_app
-from fedmirage.client.node.discretion import FAILURE, UNUSABLE_DATA, keep_details
+from fedmirage.client.node.discretion import FAILURE, UNUSABLE_DATA, VARIABLE, keep_details, tell
 from fedmirage.common.errors import DataError, FedmirageError, WireError
 from fedmirage.common.settings.config import configure
 from tests.support.inprocess import node_id, run_in_process
@@ -40,6 +40,21 @@ def test_nothing_of_the_data_is_told(
     assert str(raised.value) == told
     assert (SECRET in caplog.text) == (SECRET in str(error))
     assert raised.value.__suppress_context__  # Flower may print a chain of exceptions
+
+
+def test_on_the_server_s_own_host_everything_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first traceback stays, and a text of any length leaves room for the name of its file."""
+    kept = tmp_path / "traceback.txt"
+    monkeypatch.setenv(VARIABLE, str(kept))
+    assert tell(DataError("label 7 is not a class")) == "label 7 is not a class"
+    assert not kept.exists()
+    told = tell(KeyError("first"))
+    assert told == f"its code raised KeyError: 'first' (the first traceback is in {kept})"
+    assert "x" * 200 not in (long := tell(ValueError("x" * 2000)))
+    assert long.endswith(f"... (the first traceback is in {kept})")
+    assert kept.read_text() == "KeyError: 'first'\n"
 
 
 def test_a_client_that_fails_says_so_without_details(

@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from flwr.common import Scalar
 from scipy import stats
 
-from fedmirage.client.dp import bound_update, protect
+from fedmirage.client.dp import Release, Reply
 from fedmirage.common.data import load
+from fedmirage.common.dp.bound import bound_update
 from fedmirage.common.dp.noise import gaussian
 from fedmirage.common.dp.settings import CentralDp, DpOn, LocalDp
 from fedmirage.common.errors import ConfigurationError
-from fedmirage.common.memory import Memory
 from fedmirage.common.methods.fedprox import FedProx
-from fedmirage.common.run import check_with_data
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.figures import CLIPPED
 from fedmirage.common.wire.payload import SHARED
-from tests.support.hand import linear_model, open_round
+from fedmirage.server.start import check_with_data
 
 CENTRAL, LOCAL = "central(clip=1, noise=1)", "local(clip=1, noise=1)"
 UNLIKELY = 1e-9  # nobody knows the noise, so these tests fail once in a thousand million runs
@@ -185,42 +185,28 @@ def test_local_noise_has_its_deviation_round_the_clipped_update() -> None:
     assert stats.kstest(noise / 1.5, "norm").pvalue > UNLIKELY
 
 
-def round_of(
-    folder: Path,
-    dp: str,
-    before: tuple[float, float],
-    after: tuple[float, float],
-    methods: str = "fedavg",
-) -> Any:
-    """A client that went from one pair of weights to another."""
-    local = open_round(
-        linear_model(*before), [], configure({"dp": dp, "methods": methods}), Memory(folder, 1)
-    )
-    local.broadcast = [np.array([before], np.float32)]
-    with torch.no_grad():
-        local.model.classifier.weight.copy_(torch.tensor([after]))
-    return local, {SHARED: [np.array([after], np.float32)]}
+def protect(folder: Path, dp: DpOn, examples: int, figures: dict[str, Scalar]) -> Reply:
+    """What a client may send that went from the weights (1, 1) to (4, 5)."""
+    trained = Reply({SHARED: [np.array([[4, 5]], np.float32)]}, examples, figures)
+    release = Release(dp, folder, folder / "releases.jsonl", "token", 1)
+    return release.protect(trained, [np.array([[1, 1]], np.float32)])
 
 
 def test_a_client_of_two_weights_by_hand(tmp_path: Path) -> None:
     """From (1, 1) to (4, 5): an update of (3, 4), of length 5; scaled to 2 it is (1.2, 1.6)."""
-    local, sections = round_of(tmp_path, "central(clip=2, noise=9)", (1, 1), (4, 5))
-    sent, examples, metrics = protect(local.config.dp_params, local, sections, 30, {"steps": 3})
-    np.testing.assert_allclose(sent[SHARED][0], [[2.2, 2.6]], rtol=1e-6)
-    assert (examples, metrics) == (30, {"steps": 3, CLIPPED: 1})
-    local, sections = round_of(tmp_path, "central(clip=6, noise=9)", (1, 1), (4, 5))
-    sent, _, metrics = protect(local.config.dp_params, local, sections, 30, {})
-    assert (sent[SHARED][0].tolist(), metrics) == ([[4, 5]], {CLIPPED: 0})
+    sent = protect(tmp_path, CentralDp(clip=2, noise=9), 30, {"steps": 3})
+    np.testing.assert_allclose(sent.sections[SHARED][0], [[2.2, 2.6]], rtol=1e-6)
+    assert (sent.examples, sent.figures) == (30, {"steps": 3, CLIPPED: 1})
+    sent = protect(tmp_path, CentralDp(clip=6, noise=9), 30, {})
+    assert (sent.sections[SHARED][0].tolist(), sent.figures) == ([[4, 5]], {CLIPPED: 0})
 
 
 def test_local_tells_nothing_but_the_update(tmp_path: Path) -> None:
-    local, sections = round_of(tmp_path, "local(clip=2, noise=1)", (1, 1), (4, 5))
     for examples, told in ((30, 1), (0, 0)):
-        sent, number, metrics = protect(
-            local.config.dp_params, local, sections, examples, {"term.task": 0.5, "seconds": 2}
-        )
-        assert (number, metrics) == (told, {})
-        assert not np.allclose(sent[SHARED][0], [[2.2, 2.6]], atol=1e-6)
+        figures: dict[str, Scalar] = {"term.task": 0.5, "seconds": 2}
+        sent = protect(tmp_path, LocalDp(clip=2, noise=1), examples, figures)
+        assert (sent.examples, sent.figures) == (told, {})
+        assert not np.allclose(sent.sections[SHARED][0], [[2.2, 2.6]], atol=1e-6)
 
 
 # The noise

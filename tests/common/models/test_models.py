@@ -10,7 +10,7 @@ from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.models import MODELS, Model, build
 from fedmirage.common.models.generators import FeatureGenerator, FeatureMeans
 from fedmirage.common.settings.language import write
-from fedmirage.common.wire import weights
+from fedmirage.common.wire import manifest
 from fedmirage.common.wire.manifest import Manifest
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
@@ -276,7 +276,7 @@ def test_channels_last_gives_the_same_arrays_and_the_same_logits() -> None:
     )
     assert all(
         (a == b).all()
-        for a, b in zip(weights.to_arrays(plain), weights.to_arrays(reordered), strict=True)
+        for a, b in zip(manifest.to_arrays(plain), manifest.to_arrays(reordered), strict=True)
     )
 
 

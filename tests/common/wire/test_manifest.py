@@ -5,8 +5,7 @@ import pytest
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.models import build
-from fedmirage.common.wire.manifest import Manifest
-from fedmirage.common.wire.weights import to_arrays
+from fedmirage.common.wire.manifest import Manifest, to_arrays
 
 MODEL = build("lenet-bn", (1, 28, 28), 3, seed=1)
 WHOLE, ARRAYS = Manifest.of(MODEL), to_arrays(MODEL)

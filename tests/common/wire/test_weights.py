@@ -9,7 +9,7 @@ from torch import nn
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.models import build
-from fedmirage.common.wire import weights
+from fedmirage.common.wire import manifest
 from fedmirage.common.wire.manifest import Manifest
 
 
@@ -42,7 +42,7 @@ def test_round_trip_is_exact_and_keeps_memory_format_and_counters(
     before = {
         name: (tensor.data_ptr(), tensor.stride()) for name, tensor in other.state_dict().items()
     }
-    weights.from_arrays(other, weights.to_arrays(model))
+    manifest.from_arrays(other, manifest.to_arrays(model))
     assert {
         name: (tensor.data_ptr(), tensor.stride()) for name, tensor in other.state_dict().items()
     } == before
@@ -54,7 +54,7 @@ def test_round_trip_is_exact_and_keeps_memory_format_and_counters(
 
 def test_arrays_are_contiguous_copies_that_training_does_not_change(model: nn.Module) -> None:
     for module in (model, build("lenet-bn", (3, 28, 28), 4).to(memory_format=torch.channels_last)):
-        arrays = weights.to_arrays(module)
+        arrays = manifest.to_arrays(module)
         kept = [array.copy() for array in arrays]
         assert all(
             array.flags.c_contiguous and array.flags.owndata and array.flags.writeable
@@ -69,11 +69,11 @@ def test_arrays_are_contiguous_copies_that_training_does_not_change(model: nn.Mo
 def test_loaded_arrays_are_not_aliased_and_may_be_read_only(
     model: nn.Module, recwarn: pytest.WarningsRecorder
 ) -> None:
-    arrays = weights.to_arrays(model)
+    arrays = manifest.to_arrays(model)
     for array in arrays:
         array.flags.writeable = False
     kept = [array.copy() for array in arrays]
-    weights.from_arrays(model, arrays)
+    manifest.from_arrays(model, arrays)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
@@ -103,8 +103,8 @@ def test_loaded_arrays_are_not_aliased_and_may_be_read_only(
 def test_what_does_not_fit_is_refused_and_changes_nothing(
     model: nn.Module, damage: Any, sentence: str
 ) -> None:
-    before = weights.to_arrays(model)
+    before = manifest.to_arrays(model)
     arrays = damage([array + 1 for array in before])
     with pytest.raises(WireError, match=sentence):
-        weights.from_arrays(model, arrays)
-    assert all(np.array_equal(a, b) for a, b in zip(before, weights.to_arrays(model), strict=True))
+        manifest.from_arrays(model, arrays)
+    assert all(np.array_equal(a, b) for a, b in zip(before, manifest.to_arrays(model), strict=True))

@@ -11,7 +11,7 @@ from fedmirage.common.errors import FedmirageError
 from fedmirage.runtimes.grid import WorkerGrid, node_id
 from fedmirage.runtimes.parcels import Load, unpack
 from fedmirage.runtimes.workers import Job, LostWorkerError, Worker
-from fedmirage.server.messages.exchange import exchange
+from fedmirage.server.messages.replies import exchange
 
 WEIGHTS = bytes(5000)
 

@@ -18,7 +18,7 @@ from fedmirage.common.memory import Memory
 from fedmirage.common.models import Model
 from fedmirage.common.seeds import torch_generator
 from fedmirage.common.settings.config import configure
-from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.server.record.results import read
 from tests.support.facts import make_facts
 from tests.support.hand import open_round, settings, visit

@@ -21,7 +21,7 @@ from fedmirage.common.methods.fedlgd.images import encode
 from fedmirage.common.models.base import Model
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.handout import digest
-from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from tests.support.facts import make_facts
 
 LABELS = np.array([0, 1], np.int16)

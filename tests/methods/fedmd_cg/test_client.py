@@ -14,7 +14,7 @@ from fedmirage.client.methods.fedmd_cg.generator import frozen_network
 from fedmirage.client.train import train
 from fedmirage.common.memory import Memory
 from fedmirage.common.methods.fedmd_cg import FedMdCg
-from fedmirage.common.wire.weights import to_arrays
+from fedmirage.common.wire.manifest import to_arrays
 from tests.support.fedmdcg import column, tiny_config, tiny_model, tiny_round
 
 LN2 = math.log(2)

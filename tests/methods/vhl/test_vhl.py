@@ -22,7 +22,7 @@ from fedmirage.common.models import build
 from fedmirage.common.models.base import Model
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.handout import digest
-from fedmirage.common.wire.weights import from_arrays, to_arrays
+from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.server.record.checkpoint import read
 from tests.support.facts import make_facts
 from tests.support.inprocess import node_id, run_in_process

@@ -133,7 +133,11 @@ def test_a_full_disk_ends_a_run_with_the_place_and_the_way_to_go_on(
     (tmp_path / checkpoint.FILE).touch()
     full = OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
     assert explain(full, tmp_path).endswith(f"fedmirage run --resume {tmp_path}")
-    assert explain(ValueError(), tmp_path) == "ValueError()"
+    assert explain(KeyboardInterrupt(), tmp_path) == "KeyboardInterrupt()"
+    assert explain(ValueError("odd"), tmp_path).startswith(
+        "the server's code raised ValueError: odd"
+    )
+    assert (tmp_path / "traceback.txt").read_text() == "ValueError: odd\n"
 
 
 @pytest.mark.parametrize("torn", ["", '{"kind": "round", "rou'])

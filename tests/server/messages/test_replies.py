@@ -12,7 +12,7 @@ from fedmirage.common.errors import WireError
 from fedmirage.common.method import Method, Section
 from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.config import configure
-from fedmirage.server.messages.checks import ReplyCheck, clean
+from fedmirage.server.messages.replies import ReplyCheck, clean
 from tests.support.facts import entries, make_facts
 
 REFERENCE = [np.zeros((2, 3), np.float32), np.zeros(3, np.float32)]

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from fedmirage.common.learning.draws import draw_labels, draw_noise
+from fedmirage.common.models.generators import draw_labels, draw_noise
 
 
 def test_labels_follow_p_and_there_are_exactly_as_many_as_asked_for() -> None:

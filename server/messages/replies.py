@@ -1,12 +1,17 @@
-"""Checks every reply before anything uses it.
+"""Collects replies until a deadline, and checks every one before anything uses it.
 
-It must be readable, have the right names, shapes and types, and hold finite, plausible numbers.
+Over gRPC, Flower's own loop looks for replies every three seconds; this one looks more often.
+
+A reply must be readable, have the right names, shapes and types, and hold finite, plausible
+numbers.
 
 Anybody may have written a reply, so whatever goes wrong while it is read costs its sender the
 round, and nobody else.
 """
 
 import math
+import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -14,6 +19,7 @@ import numpy as np
 from flwr.app import Message
 from flwr.common import EvaluateRes, FitRes
 from flwr.compat.common import recorddict_compat as compat
+from flwr.serverapp import Grid
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.run import Run
@@ -21,12 +27,50 @@ from fedmirage.common.wire.figures import ERROR, SAMPLES, STEPS, check_declared,
 from fedmirage.common.wire.manifest import Entry
 from fedmirage.common.wire.payload import LAYOUT, SHARED, decode, slices
 
+POLL = 0.2  # seconds between two looks for replies
+Replies = list[tuple[int, Message]]  # id of the node that was asked, and its reply
 HEADER = 256  # more bytes than numpy writes before the content of an array
 MOST_EXAMPLES = 10**9  # of one client
 LARGEST = 1e9  # no trained weight, and no loss of a model that can be used, is larger
 LONGEST = 400  # characters of a client's sentence
 
 T = TypeVar("T")
+
+
+class WaitingGrid(Grid):
+    """A grid that knows when replies arrive, so that nobody has to look for them."""
+
+    @abstractmethod
+    def await_messages(self, message_ids: Iterable[str], seconds: float) -> None:
+        """Wait until the replies to all of these messages are there, but not longer than this."""
+
+
+def exchange(grid: Grid, messages: list[Message], timeout: float) -> Replies:
+    """Send messages and return the replies that arrive in time; silent nodes are not among them.
+
+    The sender of a reply is taken from the message that it answers, because an error that the
+    SuperLink writes for a lost node carries the SuperLink's own id. A message that is not fetched
+    by the deadline expires, so that nobody trains for it any more.
+    """
+    deadline = time.monotonic() + timeout
+    for message in messages:
+        message.metadata.ttl = timeout
+    sent = zip(grid.push_messages(messages), messages, strict=False)
+    waiting = {
+        identifier: message.metadata.dst_node_id for identifier, message in sent if identifier
+    }
+    replies: Replies = []
+    while waiting:
+        for reply in grid.pull_messages(list(waiting)):
+            replies.append((waiting.pop(reply.metadata.reply_to_message_id), reply))
+        left = deadline - time.monotonic()
+        if not waiting or left < 0:
+            break
+        if isinstance(grid, WaitingGrid):
+            grid.await_messages(list(waiting), left)
+        else:
+            time.sleep(POLL)
+    return replies
 
 
 def read_reply(reply: Message, read: Callable[[Any], T]) -> T:
