@@ -56,14 +56,14 @@ def read_arrays(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
             metadata = dict(file.metadata() or {})
     except FileNotFoundError:
         raise DataError(f"there is no file {str(path)!r}; check the path") from None
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise DataError(
             f"{str(path)!r} is damaged, or not a file of arrays ({error}); restore it from a copy"
         ) from None
     try:
         facts: dict[str, Any] = json.loads(metadata[KEY])
         checksum = facts.pop(CHECKSUM)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise DataError(
             f"{str(path)!r} carries no checksum; it was written by another program or by an earlier"
             " version of this one: write it again"

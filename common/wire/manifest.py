@@ -155,4 +155,4 @@ def floating(module: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def _numpy_type(tensor: Tensor) -> np.dtype[Any]:
-    return np.asarray(tensor.new_empty(0).cpu()).dtype
+    return np.asarray(tensor.new_empty(0, device="cpu")).dtype

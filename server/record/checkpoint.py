@@ -6,29 +6,35 @@ reading a pickle can run any program.
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.wire.files import read_arrays, write_arrays
 from fedmirage.common.wire.payload import Array, Arrays
 
 FILE = "checkpoint.safetensors"
+Whole = Annotated[int, Field(ge=0)]
 
 
 @dataclass
 class Checkpoint:
     """The state of a run after a round."""
 
-    round: int
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
+
+    round: Whole
     shared: Arrays  # the model that the next round sends out
-    token: str  # identifies the clients' memories of this run
-    parent: str = ""  # "token@round" of the run from which this one started
+    # Identifies the clients' memories of this run, and names their folder.
+    token: Annotated[str, Field(pattern=r"^\w+$")]
+    # "token@round" of the run from which this one started
+    parent: Annotated[str, Field(pattern=r"^(\w+@\d+)?$")] = ""
     strategy: dict[str, Any] = field(default_factory=dict)  # the methods' state
-    progress: dict[str, Any] = field(default_factory=dict)  # best validation etc., plain JSON
+    progress: dict[str, int | float | None] = field(default_factory=dict)  # best validation etc.
     # the last round in which each client's reply counted, by partition
-    counted: dict[str, int] | None = None
+    counted: dict[str, Whole] | None = None
 
     def write(self, path: Path) -> None:
         """Write everything in one step, so that a reader sees the old file or the new one."""
@@ -52,13 +58,12 @@ def read(path: Path) -> Checkpoint:
         )
     try:
         arrays, header = read_arrays(path)
-        return Checkpoint(
-            **{
-                name: _fill(value, arrays) if name in ("shared", "strategy") else value
-                for name, value in header.items()
-            }
-        )
-    except (DataError, KeyError, TypeError, ValueError) as error:
+        found = {
+            name: _fill(value, arrays) if name in ("shared", "strategy") else value
+            for name, value in header.items()
+        }
+        return TypeAdapter(Checkpoint).validate_python(found)
+    except (DataError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FedmirageError(f"the checkpoint {path} cannot be read: {error}") from None
 
 

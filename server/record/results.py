@@ -10,9 +10,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 from fedmirage.common.errors import DataError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.project import project
+from fedmirage.server.record.schema import find_problem
 from fedmirage.server.record.shown import describe_outcome
 
 FILE = "results.jsonl"
@@ -51,7 +54,7 @@ class Results:
 
     def lines(self, kind: str = "round") -> list[dict[str, Any]]:
         """Return all lines of a kind, without a last line that a kill left incomplete."""
-        return [line for line in read(self.path) if line.get("kind") == kind]
+        return [line for line in read(self.path) if line["kind"] == kind]
 
     def forget_after(self, round_number: int) -> None:
         """Drop what was written after a checkpoint, and any summary: the run goes on from there."""
@@ -195,19 +198,26 @@ def _scores(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Read the complete lines of a results file."""
+    """Read the lines of a results file, without a last one that a kill left incomplete."""
     lines: list[dict[str, Any]] = []
     try:
-        content = path.read_text(encoding="utf-8") if path.exists() else ""
+        texts = path.read_bytes().decode().split("\n") if path.exists() else []
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is damaged: it is not UTF-8 at byte {error.start}; restore it from a copy"
         ) from None
-    for text in content.splitlines():
+    for number, text in enumerate(texts, start=1):
         try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
-            break
+            line = from_json(text)
+        except ValueError as error:
+            if number >= len(texts) - 1:  # the text after the last line is empty
+                break
+            problem = f"is not JSON ({error})"
+        else:
+            problem = find_problem(line)
+        if problem:
+            raise DataError(f"{path} is damaged: line {number} {problem}; restore it from a copy")
+        lines.append(line)
     return lines
 
 

@@ -68,7 +68,7 @@ def method_seconds_of(run: ReportedRun) -> dict[str, float]:
     for line in run.rounds:
         for client in line.get("clients", []):
             for name, value in client.items():
-                if name.startswith(TIMES):
+                if name.startswith(TIMES) and value is not None:
                     label = name.removeprefix(TIMES)
                     found[label] = found.get(label, 0.0) + value
     return found

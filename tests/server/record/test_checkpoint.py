@@ -76,7 +76,8 @@ def test_results_that_are_not_text_get_a_sentence(tmp_path: Path) -> None:
 
 
 def line(number: int, accuracy: float | None) -> dict[str, object]:
-    return {"kind": "round", "round": number, "accuracy": accuracy, "bytes_up": 1, "bytes_down": 2}
+    known = {"kind": "round", "round": number, "accuracy": accuracy, "seconds": {"round": 1.0}}
+    return {**known, "bytes_up": 1, "bytes_down": 2}
 
 
 def test_results_are_lines_and_the_summary_reads_them(tmp_path: Path) -> None:
