@@ -21,7 +21,7 @@ from fedmirage.common.wire.manifest import Manifest
 from fedmirage.common.wire.payload import Array
 from fedmirage.common.wire.weights import from_arrays
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
 Numbers = tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
 
 
@@ -34,7 +34,7 @@ class ModelFacts:
     parameters: Count  # how many numbers the whole network has, batch norm's statistics included
     classes: tuple[str, ...]
     task: Task
-    shape: tuple[int, int, int]  # (channels, height, width) of an image
+    shape: tuple[Count, Count, Count]  # (channels, height, width) of an image
     mean: Numbers  # per channel, of pixels in [0, 1]
     std: Numbers
     methods: str

@@ -17,6 +17,7 @@ from fedmirage.common.wire.payload import Array, Arrays
 
 FILE = "checkpoint.safetensors"
 Whole = Annotated[int, Field(ge=0)]
+COUNTED = ("best_validation_loss", "waited", "samples")  # never null in `progress`
 
 
 @dataclass
@@ -62,6 +63,8 @@ def read(path: Path) -> Checkpoint:
             name: _fill(value, arrays) if name in ("shared", "strategy") else value
             for name, value in header.items()
         }
+        if unknown := [name for name in COUNTED if found["progress"].get(name, 0) is None]:
+            raise ValueError(f"its {unknown[0]!r} is null")
         return TypeAdapter(Checkpoint).validate_python(found)
     except (DataError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FedmirageError(f"the checkpoint {path} cannot be read: {error}") from None
