@@ -26,7 +26,7 @@ from fedmirage.common.run import Run, appearance, check_with_data, make_run
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.server.messages.checks import ReplyCheck
+from fedmirage.server.bounds import BoundedReplyCheck
 from fedmirage.server.messages.exchange import exchange
 from fedmirage.server.messages.plain import Fit, PlainFit
 from fedmirage.server.messages.preparation import Preparer
@@ -143,7 +143,7 @@ def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Ch
         log(INFO, "%s", secagg.budget(config.drawn))
         vector, drawn = SecureVector(run), config.drawn
         return SecureFit(strategy, roster, send, timeout, least, state, secagg, vector, drawn)
-    return PlainFit(strategy, roster, send, timeout, least, state, ReplyCheck(run))
+    return PlainFit(strategy, roster, send, timeout, least, state, BoundedReplyCheck(run))
 
 
 def make_strategy(run: Run, state: Checkpoint, evaluator: Evaluator, results: Results) -> Strategy:

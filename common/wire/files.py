@@ -8,6 +8,7 @@ result. A file that is private can be read by its owner only.
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from fedmirage.common.wire.payload import Array
 # time to time, but the same content must give the same file.
 KEY = "fedmirage"
 CHECKSUM = "sha256"
+DRAFT = re.compile(r"\..+\.([1-9]\d*)\.tmp")  # the name of a draft, with the id of its process
 
 
 def write_arrays(
@@ -36,7 +38,7 @@ def write_arrays(
     header = dict(facts or {})
     content = save(named, {KEY: json.dumps({**header, CHECKSUM: compute_checksum(named, header)})})
     target = Path(path)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    draft = name_draft(target)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
     try:
         with open(draft, "wb", opener=open_private if private else None) as file:
@@ -46,6 +48,30 @@ def write_arrays(
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def name_draft(target: Path) -> Path:
+    """Name the file in which this process writes what then replaces the target."""
+    return target.with_name(f".{target.name}.{os.getpid()}.tmp")
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what processes of this machine were writing into a folder when they were killed."""
+    for path in folder.glob(".*.tmp"):
+        match = DRAFT.fullmatch(path.name)
+        if match and not is_running(int(match[1])):
+            path.unlink(missing_ok=True)
+
+
+def is_running(identifier: int) -> bool:
+    """Whether there is a process with this id on this machine."""
+    try:
+        os.kill(identifier, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it belongs to somebody else
+        return True
+    return True
 
 
 def read_arrays(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:

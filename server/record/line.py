@@ -8,6 +8,8 @@
     methods           figures of the methods, each under its own name: "fedexp.step"
     optimizer         with optimizer-state="kept": started_afresh, the number of clients that
                       trained before, but have lost what their optimisers knew
+    memory            fell_back: the number of clients whose newest memory was damaged, so that they
+                      went on from an older one
     dp                how much of the privacy budget has been spent
     evaluation        further scores of the global model, and those of the local models:
         recall, macro_f1, worst_class, ...        common/learning/detail.py
@@ -44,7 +46,9 @@ from fedmirage.common.wire.figures import (
     DIAGNOSTICS,
     DP,
     DRIFT,
+    FELL_BACK,
     LOCAL_MODEL,
+    MEMORY,
     OPTIMIZER,
     PARTICIPANTS,
     SAMPLES,
@@ -60,7 +64,7 @@ from fedmirage.server.messages.plain import FitOutcome
 from fedmirage.server.strategy.budget import figures as budget_figures
 
 # What a round's metrics hold beside the figures of its methods.
-PREFIXES = (TERM, DIAGNOSTICS, SCORES, OPTIMIZER, DP, TIMES)
+PREFIXES = (TERM, DIAGNOSTICS, SCORES, OPTIMIZER, MEMORY, DP, TIMES)
 COUNTED = (STEPS, SAMPLES, SECONDS, PARTICIPANTS)
 
 
@@ -87,7 +91,9 @@ def make_round_line(
     if methods := method_figures(metrics, config):
         line["methods"] = methods
     if AFRESH in metrics:
-        line["optimizer"] = {"started_afresh": count_afresh(outcome)}
+        line["optimizer"] = {"started_afresh": count_clients(outcome, AFRESH)}
+    if fell_back := count_clients(outcome, FELL_BACK):
+        line["memory"] = {"fell_back": fell_back}
     if config.dp_params.active:
         line["dp"] = budget_figures(metrics)
     if config.diagnostics:
@@ -99,14 +105,11 @@ def make_round_line(
     return line
 
 
-def count_afresh(outcome: FitOutcome) -> int:
-    """Count the clients whose optimiser started afresh although they had trained before.
-
-    A secure sum has their share of those that trained.
-    """
+def count_clients(outcome: FitOutcome, name: str) -> int:
+    """Count the clients that report 1 under a name; a secure sum has their share of all."""
     if outcome.secagg is not None:
-        return round(float(outcome.metrics[AFRESH]) * outcome.secagg["clients"])
-    return sum(int(client.get(AFRESH, 0)) for client in outcome.clients)
+        return round(float(outcome.metrics.get(name, 0)) * outcome.secagg["clients"])
+    return sum(client.get(name) == 1 for client in outcome.clients)
 
 
 def spread(clients: list[dict[str, Any]]) -> dict[str, float]:

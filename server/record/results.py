@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from fedmirage.common.errors import DataError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.project import project
+from fedmirage.common.wire.files import name_draft
 from fedmirage.server.record.schema import find_problem
 from fedmirage.server.record.shown import describe_outcome
 
@@ -91,7 +92,7 @@ class Results:
             os.truncate(self.path, self.path.read_bytes().rfind(b"\n") + 1)
 
     def _rewrite(self, lines: list[dict[str, Any]]) -> None:
-        draft = self.path.with_suffix(".tmp")
+        draft = name_draft(self.path)
         draft.write_text("".join(json.dumps(line) + "\n" for line in lines))
         os.replace(draft, self.path)
 
@@ -157,6 +158,12 @@ def _notes(config: dict[str, Any], lines: list[dict[str, Any]]) -> dict[str, lis
         f"round {line['round']}: {line['text']}"
         for line in lines
         if line["kind"] == "note" and not line.get("progress")
+    ]
+    decided += [
+        f"round {line['round']}: {line['memory']['fell_back']} clients could not read what they"
+        " remembered of their last round, and went on from an older one"
+        for line in lines
+        if line.get("memory")
     ]
     notes = [*config.get("cautions", []), *decided]
     return {"notes": notes} if notes else {}

@@ -76,6 +76,12 @@ class Budget(Part):
     clipped: Score = ABSENT
 
 
+class Memory(Part):
+    """How many clients lost something of what they remembered."""
+
+    fell_back: Whole
+
+
 class Seconds(Part):
     """How long a round and its phases took."""
 
@@ -121,6 +127,7 @@ class RoundLine(Part):
     validation: Validation = ABSENT
     clients: list[Client] = ABSENT
     refused: list[Refused] = ABSENT
+    memory: Memory = ABSENT
     dp: Budget = ABSENT
 
 

@@ -149,3 +149,14 @@ def test_an_interrupted_file_ends_with_one_summary(tmp_path: Path, torn: str) ->
     assert [line["round"] for line in lines(tmp_path)] == [1, 2]
     assert [line["status"] for line in lines(tmp_path, "summary")] == ["interrupted"]
     assert read(results.path)[-1]["rounds"] == 2
+
+
+def test_whoever_claims_a_folder_removes_what_a_killed_writer_left(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    left = tmp_path / f".checkpoint.safetensors.{2**22 + 1}.tmp"  # no process has such an id
+    kept = tmp_path / "models" / f".round-00001.safetensors.{2**22 + 1}.tmp"
+    for path in (left, kept):
+        path.write_text("")
+    with claim(tmp_path):
+        assert not left.exists()
+        assert not kept.exists()
