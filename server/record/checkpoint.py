@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.wire.files import read_arrays, write_arrays
@@ -18,6 +18,13 @@ from fedmirage.common.wire.payload import Array, Arrays
 FILE = "checkpoint.safetensors"
 Whole = Annotated[int, Field(ge=0)]
 COUNTED = ("best_validation_loss", "waited", "samples")  # never null in `progress`
+
+
+def _check_progress(progress: dict[str, Any]) -> dict[str, Any]:
+    for name, value in progress.items():
+        if not isinstance(value, int | float) and (value is not None or name in COUNTED):
+            raise ValueError(f"its {name!r} is {value!r}")
+    return progress
 
 
 @dataclass
@@ -33,7 +40,10 @@ class Checkpoint:
     # "token@round" of the run from which this one started
     parent: Annotated[str, Field(pattern=r"^(\w+@\d+)?$")] = ""
     strategy: dict[str, Any] = field(default_factory=dict)  # the methods' state
-    progress: dict[str, int | float | None] = field(default_factory=dict)  # best validation etc.
+    # best validation etc., plain JSON
+    progress: Annotated[dict[str, Any], AfterValidator(_check_progress)] = field(
+        default_factory=dict
+    )
     # the last round in which each client's reply counted, by partition
     counted: dict[str, Whole] | None = None
 
@@ -63,8 +73,6 @@ def read(path: Path) -> Checkpoint:
             name: _fill(value, arrays) if name in ("shared", "strategy") else value
             for name, value in header.items()
         }
-        if unknown := [name for name in COUNTED if found["progress"].get(name, 0) is None]:
-            raise ValueError(f"its {unknown[0]!r} is null")
         return TypeAdapter(Checkpoint).validate_python(found)
     except (DataError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FedmirageError(f"the checkpoint {path} cannot be read: {error}") from None
