@@ -47,7 +47,7 @@ def claim(folder: Path) -> Iterator[None]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
-        for place in (folder, folder / "models"):
+        for place in (folder, folder / "models", *folder.glob("memory/*/client-*")):
             remove_drafts(place)
         yield
 

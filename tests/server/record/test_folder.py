@@ -152,11 +152,10 @@ def test_an_interrupted_file_ends_with_one_summary(tmp_path: Path, torn: str) ->
 
 
 def test_whoever_claims_a_folder_removes_what_a_killed_writer_left(tmp_path: Path) -> None:
-    (tmp_path / "models").mkdir()
-    left = tmp_path / f".checkpoint.safetensors.{2**22 + 1}.tmp"  # no process has such an id
-    kept = tmp_path / "models" / f".round-00001.safetensors.{2**22 + 1}.tmp"
-    for path in (left, kept):
-        path.write_text("")
+    """Also in the memories of a run that began again, under another name."""
+    places = [tmp_path, tmp_path / "models", tmp_path / "memory" / "abc" / "client-00001"]
+    for place in places:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f".file.safetensors.{2**22 + 1}.tmp").write_text("")  # no process has such an id
     with claim(tmp_path):
-        assert not left.exists()
-        assert not kept.exists()
+        assert not list(tmp_path.rglob("*.tmp"))
