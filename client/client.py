@@ -38,6 +38,7 @@ from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.wire.figures import (
     ERROR,
+    FELL_BACK,
     SAMPLES,
     SECONDS,
     STEPS,
@@ -192,6 +193,7 @@ class FederatedClient(NumPyClient):
         config = self.run.config
         figures: dict[str, Scalar] = {f"{TERM}{name}": value for name, value in terms.items()}
         figures |= {**local.report, STEPS: local.steps, SAMPLES: local.samples}
+        figures |= {FELL_BACK: 1} if local.memory.fell_back else {}
         if config.scores_local_models and len(self.view.test_shard):
             scores = self.score(self.view.dataset.test, self.view.test_shard)
             figures |= {f"{TEST_SHARD}{name}": value for name, value in scores.items()}

@@ -17,7 +17,7 @@ import numpy as np
 from flwr.app import Context
 
 from fedmirage.common.errors import DataError, WireError
-from fedmirage.common.wire.files import read_arrays, write_arrays
+from fedmirage.common.wire.files import read_arrays, remove_drafts, write_arrays
 from fedmirage.common.wire.payload import Arrays
 
 LOCAL_MODEL = "local.model"  # the client's last local model, where a run keeps it
@@ -45,14 +45,17 @@ class Memory:
     ) -> None:
         self.folder, self.round, self.keep_all = folder, round_number, keep_all
         before = round_number if since is None else since + 1
-        self.source, self._stored = read_newest(folder, before)
+        remove_drafts(folder)
+        # `fell_back`: whether a newer file was damaged, and what it held is forgotten.
+        self.source, self._stored, self.fell_back = read_newest(folder, before)
         # Whether this client took part before, but nothing of that is left here; it means something
         # only where the client remembers something of every round.
         self.lost = bool(since) and self.source is None
         self.inherited = False  # whether what is read here was written by another run
         # A warm start begins with the memory of the run that it starts from.
         if self.source is None and parent is not None:
-            self.source, self._stored = read_newest(parent, parent_round + 1)
+            self.source, self._stored, damaged = read_newest(parent, parent_round + 1)
+            self.fell_back = self.fell_back or damaged
             self.inherited = self.source is not None
         self._changes: dict[str, Arrays] = {}
 
@@ -108,22 +111,24 @@ def versions(folder: Path) -> list[Path]:
     )
 
 
-def read_newest(folder: Path, before: int) -> tuple[Path | None, dict[str, Arrays]]:
+def read_newest(folder: Path, before: int) -> tuple[Path | None, dict[str, Arrays], bool]:
     """Read the newest file of a round before the given one; a damaged file gives way to an older.
 
-    What the client did in the round of a damaged file is then forgotten.
+    What the client did in the round of a damaged file is then forgotten; the last value says so.
     """
+    damaged = False
     for path in reversed([path for path in versions(folder) if _number(path) < before]):
         try:
             arrays, _ = read_arrays(path)
         except DataError as error:
             log.warning("a client forgets a round: %s", error)
+            damaged = True
             continue
         grouped: dict[str, Arrays] = {}
         for name in sorted(arrays):
             grouped.setdefault(name.rpartition("/")[0], []).append(arrays[name])
-        return path, grouped
-    return None, {}
+        return path, grouped, damaged
+    return None, {}, damaged
 
 
 def _number(path: Path) -> int:

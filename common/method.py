@@ -47,6 +47,8 @@ class Section:
     # must see it client by client.
     weighting: Weighting | Literal["run"] | None = "examples"
     holds: Literal["weights", "number"] | Shapes | None = "weights"
+    # The smallest number that it can hold, such as 0 for what is counted; None allows any.
+    least: float | None = None
     # Whether its numbers may exceed the `clip` of secure aggregation, as counts do. A single number
     # always may.
     wide: bool = False

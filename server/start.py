@@ -109,7 +109,8 @@ def read_kept_model(source: Path, number: int, shared_names: Sequence[str]) -> A
 
 def require_same_model(found: Arrays, expected: Arrays, where: str) -> None:
     """Refuse weights of another model."""
-    if [array.shape for array in found] != [array.shape for array in expected]:
+    forms = [[(array.shape, array.dtype) for array in arrays] for arrays in (found, expected)]
+    if forms[0] != forms[1]:
         raise FedmirageError(
             f"the weights in {where} belong to another model than this run's; use the model, data"
             " set and methods that it had"

@@ -9,8 +9,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from fedmirage.runtimes.bundle import assemble
 
+from fedmirage.runtimes.bundle import assemble
 from fedmirage.settings.layers import PRESETS
 
 ROOT = Path(__file__).parent.parent
@@ -50,7 +50,7 @@ from pathlib import Path
 from flwr.app import Context, Message, RecordDict
 from fedmirage.client.app import make_app
 from fedmirage.common.settings.config import configure
-from fedmirage.server.messages.exchange import WaitingGrid
+from fedmirage.server.messages.replies import WaitingGrid
 from fedmirage.server.run import run
 
 class Grid(WaitingGrid):

@@ -3,6 +3,9 @@
 It comes from the operating system's cryptographic generator. An ordinary generator is not safe,
 however it is seeded: if the true value is known (a weight that never moves), the sent value reveals
 the noise itself. Enough of it determines the state of the generator, and with it all other noise.
+
+It is a continuous distribution computed in double precision, not a discrete one that is sampled
+exactly; docs/privacy.md says what that leaves open.
 """
 
 import math

@@ -14,7 +14,9 @@ COUNTS = "label-counts"  # up: (classes,) the number of samples of each class
 SHARES = "label-shares"  # down: (classes,) p(y)
 
 # Counts are larger than what secure aggregation clips at, so they are wide.
-LABEL_COUNTS = Section(COUNTS, "uniform", holds=lambda classes, shape: [(classes,)], wide=True)
+LABEL_COUNTS = Section(
+    COUNTS, "uniform", holds=lambda classes, shape: [(classes,)], least=0, wide=True
+)
 LABEL_SHARES = Section(SHARES, holds=None)
 
 Counts = npt.NDArray[np.float64]

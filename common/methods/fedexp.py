@@ -34,7 +34,9 @@ class FedExP(Method):
     authors: ClassVar[str] = "Jhunjhunwala et al., ICLR 2023"
     link: ClassVar[str] = "https://arxiv.org/abs/2301.09604"
     place: ClassVar[Place] = Place.CHANGES
-    up: ClassVar[tuple[Section, ...]] = (Section(SQUARED_NORM, weighting="run", holds="number"),)
+    up: ClassVar[tuple[Section, ...]] = (
+        Section(SQUARED_NORM, weighting="run", holds="number", least=0),
+    )
 
     eps: Annotated[float, Field(gt=0)] = 1e-3
     """epsilon: keeps the step finite if the updates cancel out; a large one gives FedAvg."""

@@ -40,7 +40,9 @@ class FedNova(Method):
     authors: ClassVar[str] = "Wang et al., NeurIPS 2020"
     link: ClassVar[str] = "https://arxiv.org/abs/2007.07481"
     place: ClassVar[Place] = Place.CHANGES
-    up: ClassVar[tuple[Section, ...]] = (Section(EFFECTIVE_STEPS, weighting="run", holds="number"),)
+    up: ClassVar[tuple[Section, ...]] = (
+        Section(EFFECTIVE_STEPS, weighting="run", holds="number", least=0),
+    )
 
     def check(self, config: RunConfig) -> list[str]:
         """a_i is known only for SGD that starts afresh."""

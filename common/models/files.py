@@ -1,11 +1,13 @@
 """Saves a model in a file with everything that is needed to use it, and loads such a file."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field, TypeAdapter
 from torch import Tensor
 
 from fedmirage.common.data.batches import normalise
@@ -18,21 +20,24 @@ from fedmirage.common.wire.files import read_arrays, write_arrays
 from fedmirage.common.wire.manifest import Manifest, from_arrays
 from fedmirage.common.wire.payload import Array
 
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Numbers = tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
+
 
 @dataclass(frozen=True)
 class ModelFacts:
     """What a model file holds beside the weights."""
 
     model: str  # the line that names the network
-    outputs: int  # the classes first, then those that a method has added to the head
-    parameters: int  # how many numbers the whole network has, batch norm's statistics included
+    outputs: Count  # the classes first, then those that a method has added to the head
+    parameters: Count  # how many numbers the whole network has, batch norm's statistics included
     classes: tuple[str, ...]
     task: Task
-    shape: tuple[int, int, int]  # (channels, height, width) of an image
-    mean: tuple[float, ...]  # per channel, of pixels in [0, 1]
-    std: tuple[float, ...]
+    shape: tuple[Count, Count, Count]  # (channels, height, width) of an image
+    mean: Numbers  # per channel, of pixels in [0, 1]
+    std: Numbers
     methods: str
-    round: int
+    round: Count
     version: str  # of fedmirage
     # The parts in the file. "features" and "classifier" are the network; a method may add others.
     parts: tuple[str, ...] = NETWORK
@@ -51,13 +56,12 @@ class ModelFacts:
     def read(cls, found: Mapping[str, Any], path: str | Path) -> "ModelFacts":
         """Read the facts of a file, or raise a DataError that says why it fails."""
         try:
-            known: dict[str, Any] = {
-                item.name: found[item.name] for item in fields(cls) if item.name in found
-            }
-            for name in ("classes", "shape", "mean", "std", "parts"):
-                known[name] = tuple(known[name])
-            return cls(**known)
-        except (KeyError, TypeError, ValueError):
+            # JSON has lists where the facts have tuples.
+            facts = TypeAdapter(cls).validate_json(json.dumps(found), strict=True)
+            if not len(facts.mean) == len(facts.std) == facts.shape[0]:
+                raise ValueError("it has not one mean and one std for every channel")
+            return facts
+        except ValueError:
             raise DataError(
                 f"{str(path)!r} does not say which network its weights belong to; it was written by"
                 " another program or by an earlier version: run it again, or load its arrays with"
@@ -86,9 +90,12 @@ def load_model(path: str | Path) -> tuple[Model, ModelFacts]:
             " with safetensors"
         )
     extra = facts.outputs - len(facts.classes)
-    model = build(facts.model, facts.shape, len(facts.classes), extra)
-    manifest = Manifest.of(model)
+    with torch.device("meta"):  # a network without memory, since false facts may be of a huge one
+        manifest = Manifest.of(build(facts.model, facts.shape, len(facts.classes), extra))
     if missing := [name for name in manifest.names if name not in named]:
         raise DataError(f"{str(path)!r} lacks {missing[0]!r} of a {facts.model}; write it again")
-    from_arrays(model, [named[name] for name in manifest.names])
+    arrays = [named[name] for name in manifest.names]
+    manifest.check(arrays)
+    model = build(facts.model, facts.shape, len(facts.classes), extra)
+    from_arrays(model, arrays)
     return model.eval(), facts

@@ -322,7 +322,7 @@ def _is_set(key: str, layer: Mapping[str, Any]) -> bool:
         return False
     try:
         return bool(type(OFF[key])(value) != OFF[key])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return True  # what is unreadable is refused later
 
 

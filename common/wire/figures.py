@@ -23,6 +23,8 @@ SECONDS = "seconds"  # how long the client took to handle the whole message
 TIMES = "seconds."  # the prefix of the times that methods take, which are part of it
 OPTIMIZER = "optimizer."  # the prefix of the figures of optimizer-state="kept"
 AFRESH = f"{OPTIMIZER}started_afresh"  # 1 if a client has lost what its optimiser knew of the run
+MEMORY = "memory."  # the prefix of the figures of clients' memories
+FELL_BACK = f"{MEMORY}fell_back"  # 1 if what a client remembered of its last round was damaged
 DP = "dp."  # the prefix of the figures of differential privacy
 CLIPPED = f"{DP}clipped"  # 1 if the client's update was longer than dp's clip
 SCORES = "local_model."  # the prefix of the scores of local models
@@ -65,7 +67,7 @@ def declared_figures(run: Run) -> tuple[str, ...]:
     config = run.config
     if config.dp_params.name == "local":  # such a client sends its noised update and nothing else
         return ()
-    names = [TASK_TERM, STEPS, SAMPLES, SECONDS]
+    names = [TASK_TERM, STEPS, SAMPLES, SECONDS, FELL_BACK]
     if config.optimizer_state == "kept":
         names.append(AFRESH)
     if config.dp_params.active:
@@ -90,4 +92,4 @@ def check_declared(figures: Mapping[str, object], declared: Iterable[str]) -> No
 
 def weighting_of(figure: str) -> Weighting:
     """How a figure is averaged over clients."""
-    return "uniform" if figure in (AFRESH, CLIPPED) else "examples"
+    return "uniform" if figure in (AFRESH, CLIPPED, FELL_BACK) else "examples"

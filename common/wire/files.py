@@ -8,6 +8,7 @@ result. A file that is private can be read by its owner only.
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from fedmirage.common.wire.payload import Array
 # time to time, but the same content must give the same file.
 KEY = "fedmirage"
 CHECKSUM = "sha256"
+DRAFT = re.compile(r"\..+\.([1-9]\d*)\.tmp")  # the name of a draft, with the id of its process
 
 
 def write_arrays(
@@ -36,7 +38,7 @@ def write_arrays(
     header = dict(facts or {})
     content = save(named, {KEY: json.dumps({**header, CHECKSUM: compute_checksum(named, header)})})
     target = Path(path)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    draft = name_draft(target)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
     try:
         with open(draft, "wb", opener=open_private if private else None) as file:
@@ -48,6 +50,30 @@ def write_arrays(
         draft.unlink(missing_ok=True)
 
 
+def name_draft(target: Path) -> Path:
+    """Name the file in which this process writes what then replaces the target."""
+    return target.with_name(f".{target.name}.{os.getpid()}.tmp")
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what processes of this machine were writing into a folder when they were killed."""
+    for path in folder.glob(".*.tmp"):
+        match = DRAFT.fullmatch(path.name)
+        if match and not is_running(int(match[1])):
+            path.unlink(missing_ok=True)
+
+
+def is_running(identifier: int) -> bool:
+    """Whether there is a process with this id on this machine."""
+    try:
+        os.kill(identifier, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it belongs to somebody else
+        return True
+    return True
+
+
 def read_arrays(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     """Read the arrays of a file by name, in the order of the file, and its facts."""
     try:
@@ -56,14 +82,14 @@ def read_arrays(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
             metadata = dict(file.metadata() or {})
     except FileNotFoundError:
         raise DataError(f"there is no file {str(path)!r}; check the path") from None
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise DataError(
             f"{str(path)!r} is damaged, or not a file of arrays ({error}); restore it from a copy"
         ) from None
     try:
         facts: dict[str, Any] = json.loads(metadata[KEY])
         checksum = facts.pop(CHECKSUM)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise DataError(
             f"{str(path)!r} carries no checksum; it was written by another program or by an earlier"
             " version of this one: write it again"

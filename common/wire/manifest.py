@@ -188,4 +188,4 @@ def arrays_of(tensors: Sequence[Tensor]) -> list[Array]:
 
 
 def _numpy_type(tensor: Tensor) -> np.dtype[Any]:
-    return np.asarray(tensor.new_empty(0).cpu()).dtype
+    return np.asarray(tensor.new_empty(0, device="cpu")).dtype

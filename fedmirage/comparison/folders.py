@@ -50,7 +50,7 @@ def lay_out_runs(folders: list[Path]) -> Group:
     remarks = []
     for folder, config, lines in runs:
         end = summarise_so_far(lines)
-        scores = [f"{100 * end[key]:.2f}" if end[key] is not None else "-" for key in SCORES]
+        scores = [_percent(end[key]) for key in SCORES]
         figures = (str(end["rounds"]), *scores, f"{end['bytes_up'] / 1e6:.1f}", end["status"])
         shown.append(_line(_row(folder.name, *figures)))
         shown += [_line(f"  {text}") for text in _local(end["final_evaluation"])]
@@ -66,19 +66,23 @@ def _domains(evaluation: dict[str, Any]) -> list[Text]:
     """List the final accuracy on every domain, after their unweighted mean; nothing without any."""
     if "domains" not in evaluation:
         return []
-    each = [f"{name} {100 * value:.2f}" for name, value in evaluation["domains"].items()]
-    mean = 100 * evaluation["accuracy_domain_mean"]
-    return [Text(f"  mean over domains {mean:.2f}: {', '.join(each)}")]
+    each = [f"{name} {_percent(value)}" for name, value in evaluation["domains"].items()]
+    mean = _percent(evaluation.get("accuracy_domain_mean"))
+    return [Text(f"  mean over domains {mean}: {', '.join(each)}")]
 
 
 def _local(evaluation: dict[str, Any]) -> list[str]:
     """Describe the scores of the local models in one line, if there are any."""
     texts = []
     if SHARD in evaluation:
-        texts.append(f"local models {100 * evaluation[SHARD]:.2f} % on test shards")
+        texts.append(f"local models {_percent(evaluation[SHARD])} % on test shards")
     if AVERAGE in evaluation:
-        texts.append(f"their average {100 * evaluation[AVERAGE]:.2f} % on the test set")
+        texts.append(f"their average {_percent(evaluation[AVERAGE])} % on the test set")
     return [", ".join(texts)] if texts else []
+
+
+def _percent(score: float | None) -> str:
+    return "-" if score is None else f"{100 * score:.2f}"
 
 
 def _settings(config: dict[str, Any], keys: list[str]) -> str:

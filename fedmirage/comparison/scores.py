@@ -33,8 +33,8 @@ class Score:
     @property
     def drift(self) -> float | None:
         """How far clients drift apart, in the last five rounds; only --diagnostics knows."""
-        found = [line["diagnostics"] for line in self.lines if "diagnostics" in line]
-        drifts = [line["drift"] for line in found if "drift" in line]
+        found = [line.get("diagnostics", {}).get("drift") for line in self.lines]
+        drifts = [drift for drift in found if drift is not None]  # it may have been infinite
         return statistics.fmean(drifts[-LAST:]) if drifts else None
 
     def reach(self, target: float) -> dict[str, float] | None:

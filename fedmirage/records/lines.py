@@ -9,50 +9,14 @@ from fedmirage.common.settings.config import RunConfig, configure, defaults
 from fedmirage.server.record.results import FILE, read, summarise
 
 Lines = list[dict[str, Any]]
-NUMBER = (int, float)
-KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "config": {"methods": str, "seed": int, "rounds": int, "warm-start": str},
-    "round": {"round": int, "bytes_up": NUMBER, "bytes_down": NUMBER, "seconds.round": NUMBER},
-    "note": {"round": int, "text": str},
-    "summary": {"status": str, "rounds": int},
-}  # what every reader of a line relies on, by its kind; a dot leads into an object
-PARTS = {
-    **dict.fromkeys(("evaluation", "train", "methods", "diagnostics", "dp", "validation"), dict),
-    **dict.fromkeys(("clients", "refused"), list),
-}  # what the line of a round may lack, but not have as anything else
 
 
 def read_record(folder: Path) -> Lines:
     """Read all lines of a run; a last line that a kill left incomplete is left out."""
-    path = folder / FILE
-    # Counted before the lines are read, so that lines that are added meanwhile are not missed.
-    written = len(path.read_bytes().splitlines()) if path.exists() else 0
-    lines = read(path)
-    if len(lines) < written - 1:
-        raise DataError(f"{path} is damaged: line {len(lines) + 1} is not JSON")
-    for number, line in enumerate(lines, start=1):
-        if problem := find_problem(line):
-            raise DataError(f"{path} is damaged: line {number} {problem}")
+    lines = read(folder / FILE)
     if lines and lines[0]["kind"] != "config":
-        raise DataError(f"{path} is damaged: line 1 is not the configuration of a run")
+        raise DataError(f"{folder / FILE} is damaged: line 1 is not the configuration of a run")
     return lines
-
-
-def find_problem(line: Any) -> str:
-    """Say what is wrong with a line; "" if it has everything that its readers rely on."""
-    if not isinstance(line, dict) or "kind" not in line:
-        return "is not of a run"
-    for key, kind in KEYS.get(line["kind"], {}).items():
-        value: Any = line
-        for name in key.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
-        if not isinstance(value, kind):
-            return f"is a {line['kind']} without a usable {key!r}, which is {value!r}"
-    if line["kind"] == "round":
-        for key, kind in PARTS.items():
-            if key in line and not isinstance(line[key], kind):
-                return f"has {key}={line[key]!r}, which is not of a round"
-    return ""
 
 
 def recorded_settings(folder: Path) -> dict[str, Any]:

@@ -6,30 +6,47 @@ reading a pickle can run any program.
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from flwr.common import Scalar
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.wire.files import read_arrays, write_arrays
 from fedmirage.common.wire.payload import Array, Arrays
 
 FILE = "checkpoint.safetensors"
+Whole = Annotated[int, Field(ge=0)]
+COUNTED = ("best_validation_loss", "waited", "samples")  # never null in `progress`
+
+
+def _check_progress(progress: dict[str, Any]) -> dict[str, Any]:
+    for name, value in progress.items():
+        if not isinstance(value, int | float) and (value is not None or name in COUNTED):
+            raise ValueError(f"its {name!r} is {value!r}")
+    return progress
 
 
 @dataclass
 class Checkpoint:
     """The state of a run after a round."""
 
-    round: int
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
+
+    round: Whole
     shared: Arrays  # the model that the next round sends out
-    token: str  # identifies the clients' memories of this run
-    parent: str = ""  # "token@round" of the run from which this one started
+    # Identifies the clients' memories of this run, and names their folder.
+    token: Annotated[str, Field(pattern=r"^\w+$")]
+    # "token@round" of the run from which this one started
+    parent: Annotated[str, Field(pattern=r"^(\w+@\d+)?$")] = ""
     strategy: dict[str, Any] = field(default_factory=dict)  # the methods' state
-    progress: dict[str, Any] = field(default_factory=dict)  # best validation etc., plain JSON
+    # best validation etc., plain JSON
+    progress: Annotated[dict[str, Any], AfterValidator(_check_progress)] = field(
+        default_factory=dict
+    )
     # the last round in which each client's reply counted, by partition
-    counted: dict[str, int] | None = None
+    counted: dict[str, Whole] | None = None
 
     def address(self, round_number: int) -> dict[str, Scalar]:
         """Tell clients in a message which round of which run it belongs to."""
@@ -57,13 +74,12 @@ def read(path: Path) -> Checkpoint:
         )
     try:
         arrays, header = read_arrays(path)
-        return Checkpoint(
-            **{
-                name: _fill(value, arrays) if name in ("shared", "strategy") else value
-                for name, value in header.items()
-            }
-        )
-    except (DataError, KeyError, TypeError, ValueError) as error:
+        found = {
+            name: _fill(value, arrays) if name in ("shared", "strategy") else value
+            for name, value in header.items()
+        }
+        return TypeAdapter(Checkpoint).validate_python(found)
+    except (DataError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FedmirageError(f"the checkpoint {path} cannot be read: {error}") from None
 
 

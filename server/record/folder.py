@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 
 from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError, keep_traceback
 from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.wire.files import remove_drafts
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record.results import FACTS, FILE, Results, find_versions, read
 
@@ -46,6 +47,8 @@ def claim(folder: Path) -> Iterator[None]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
+        for place in (folder, folder / "models", *folder.glob("memory/*/client-*")):
+            remove_drafts(place)
         yield
 
 

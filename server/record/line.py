@@ -15,7 +15,9 @@ from fedmirage.common.wire.figures import (
     DIAGNOSTICS,
     DP,
     DRIFT,
+    FELL_BACK,
     LOCAL_MODEL,
+    MEMORY,
     OPTIMIZER,
     PARTICIPANTS,
     SAMPLES,
@@ -31,7 +33,7 @@ from fedmirage.server.messages.plain import FitOutcome
 from fedmirage.server.strategy.budget import figures as budget_figures
 
 # What a round's metrics hold beside the figures of its methods.
-PREFIXES = (TERM, DIAGNOSTICS, SCORES, OPTIMIZER, DP, TIMES)
+PREFIXES = (TERM, DIAGNOSTICS, SCORES, OPTIMIZER, MEMORY, DP, TIMES)
 COUNTED = (STEPS, SAMPLES, SECONDS, PARTICIPANTS)
 
 
@@ -58,7 +60,9 @@ def make_round_line(
     if methods := method_figures(metrics, config):
         line["methods"] = methods
     if AFRESH in metrics:
-        line["optimizer"] = {"started_afresh": count_afresh(outcome)}
+        line["optimizer"] = {"started_afresh": count_clients(outcome, AFRESH)}
+    if fell_back := count_clients(outcome, FELL_BACK):
+        line["memory"] = {"fell_back": fell_back}
     if config.dp_params.active:
         line["dp"] = budget_figures(metrics)
     if config.diagnostics:
@@ -70,14 +74,11 @@ def make_round_line(
     return line
 
 
-def count_afresh(outcome: FitOutcome) -> int:
-    """Count the clients whose optimiser started afresh although they had trained before.
-
-    A secure sum has their share of those that trained.
-    """
+def count_clients(outcome: FitOutcome, name: str) -> int:
+    """Count the clients that report 1 under a name; a secure sum has their share of all."""
     if outcome.secagg is not None:
-        return round(float(outcome.metrics[AFRESH]) * outcome.secagg["clients"])
-    return sum(int(client.get(AFRESH, 0)) for client in outcome.clients)
+        return round(float(outcome.metrics.get(name, 0)) * outcome.secagg["clients"])
+    return sum(client.get(name) == 1 for client in outcome.clients)
 
 
 def spread(clients: list[dict[str, Any]]) -> dict[str, float]:

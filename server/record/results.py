@@ -10,9 +10,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 from fedmirage.common.errors import DataError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.project import project
+from fedmirage.common.wire.files import name_draft
+from fedmirage.server.record.schema import find_problem
 from fedmirage.server.record.shown import describe_outcome
 
 FILE = "results.jsonl"
@@ -51,7 +55,7 @@ class Results:
 
     def lines(self, kind: str = "round") -> list[dict[str, Any]]:
         """Return all lines of a kind, without a last line that a kill left incomplete."""
-        return [line for line in read(self.path) if line.get("kind") == kind]
+        return [line for line in read(self.path) if line["kind"] == kind]
 
     def forget_after(self, round_number: int) -> None:
         """Drop what was written after a checkpoint, and any summary: the run goes on from there."""
@@ -88,7 +92,7 @@ class Results:
             os.truncate(self.path, self.path.read_bytes().rfind(b"\n") + 1)
 
     def _rewrite(self, lines: list[dict[str, Any]]) -> None:
-        draft = self.path.with_suffix(".tmp")
+        draft = name_draft(self.path)
         draft.write_text("".join(json.dumps(line) + "\n" for line in lines))
         os.replace(draft, self.path)
 
@@ -155,6 +159,12 @@ def _notes(config: dict[str, Any], lines: list[dict[str, Any]]) -> dict[str, lis
         for line in lines
         if line["kind"] == "note" and not line.get("progress")
     ]
+    decided += [
+        f"round {line['round']}: {line['memory']['fell_back']} clients could not read what they"
+        " remembered of their last round, and went on from an older one"
+        for line in lines
+        if line.get("memory")
+    ]
     notes = [*config.get("cautions", []), *decided]
     return {"notes": notes} if notes else {}
 
@@ -195,19 +205,26 @@ def _scores(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Read the complete lines of a results file."""
+    """Read the lines of a results file, without a last one that a kill left incomplete."""
     lines: list[dict[str, Any]] = []
     try:
-        content = path.read_text(encoding="utf-8") if path.exists() else ""
+        texts = path.read_bytes().decode().split("\n") if path.exists() else []
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is damaged: it is not UTF-8 at byte {error.start}; restore it from a copy"
         ) from None
-    for text in content.splitlines():
+    for number, text in enumerate(texts, start=1):
         try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
-            break
+            line = from_json(text)
+        except ValueError as error:
+            if number >= len(texts) - 1:  # the text after the last line is empty
+                break
+            problem = f"is not JSON ({error})"
+        else:
+            problem = find_problem(line)
+        if problem:
+            raise DataError(f"{path} is damaged: line {number} {problem}; restore it from a copy")
+        lines.append(line)
     return lines
 
 

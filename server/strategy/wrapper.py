@@ -9,12 +9,13 @@ have other methods, and secure aggregation does not support them.
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
 
 from flwr.common import EvaluateIns, EvaluateRes, FitIns, Parameters, Scalar
 from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.method import Weighting
@@ -210,7 +211,19 @@ def load_state(strategy: Strategy, saved: dict[str, Any]) -> None:
         if isinstance(half, StrategyWrapper):
             for key, owner, name in state_fields(half.params.name, half.state):
                 if key in saved:
+                    _require_type(saved[key], get_type_hints(type(owner))[name], key)
                     setattr(owner, name, saved[key])
+
+
+def _require_type(value: Any, hint: Any, key: str) -> None:
+    try:
+        check = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+        check.validate_python(value, strict=True)
+    except ValidationError:
+        raise FedmirageError(
+            f"the checkpoint's {key} is not what this method keeps; it was damaged or written by"
+            " another version: start the run again"
+        ) from None
 
 
 def state_fields(prefix: str, state: Any) -> Iterator[tuple[str, Any, str]]:

@@ -57,15 +57,21 @@ def require_plain_file(path: Path, root: Path) -> Path:
     return path
 
 
-def check_size(name: str, size: int) -> None:
+def check_size(name: str, size: int, largest: int | None = None) -> None:
     """Refuse an entry that no data set needs."""
-    if size > LARGEST_ENTRY:
+    if size > (largest or LARGEST_ENTRY):
         raise DataError(f"{name} would take {size / 2**30:.1f} GiB; get the genuine file")
 
 
 def read_content(content: bytes | Path) -> bytes:
     """Return the bytes of an entry."""
     return content.read_bytes() if isinstance(content, Path) else content
+
+
+def read_text(content: bytes | Path, name: str) -> str:
+    """Return the text of an entry."""
+    with reading(name, "a text in UTF-8"):
+        return read_content(content).decode()
 
 
 class PickledType:

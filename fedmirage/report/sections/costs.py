@@ -62,8 +62,9 @@ def method_seconds_of(run: ReportedRun) -> dict[str, float]:
     """Add up what methods took on clients, by name."""
     found: dict[str, float] = defaultdict(float)
     for client in (client for line in run.rounds for client in line.get("clients", [])):
-        for name in (name for name in client if name.startswith(TIMES)):
-            found[name.removeprefix(TIMES)] += client[name]
+        for name, value in client.items():
+            if name.startswith(TIMES) and value is not None:
+                found[name.removeprefix(TIMES)] += value
     return found
 
 

@@ -65,12 +65,13 @@ def confusion(group: Group) -> Section:
     """Show what is taken for what."""
     options = []
     for name, runs in group.runs.items():
-        found = [run for run in runs.values() if run.evaluation.get("confusion")]
+        names = next((class_names(run) for run in runs.values() if run.config), [])
+        tables = [run.evaluation.get("confusion", []) for run in runs.values()]
+        found = [table for table in tables if table and len(table) == len(names)]
         if found:
-            names = class_names(found[0])
             total = [
                 [sum(cells) for cells in zip(*lines, strict=True)]
-                for lines in zip(*(run.evaluation["confusion"] for run in found), strict=True)
+                for lines in zip(*found, strict=True)
             ]
             shares = [[brief(cell / max(1, sum(line))) for cell in line] for line in total]
             label = group.labels[name]
@@ -186,7 +187,7 @@ def _client_score(name: str) -> Found:
         found: dict[int, float] = {}
         for line in run.rounds:
             for client in line.get("clients", []):
-                if name in client:
+                if client.get(name) is not None:
                     found[int(client["partition"])] = float(client[name])
         return {str(client): found[client] for client in sorted(found)}
 

@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 from fedmirage.common.data import load
 from fedmirage.common.data.batches import Resident
-from fedmirage.common.errors import DataError
+from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.learning.task import TASKS, evaluate
 from fedmirage.common.models.files import load_model, save_model
 from fedmirage.common.wire.files import read_arrays, write_arrays
@@ -114,3 +114,25 @@ def test_files_and_images_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     _, facts = load_model(tmp_path / "model.safetensors")
     with pytest.raises(DataError, match=r"takes torch.uint8 of \(batch, 1, 28, 28\)"):
         facts.normalise(torch.zeros(2, 3, 28, 28, dtype=torch.uint8))
+
+
+ODD = [None, True, -1, "x", [], {}, [None], {"x": None}, 10**12, [1, 10**6, 10**6], 10**400, 1.5]
+
+
+def test_false_facts_are_refused_before_a_network_is_built_from_them(tmp_path: Path) -> None:
+    """A network for images of 10^6 pixels a side would take terabytes."""
+    run_in_process(tmp_path, **{**SMALL, "rounds": 1}, model="mlp(hidden=8)")
+    named, facts = read_arrays(tmp_path / "model.safetensors")
+    refused = 0
+    for key in facts:
+        for value in ODD:
+            write_arrays(tmp_path / "odd", named, {**facts, key: value})
+            try:
+                load_model(tmp_path / "odd")
+            except FedmirageError as error:
+                refused += bool(str(error))
+    assert refused > len(ODD) * len(facts) * 3 // 4
+    for other in (np.zeros(3, np.float32), np.zeros((10, 8)), np.zeros((10, 8), np.int32)):
+        write_arrays(tmp_path / "odd", {**named, "classifier.weight": other}, facts)
+        with pytest.raises(FedmirageError, match=r"classifier\.weight"):
+            load_model(tmp_path / "odd")

@@ -16,13 +16,13 @@ CONFIG = {"kind": "config", "methods": "fedavg", "seed": 0, "rounds": 3, "warm-s
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("round", None, "line 2 is a round without a usable 'round', which is None"),
-        ("round", "1", "line 2 is a round without a usable 'round', which is '1'"),
-        ("bytes_up", [], "line 2 is a round without a usable 'bytes_up'"),
-        ("seconds", {}, "line 2 is a round without a usable 'seconds.round'"),
-        ("seconds", 3.0, "line 2 is a round without a usable 'seconds.round'"),
-        ("evaluation", None, "line 2 has evaluation=None"),
-        ("clients", {}, "line 2 has clients={}"),
+        ("round", None, "line 2 is a round with round=None: input should be a valid integer"),
+        ("round", "1", "line 2 is a round with round='1': input should be a valid integer"),
+        ("bytes_up", [], "line 2 is a round with bytes_up=[]: input should be a valid integer"),
+        ("seconds", {}, "line 2 is a round without 'seconds.round'; restore it from a copy"),
+        ("seconds", 3.0, "line 2 is a round with seconds=3.0: input should be a valid dictionary;"),
+        ("evaluation", None, "line 2 is a round with evaluation=None"),
+        ("clients", {}, "line 2 is a round with clients={}: input should be a valid list"),
     ],
 )
 def test_a_line_that_lacks_what_readers_rely_on_is_damage(
@@ -38,7 +38,7 @@ def test_a_line_that_lacks_what_readers_rely_on_is_damage(
 @pytest.mark.parametrize("key", ["methods", "seed", "rounds", "warm-start"])
 def test_a_configuration_must_say_what_was_run(tmp_path: Path, key: str) -> None:
     write_lines(tmp_path, [{name: value for name, value in CONFIG.items() if name != key}])
-    with pytest.raises(DataError, match=f"line 1 is a config without a usable '{key}'"):
+    with pytest.raises(DataError, match=f"line 1 is a config without '{key}'"):
         read_record(tmp_path)
 
 

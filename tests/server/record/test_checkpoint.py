@@ -6,12 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flwr.server.strategy import FedAvg
 
 from fedmirage.common.errors import FedmirageError
+from fedmirage.common.methods.ema import Ema
 from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.files import read_arrays, write_arrays
+from fedmirage.server.methods.ema import EmaServer
 from fedmirage.server.record.checkpoint import Checkpoint, read
 from fedmirage.server.record.results import Results
 from fedmirage.server.record.results import read as read_lines
+from fedmirage.server.strategy.wrapper import load_state
 
 
 def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -69,6 +74,34 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+ODD = [None, True, -1, "x", [], {}, [None], {"x": None}, 10**400, "../x", 1.5]
+
+
+def test_false_facts_of_a_checkpoint_get_a_sentence(tmp_path: Path) -> None:
+    """Its token names a folder, and what methods keep is computed with."""
+    path, strategy = tmp_path / "checkpoint.safetensors", EmaServer(FedAvg(), Ema())
+    state = {"ema.mean": [np.ones(2)], "ema.entered": 3}
+    Checkpoint(7, [np.ones(2)], "abc", "def@5", state, {"waited": 2}, {"0": 7}).write(path)
+    arrays, facts = read_arrays(path)
+    load_state(strategy, read(path).strategy)
+    places = [(facts, key) for key in facts]
+    places += [(facts["progress"], "waited"), (facts["counted"], "0")]
+    places += [(facts["strategy"]["dict"], key) for key in state]
+    places += [(facts["strategy"]["dict"]["ema.entered"], "plain")]
+    refused = 0
+    for owner, key in places:
+        kept = owner[key]
+        for value in ODD:
+            owner[key] = value
+            write_arrays(path, arrays, facts)
+            try:
+                load_state(strategy, read(path).strategy)
+            except FedmirageError as error:
+                refused += bool(str(error))
+        owner[key] = kept
+    assert refused > len(places) * len(ODD) * 2 // 3
+
+
 def test_results_that_are_not_text_get_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_bytes(b'{"kind": "config"}\n\xff\xfe\n')
     with pytest.raises(FedmirageError, match="not UTF-8 at byte 19; restore it"):
@@ -76,7 +109,8 @@ def test_results_that_are_not_text_get_a_sentence(tmp_path: Path) -> None:
 
 
 def line(number: int, accuracy: float | None) -> dict[str, object]:
-    return {"kind": "round", "round": number, "accuracy": accuracy, "bytes_up": 1, "bytes_down": 2}
+    known = {"kind": "round", "round": number, "accuracy": accuracy, "seconds": {"round": 1.0}}
+    return {**known, "bytes_up": 1, "bytes_down": 2}
 
 
 def test_results_are_lines_and_the_summary_reads_them(tmp_path: Path) -> None:

@@ -153,3 +153,13 @@ def test_an_interrupted_file_ends_with_one_summary(tmp_path: Path, torn: str) ->
     assert [line["round"] for line in lines(tmp_path)] == [1, 2]
     assert [line["status"] for line in lines(tmp_path, "summary")] == ["interrupted"]
     assert read(results.path)[-1]["rounds"] == 2
+
+
+def test_whoever_claims_a_folder_removes_what_a_killed_writer_left(tmp_path: Path) -> None:
+    """Also in the memories of a run that began again, under another name."""
+    places = [tmp_path, tmp_path / "models", tmp_path / "memory" / "abc" / "client-00001"]
+    for place in places:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f".file.safetensors.{2**22 + 1}.tmp").write_text("")  # no process has such an id
+    with claim(tmp_path):
+        assert not list(tmp_path.rglob("*.tmp"))

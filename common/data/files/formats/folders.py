@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from fedmirage.common.data.catalogue.cards import DIGITS
-from fedmirage.common.data.files.archives import read_content, read_entries
+from fedmirage.common.data.files.archives import read_entries, read_text
 from fedmirage.common.data.files.pictures import decode
 from fedmirage.common.data.files.places import is_picture, list_pictures
 from fedmirage.common.data.files.raw import Form, Raw, RawSplit
@@ -69,7 +69,7 @@ def mnist_m(path: Path, form: Form) -> Raw:
     ):
         parts = PurePosixPath(name).parts
         if name.endswith("_labels.txt"):
-            lists[parts[-1].removesuffix("_labels.txt")] = read_content(content).decode()
+            lists[parts[-1].removesuffix("_labels.txt")] = read_text(content, f"{path}: {name}")
         elif len(parts) >= 2:
             pictures["/".join(parts[-2:])] = content
     splits = []
@@ -100,7 +100,7 @@ def tiny_imagenet(path: Path, form: Form) -> Raw:
     ):
         parts = PurePosixPath(name).parts
         if parts[-1] == "val_annotations.txt":
-            annotations = read_content(content).decode()
+            annotations = read_text(content, f"{path}: {name}")
         elif len(parts) >= 4 and parts[-4] == "train":
             train.append((parts[-3], f"{path}: {name}", content))
         elif len(parts) >= 3 and parts[-3:-1] == ("val", "images"):

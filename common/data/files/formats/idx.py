@@ -1,13 +1,15 @@
 """IDX, the format of MNIST and its relatives, gzipped or not."""
 
 import gzip
+import io
+import math
 import struct
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from fedmirage.common.data.files.archives import read_content
+from fedmirage.common.data.files.archives import check_size, read_content
 from fedmirage.common.data.files.pictures import arrange
 from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
 from fedmirage.common.errors import DataError
@@ -55,21 +57,24 @@ def read(
 def parse(data: bytes, name: str) -> Values:
     """Parse an IDX file: two zero bytes, type, number of dimensions, their lengths, the content."""
     with reading(name, "an IDX file"):
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        if len(data) < 4:
+        packed = data[:2] == b"\x1f\x8b"
+        stream = gzip.GzipFile(fileobj=io.BytesIO(data)) if packed else io.BytesIO(data)
+        head = stream.read(4)
+        if len(head) < 4:
             raise DataError(f"{name} is empty; get it again")
-        zeros, kind, dimensions = struct.unpack(">HBB", data[:4])
+        zeros, kind, dimensions = struct.unpack(">HBB", head)
         if zeros != 0 or kind != UNSIGNED_BYTE:
             raise DataError(
-                f"{name} is not an IDX file of bytes (it begins with {data[:4].hex()}); get it"
-                " again"
+                f"{name} is not an IDX file of bytes (it begins with {head.hex()}); get it again"
             )
-        shape = struct.unpack(f">{dimensions}I", data[4 : 4 + 4 * dimensions])
-        content = np.frombuffer(data, np.uint8, offset=4 + 4 * dimensions)
-        if content.size != np.prod(shape, dtype=np.int64):
+        shape = struct.unpack(f">{dimensions}I", stream.read(4 * dimensions))
+        size = math.prod(shape)
+        check_size(name, size)
+        # No more is unpacked than was promised: a few bytes may stand for any number of zeros.
+        content = np.frombuffer(stream.read(size + 1), np.uint8)
+        if content.size != size:
+            wrong = "it is cut off" if content.size < size else "it has more"
             raise DataError(
-                f"{name} promises {'x'.join(map(str, shape))} bytes and has {content.size}: it is"
-                " cut off; get it again"
+                f"{name} promises {'x'.join(map(str, shape))} bytes: {wrong}; get it again"
             )
         return content.reshape(shape)

@@ -1,6 +1,7 @@
 """A parquet column of labels: numbers, names, or lists of them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,8 @@ import pyarrow as pa
 from fedmirage.common.data.catalogue.cards import Card
 from fedmirage.common.data.files.raw import Values
 from fedmirage.common.errors import DataError
+
+LONGEST = 1000  # characters of the name of a class
 
 
 def read_labels(
@@ -26,9 +29,10 @@ def read_labels(
         known = card.classes or tuple(np.unique(np.concatenate(flat)).tolist())
         return [_positions(part.tolist(), known) for part in flat], known
     rows = [part.to_pylist() for part in parts]
-    everything = {label for part in rows for row in part for label in row}
-    if any(isinstance(label, str) for label in everything):
-        known = card.classes or tuple(sorted(everything))
+    everything = {_require_label(label) for part in rows for row in part for label in row}
+    names = {label for label in everything if isinstance(label, str)}
+    if names and names == everything:
+        known = card.classes or tuple(sorted(names))
         return [
             _indicators([_positions(row, known).tolist() for row in part], len(known))
             for part in rows
@@ -36,11 +40,18 @@ def read_labels(
     lengths = {len(row) for part in rows for row in part}
     if not stored and len(lengths) == 1 and max(lengths) > 1 and everything <= {0, 1}:
         return [np.array(part, np.uint8) for part in rows], card.classes
-    if not all(isinstance(label, int) and label >= 0 for label in everything):
+    numbers = {label for label in everything if isinstance(label, int) and label >= 0}
+    if numbers != everything:
         raise DataError(
             "the lists of labels must hold names, class numbers from 0, or one 0 or 1 per class"
         )
-    classes = card.class_count or len(stored) or max(everything, default=0) + 1
+    classes = card.class_count or len(stored) or max(numbers, default=0) + 1
+    listed = sum(len(row) for part in rows for row in part)
+    if not (card.class_count or stored) and classes > max(2, listed):
+        raise DataError(
+            f"the lists of labels go up to {classes - 1}, but hold {listed} numbers in all; number"
+            " the classes from 0, or write classes="
+        )
     return [_indicators(part, classes) for part in rows], card.classes or stored
 
 
@@ -49,11 +60,22 @@ def to_array(column: pa.ChunkedArray) -> Values:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     values: Values = column.to_numpy()
-    return (
-        np.array(values.tolist(), str)
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        else values
-    )
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return values
+    # In numpy's array, every text takes the memory of the longest.
+    return np.array([_require_label(text) for text in values], str)
+
+
+def _require_label(label: Any) -> str | int:
+    """Refuse what names no class."""
+    if isinstance(label, str) and len(label) > LONGEST:
+        raise DataError(f"the label {label[:20]!r}... has {len(label)} characters; shorten it")
+    if not isinstance(label, str | int):
+        raise DataError(
+            f"a label is {label!r}; lists must hold names, class numbers from 0, or one 0 or 1 per"
+            " class"
+        )
+    return label
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from fedmirage.common.data.files.archives import read_content, read_entries, unpickle
+from fedmirage.common.data.files.archives import check_size, read_content, read_entries, unpickle
 from fedmirage.common.data.files.pictures import arrange
 from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
 from fedmirage.common.errors import DataError
 
 CIFAR10_TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 USPS_SIDE = 16
+USPS_BYTES = 2**27  # more than either of its files has
 
 
 def cifar10(path: Path, form: Form) -> Raw:
@@ -35,12 +36,10 @@ def cifar100(path: Path, form: Form) -> Raw:
         _cifar_split(batches[name], "fine_labels", f"{path}: {name}", form)
         for name in ("train", "test")
     )
-    names = batches["meta"].get("fine_label_names", [])
-    return Raw(
-        train,
-        test,
-        tuple(name.decode() if isinstance(name, bytes) else str(name) for name in names),
-    )
+    with reading(path, "CIFAR-100"):
+        names = batches["meta"].get("fine_label_names", [])
+        classes = tuple(name.decode() if isinstance(name, bytes) else str(name) for name in names)
+    return Raw(train, test, classes)
 
 
 def svhn(train: Path, test: Path, form: Form) -> Raw:
@@ -69,7 +68,10 @@ def usps_text(train: Path, test: Path, form: Form) -> Raw:
     splits = []
     for path in (train, test):
         with reading(path, "a compressed file of USPS"):
-            lines = bz2.decompress(path.read_bytes()).decode("ascii").splitlines()
+            with bz2.open(path) as file:
+                text = file.read(USPS_BYTES + 1)
+            check_size(str(path), len(text), USPS_BYTES)
+            lines = text.decode("ascii").splitlines()
             labels = np.array(
                 [int(float(line.split(maxsplit=1)[0])) - 1 for line in lines], np.int64
             )
