@@ -10,7 +10,7 @@ from flwr.app import Context
 from flwr.client import Client
 from flwr.clientapp import ClientApp
 
-from fedmirage.client.node.discretion import keep_details
+from fedmirage.client.node.redaction import keep_details
 from fedmirage.client.secagg.mod import secure
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import RunConfig, validate

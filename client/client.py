@@ -16,9 +16,9 @@ from flwr.common import NDArrays, Scalar, log
 
 from fedmirage.client.data import LocalData
 from fedmirage.client.diagnostics import local_model_scores
-from fedmirage.client.dp import Release, Reply
+from fedmirage.client.dp import DpReply, Reply
 from fedmirage.client.node.demands import Demands
-from fedmirage.client.node.discretion import tell
+from fedmirage.client.node.redaction import tell
 from fedmirage.client.objective import Objective
 from fedmirage.client.preparation import prepare
 from fedmirage.client.round import LocalClient, LocalRound
@@ -36,7 +36,8 @@ from fedmirage.common.models import Model
 from fedmirage.common.run import Run, appearance
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
-from fedmirage.common.wire.figures import (
+from fedmirage.common.wire.manifest import from_arrays, to_arrays
+from fedmirage.common.wire.metrics import (
     ERROR,
     FELL_BACK,
     SAMPLES,
@@ -45,9 +46,8 @@ from fedmirage.common.wire.figures import (
     TERM,
     TEST_SHARD,
     check_declared,
-    declared_figures,
+    declared_metrics,
 )
-from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, Sections, pack, unpack
 from fedmirage.common.wire.preparation import PREPARE
 
@@ -109,15 +109,15 @@ class FederatedClient(NumPyClient):
         if reply is None:
             reply = self.train_round(self.open(received, config), started)
             reply = release.protect(reply, broadcast) if release else reply
-            check_declared(reply.figures, declared_figures(self.run))
+            check_declared(reply.metrics, declared_metrics(self.run))
         return self.send(reply, broadcast)
 
-    def find_release(self, config: dict[str, Scalar]) -> Release | None:
+    def find_release(self, config: dict[str, Scalar]) -> DpReply | None:
         """Find what must be done with the reply before it leaves; None without dp."""
         if not isinstance(dp := self.run.config.dp_params, DpOn):
             return None
         token, number = str(config["token"]), int(config["round"])
-        return Release(dp, self.folder_of(token), self.ledger, token, number)
+        return DpReply(dp, self.folder_of(token), self.ledger, token, number)
 
     def open(self, received: Sections, config: dict[str, Scalar]) -> LocalRound:
         """Load the received weights over the remembered ones, and gather the data."""
@@ -160,13 +160,13 @@ class FederatedClient(NumPyClient):
         if self.run.keeps_local_models:
             local.memory.put(LOCAL_MODEL, arrays)
             local.memory.put(LOCAL_EXAMPLES, [np.array([examples], dtype=np.int64)])
-        figures = self.figures(local, terms)
+        metrics = self.metrics(local, terms)
         local.memory.close()
         shared = self.run.shared.name(self.run.shared.pick(arrays, self.run.manifest))
         for objective in objectives:
             shared = objective.share(local, shared)
-        figures[SECONDS] = time.perf_counter() - started
-        return Reply({**sections, SHARED: list(shared.values())}, examples, figures)
+        metrics[SECONDS] = time.perf_counter() - started
+        return Reply({**sections, SHARED: list(shared.values())}, examples, metrics)
 
     def check_finite(self, local: LocalRound) -> Arrays:
         """Return the trained weights; refuse those of a training that diverged."""
@@ -182,25 +182,25 @@ class FederatedClient(NumPyClient):
     def send(self, reply: Reply, broadcast: NDArrays) -> tuple[NDArrays, int, dict[str, Scalar]]:
         """Pack the reply: as it is, or as one vector that can be masked."""
         if isinstance(self.run.config.secagg_params, SecAggOn):
-            numbers = {name: float(value) for name, value in reply.figures.items()}
+            numbers = {name: float(value) for name, value in reply.metrics.items()}
             vector = SecureVector(self.run)
             return [vector.encode(reply.sections, broadcast, reply.examples, numbers)], 1, {}
         flat, layout = pack(reply.sections)
-        return flat, reply.examples, {**reply.figures, LAYOUT: layout}
+        return flat, reply.examples, {**reply.metrics, LAYOUT: layout}
 
-    def figures(self, local: LocalRound, terms: dict[str, float]) -> dict[str, Scalar]:
+    def metrics(self, local: LocalRound, terms: dict[str, float]) -> dict[str, Scalar]:
         """Collect what this client reports about its training and about the resulting model."""
         config = self.run.config
-        figures: dict[str, Scalar] = {f"{TERM}{name}": value for name, value in terms.items()}
-        figures |= {**local.report, STEPS: local.steps, SAMPLES: local.samples}
-        figures |= {FELL_BACK: 1} if local.memory.fell_back else {}
+        metrics: dict[str, Scalar] = {f"{TERM}{name}": value for name, value in terms.items()}
+        metrics |= {**local.report, STEPS: local.steps, SAMPLES: local.samples}
+        metrics |= {FELL_BACK: 1} if local.memory.fell_back else {}
         if config.scores_local_models and len(self.view.test_shard):
             scores = self.score(self.view.dataset.test, self.view.test_shard)
-            figures |= {f"{TEST_SHARD}{name}": value for name, value in scores.items()}
+            metrics |= {f"{TEST_SHARD}{name}": value for name, value in scores.items()}
         wanted = config.diagnostics and config.evaluates(local.number)
         if wanted and len(self.view.dataset.test):  # a node's own data may have no test part
-            figures |= local_model_scores(self.run, self.model, self.view)
-        return figures
+            metrics |= local_model_scores(self.run, self.model, self.view)
+        return metrics
 
     def evaluate(
         self, parameters: NDArrays, config: dict[str, Scalar]

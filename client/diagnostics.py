@@ -1,6 +1,6 @@
 """What --diagnostics measures on a client: its own model after training, before any averaging.
 
-There are two figures. The second, a client's model on data like its own, is what the papers call
+There are two metrics. The second, a client's model on data like its own, is what the papers call
 "fine-tuning".
 """
 
@@ -15,7 +15,7 @@ from fedmirage.common.data.view import ClientView
 from fedmirage.common.learning.task import Meter, SingleLabel, SingleLabelMeter, evaluate
 from fedmirage.common.models import Model
 from fedmirage.common.run import Run
-from fedmirage.common.wire.figures import ON_OWN_LABELS, ON_TEST
+from fedmirage.common.wire.metrics import ON_OWN_LABELS, ON_TEST
 
 OWN = "own_labels"
 
@@ -23,7 +23,7 @@ OWN = "own_labels"
 def local_model_scores(run: Run, model: Model, view: ClientView) -> dict[str, float]:
     """Measure the accuracy on the test set, and on the test set weighted by the client's labels.
 
-    The second figure exists only where a sample has one label.
+    The second metric exists only where a sample has one label.
     """
     data, task = run.dataset, run.task
     samples = Resident.load(data.test, np.arange(len(data.test)), run.device, run.memory_format)
@@ -38,7 +38,7 @@ def local_model_scores(run: Run, model: Model, view: ClientView) -> dict[str, fl
 
 @dataclass
 class OwnLabels(SingleLabel):
-    """The single-label task, with one more figure."""
+    """The single-label task, with one more metric."""
 
     # (classes,) Counts of the client's training samples: d in the formula; its scale cancels.
     counts: Tensor
@@ -66,7 +66,7 @@ class OwnLabelsMeter(SingleLabelMeter):
         self.right += torch.bincount(labels[logits.argmax(1) == labels], minlength=len(self.counts))
 
     def result(self) -> dict[str, float]:
-        """Return the metrics; the figure is missing if the test set has none of the labels."""
+        """Return the metrics; the metric is missing if the test set has none of the labels."""
         weight = float(self.total @ self.counts)
         return super().result() | (
             {OWN: float(self.right @ self.counts) / weight} if weight else {}

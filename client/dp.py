@@ -14,8 +14,8 @@ from fedmirage.common.dp.bound import bound_update
 from fedmirage.common.dp.ledger import Ledger
 from fedmirage.common.dp.settings import DpOn, LocalDp
 from fedmirage.common.errors import DataError, FedmirageError
-from fedmirage.common.wire.figures import CLIPPED
 from fedmirage.common.wire.files import read_arrays, write_arrays
+from fedmirage.common.wire.metrics import CLIPPED
 from fedmirage.common.wire.payload import SHARED, Arrays, Sections
 
 REPLY = "reply.safetensors"
@@ -23,15 +23,15 @@ REPLY = "reply.safetensors"
 
 @dataclass(frozen=True)
 class Reply:
-    """What leaves a client in a round: what it sends, its weight, and its figures."""
+    """What leaves a client in a round: what it sends, its weight, and its metrics."""
 
     sections: Sections
     examples: int
-    figures: dict[str, Scalar]
+    metrics: dict[str, Scalar]
 
 
 @dataclass(frozen=True)
-class Release:
+class DpReply:
     """One reply of one client under differential privacy: bounded, counted, and never remade."""
 
     dp: DpOn
@@ -57,7 +57,7 @@ class Release:
             protected = Reply(sections, int(reply.examples > 0), {})
             self.keep(protected)
         else:
-            protected = Reply(sections, reply.examples, {**reply.figures, CLIPPED: int(clipped)})
+            protected = Reply(sections, reply.examples, {**reply.metrics, CLIPPED: int(clipped)})
         self.write_down()
         return protected
 

@@ -8,13 +8,13 @@ from statistics import fmean
 
 from flwr.common import Scalar, log
 
-from fedmirage.client.node.discretion import tell
+from fedmirage.client.node.redaction import tell
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalClient
 from fedmirage.common.methods import Method
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.common.wire.figures import ERROR
+from fedmirage.common.wire.metrics import ERROR
 from fedmirage.common.wire.preparation import Preparation
 
 

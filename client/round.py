@@ -65,7 +65,7 @@ class LocalRound(LocalClient):
     broadcast: Arrays = field(default_factory=list)  # `shared` as it came
     steps: int = 0  # how many the round had; known once training is over
     samples: int = 0  # how many these steps looked at, repeats included
-    report: dict[str, float] = field(default_factory=dict)  # named figures for results.jsonl
+    report: dict[str, float] = field(default_factory=dict)  # named metrics for results.jsonl
     # name -> weight at the start of the round, for the parameters that are trained; never changes
     reference: dict[str, Tensor] = field(init=False)
 

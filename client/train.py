@@ -26,7 +26,7 @@ from fedmirage.common.errors import FedmirageError
 from fedmirage.common.learning.optimizers import SGD, Adam, AdamW, restore_state, save_state
 from fedmirage.common.methods import Method
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.common.wire.figures import AFRESH
+from fedmirage.common.wire.metrics import AFRESH
 
 Objectives = Sequence[Objective[Method]]
 PREFIX = "optimizer."  # of what the memory keeps of an optimiser

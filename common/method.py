@@ -130,8 +130,8 @@ class Method(Params):
     # What the server sends besides `shared`; only the names of these sections matter.
     down: ClassVar[tuple[Section, ...]] = ()
     # What its client half may report: "term.NAME" for its terms, and names of its own. In a secure
-    # sum, a figure that a client does not report counts as 0.
-    figures: ClassVar[tuple[str, ...]] = ()
+    # sum, a metric that a client does not report counts as 0.
+    metrics: ClassVar[tuple[str, ...]] = ()
     diagnostics: ClassVar[tuple[str, ...]] = ()  # what it reports under --diagnostics only
     # What to write instead if the method must see clients one by one but only sums are visible.
     summable_instead: ClassVar[str] = ""
@@ -297,7 +297,9 @@ def _check_parts(methods: Sequence[Method]) -> list[str]:
     choosing = [method for method in methods if method.parts.chooses]
     problems = []
     if len(choosing) > 1:
-        what = " and ".join(f"{method.name} ({describe(method.parts)})" for method in choosing)
+        what = " and ".join(
+            f"{method.name} ({describe_parts(method.parts)})" for method in choosing
+        )
         problems.append(f"{what} each decide what is shared; keep one")
     for chooser in choosing[:1]:
         for method in methods:
@@ -311,7 +313,7 @@ def _explain_missing(method: Method, parts: Parts) -> str:
     requires = method.parts.requires
     if not set(requires) <= set(parts.sends):
         needed = "whole model" if requires == NETWORK else " and ".join(requires)
-        return f"needs the {needed}, but {{}} shares only: {describe(parts)}"
+        return f"needs the {needed}, but {{}} shares only: {describe_parts(parts)}"
     if parts.sends or method.parts == parts:
         return ""
     if method.place in (Place.REPLACES, Place.CHANGES):
@@ -336,7 +338,7 @@ def _check_weightings(methods: Sequence[Method]) -> list[str]:
     return [f"{what} each require a weighting of the clients; keep one"]
 
 
-def describe(parts: Parts) -> str:
+def describe_parts(parts: Parts) -> str:
     """Say in words what is shared."""
     if parts.sends == NETWORK:
         return "the whole model"

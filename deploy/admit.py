@@ -22,7 +22,7 @@ from flwr.supercore.constant import NodeStatus
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from fedmirage.common.errors import FedmirageError
-from fedmirage.server.messages.places import VARIABLE
+from fedmirage.server.messages.node_ids import VARIABLE
 
 
 def admit(link: ControlStub, folder: Path, file: Path) -> list[str]:

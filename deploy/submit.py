@@ -22,7 +22,7 @@ from rich.console import Console
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.runtimes.bundle import app_folder
-from fedmirage.server.record.results import FILE, read
+from fedmirage.server.record.results import FILE, read_results
 from fedmirage.show.progress import Watch, show_summary
 
 RUNS = Path("/runs")
@@ -74,14 +74,14 @@ def wait(run_id: str, folder: Path) -> dict[str, Any]:
     while True:
         time.sleep(0.3)
         summary = next(
-            (line for line in read(folder / FILE)[-1:] if line["kind"] == "summary"), None
+            (line for line in read_results(folder / FILE)[-1:] if line["kind"] == "summary"), None
         )
         if summary is not None:
             return summary
         if time.monotonic() - asked > STATUS_EVERY:
             asked = time.monotonic()
             (run,) = flwr("list", CONNECTION, "--run-id", run_id)["runs"]
-            if run["status"].startswith("finished") and not read(folder / FILE)[-1:]:
+            if run["status"].startswith("finished") and not read_results(folder / FILE)[-1:]:
                 raise FedmirageError(
                     f"the run ended as {run['status']!r} and left no results; see the log of the"
                     " SuperLink"

@@ -22,14 +22,14 @@ from fedmirage.common.data.catalogue.params import DatasetParams
 from fedmirage.common.data.partitions.params import PARTITIONS
 from fedmirage.common.dp.settings import DP
 from fedmirage.common.learning.schedules import SCHEDULES, Schedule
-from fedmirage.common.method import describe as describe_parts
+from fedmirage.common.method import describe_parts
 from fedmirage.common.methods import METHODS, Method
 from fedmirage.common.models import MODELS
 from fedmirage.common.secagg.settings import SECAGG
 from fedmirage.common.settings.config import RunConfig, defaults, key_of
 from fedmirage.common.settings.describe import describe
 from fedmirage.common.settings.language import Params, write
-from fedmirage.common.wire.figures import MEANINGS
+from fedmirage.common.wire.metrics import MEANINGS
 from fedmirage.server.record.format import LINES, Part
 from fedmirage.show.catalogue import paragraphs, sends, summary, variants
 from fedmirage.show.prose import join_lines
@@ -140,7 +140,7 @@ def declaration(kind: type[Method]) -> Iterator[str]:
         "Clients send": shared + ("" if sent[0] == "nothing" else f", and the section `{sent[0]}`"),
         "Secure aggregation": " / ".join(dict.fromkeys(allowed)),
         "Placebo": f"`{write(kind.model_validate(kind.placebo))}`" if kind.placebo else "",
-        "Reports": ", ".join(f"`{name}`" for name in (*kind.figures, *kind.diagnostics)),
+        "Reports": ", ".join(f"`{name}`" for name in (*kind.metrics, *kind.diagnostics)),
     }
     yield "\n".join(f"- {name}: {told}" for name, told in facts.items() if told)
 

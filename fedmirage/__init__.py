@@ -29,7 +29,7 @@ if not Path(__file__).with_name("common").is_dir():
 if TYPE_CHECKING:
     from fedmirage.api.calls import compare, load_model, read_comparison, read_run, run
     from fedmirage.api.comparisons import Comparison
-    from fedmirage.api.runs import Run
+    from fedmirage.api.runs import RunResult
     from fedmirage.common.data import load
     from fedmirage.common.errors import ConfigurationError, FedmirageError
     from fedmirage.common.methods import METHODS
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "api.calls": {"compare", "load_model", "read_comparison", "read_run", "run"},
     "api.comparisons": {"Comparison"},
-    "api.runs": {"Run"},
+    "api.runs": {"RunResult"},
     "common.data": {"load"},
     "common.errors": {"ConfigurationError", "FedmirageError"},
     "common.methods": {"METHODS"},
@@ -51,8 +51,8 @@ __all__ = [
     "Comparison",
     "ConfigurationError",
     "FedmirageError",
-    "Run",
     "RunConfig",
+    "RunResult",
     "__version__",
     "compare",
     "configure",

@@ -35,7 +35,7 @@ from fedmirage.server.record.folder import (
     require_writable,
     say_finished,
 )
-from fedmirage.server.record.results import FILE, Results, read
+from fedmirage.server.record.results import FILE, Results, read_results
 from fedmirage.show.progress import Watch
 
 RUNTIMES = ("auto", "inprocess", "simulation", "grpc")
@@ -70,7 +70,7 @@ def launch(
         if (summary := find_finished(config, folder)) is not None:
             console.print(say_finished(summary), highlight=False)
         else:
-            describe(config, console)
+            describe_run(config, console)
             summary = conduct(config, runtime, folder, console, actors, verbose)
     return summary
 
@@ -82,7 +82,7 @@ def require_known(runtime: str) -> None:
         raise ConfigurationError([f"runtime={runtime!r} is not known; write {known}"])
 
 
-def describe(config: RunConfig, console: Console) -> None:
+def describe_run(config: RunConfig, console: Console) -> None:
     """Print what runs, and what is odd about it."""
     where = f"{config.dataset}, {config.partition}, {config.clients} clients, {config.model}"
     console.print(f"{config.methods} on {where}, seed {config.seed}", highlight=False)
@@ -107,7 +107,7 @@ def conduct(
                 from fedmirage.runtimes.grpc import deploy
 
                 deploy(config, console, verbose)
-        return read(folder / FILE)[-1]
+        return read_results(folder / FILE)[-1]
     except KeyboardInterrupt:
         with undisturbed():
             text = close_interrupted(folder)
@@ -183,10 +183,10 @@ def close_interrupted(folder: Path) -> str:
     if not results.lines("config"):
         return "interrupted before the run began; the same command starts it again"
     path = folder / checkpoint.FILE
-    done = checkpoint.read(path).round if path.exists() else 0
+    done = checkpoint.read_checkpoint(path).round if path.exists() else 0
     with claim(folder):
         results.interrupt(done)
-    if read(folder / FILE)[-1]["status"] == "finished":
+    if read_results(folder / FILE)[-1]["status"] == "finished":
         return f"interrupted after the run had finished; its results are in {folder}"
     if done:
         return f"interrupted after round {done}; continue with: fedmirage run --resume {folder}"

@@ -86,7 +86,7 @@ class Rounds:
     def choose_test_set(self) -> None:
         """Test on all of the server's set if every node trains on data of its own.
 
-        Nothing of the set is dealt then. A set whose files have a test split keeps to that split.
+        Nothing of the set is given away then. A set whose files have a test split keeps to it.
         """
         if self.roster.all_own and self.evaluator.run.dataset.divided:
             self.roster.only_own = True
@@ -97,7 +97,7 @@ class Rounds:
     def run_round(self, number: int) -> bool:
         """Do one round; return whether the run should stop after it."""
         started = time.perf_counter()
-        self.roster.round, self.roster.resting = number, set()
+        self.roster.round, self.roster.left_out = number, set()
         outcome = self.try_fit(number, ndarrays_to_parameters(self.checkpoint.shared))
         parameters = outcome.parameters or ndarrays_to_parameters(self.checkpoint.shared)
         shared = parameters_to_ndarrays(parameters)

@@ -23,7 +23,7 @@ from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.record import checkpoint as checkpoints
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.results import FILE as RESULTS
-from fedmirage.server.record.results import read
+from fedmirage.server.record.results import read_results
 
 
 def check_run(config: RunConfig, folder: Path) -> Manifest:
@@ -34,7 +34,7 @@ def check_run(config: RunConfig, folder: Path) -> Manifest:
     dataset = load(config.dataset, config.data_dir or None, config.download)
     problems: list[str] = []
 
-    def deal() -> None:
+    def divide() -> None:
         classes = len(dataset.classes)
         split(config.partition_params, dataset.train, classes, config.clients, config.seed)
 
@@ -45,7 +45,7 @@ def check_run(config: RunConfig, folder: Path) -> Manifest:
 
     found = None
     steps: list[Callable[[], Any]] = [lambda: device.pick(config.device)]
-    for step in [*steps, lambda: check_with_data(config, dataset), deal, begin]:
+    for step in [*steps, lambda: check_with_data(config, dataset), divide, begin]:
         try:
             found = step()
         except FedmirageError as error:
@@ -60,14 +60,14 @@ def find_start(run: Run, folder: Path) -> Checkpoint:
     """Find where a run starts: at round 0, at the last round before a resume, or in another run."""
     config, initial = run.config, run.shared.pick(run.initial, run.manifest)
     if config.resume:
-        state = checkpoints.read(folder / checkpoints.FILE)
+        state = checkpoints.read_checkpoint(folder / checkpoints.FILE)
         require_same_model(state.shared, initial, config.resume)
         return state
     token = secrets.token_hex(8)
     if not config.warm_start:
         return Checkpoint(0, initial, token, counted={})
     source, _, number = config.warm_start.partition("@")
-    parent = checkpoints.read(Path(source) / checkpoints.FILE)
+    parent = checkpoints.read_checkpoint(Path(source) / checkpoints.FILE)
     if number and not number.isdecimal():
         raise ConfigurationError(
             [f"warm-start={config.warm_start!r}: write DIR or DIR@ROUND with a whole number"]
@@ -121,7 +121,7 @@ def require_local_models(run: Run, parent: Path) -> None:
     """Refuse to continue from a run whose clients did not keep the models that this one reads."""
     if not run.reads_local_models:
         return
-    for line in read(parent / RESULTS)[:1]:
+    for line in read_results(parent / RESULTS)[:1]:
         # Runs of earlier versions kept them always, and do not say so.
         if not line.get("resolved", {}).get("keeps_local_models", True):
             raise ConfigurationError(

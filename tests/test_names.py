@@ -7,21 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 ROOMS = ("common", "client", "server", "fedmirage", "experiments")
 # Names that are still to be told apart; the list only gets shorter.
-DOUBLE = {
-    "Difference",
-    "Entry",
-    "Form",
-    "Inputs",
-    "Job",
-    "Memory",
-    "Picture",
-    "Run",
-    "Section",
-    "Spread",
-    "Step",
-    "Teachers",
-    "Work",
-}
+DOUBLE: set[str] = set()
 
 
 def find_classes() -> dict[str, list[str]]:

@@ -158,7 +158,7 @@ class VhlClient(Objective[Vhl]):
             torch.nn.utils.clip_grad_norm_(step.local.trainable(), limit)
 
     def end(self, local: LocalRound) -> dict[str, Arrays]:
-        """Report figures for results.jsonl; nothing is sent beside the model."""
+        """Report metrics for results.jsonl; nothing is sent beside the model."""
         if self.params.sends:
             local.report["vhl.skipped_steps"] = self.skipped
         if self.data is not None:

@@ -14,13 +14,13 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.common import log
 from flwr.compat.common import recorddict_compat as compat
 
-from fedmirage.client.node.discretion import tell
+from fedmirage.client.node.redaction import tell
 from fedmirage.client.secagg.participant import Participant
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.memory import memory_folder
 from fedmirage.common.secagg.settings import REFUSAL, SecAggOn
 from fedmirage.common.settings.config import RunConfig, validate
-from fedmirage.common.wire.figures import ERROR as WHY_NOT
+from fedmirage.common.wire.metrics import ERROR as WHY_NOT
 
 
 def secure(config: RunConfig | None = None, memory: Path | None = None) -> Mod:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedmirage.common.data.catalogue.params import DATASETS, DatasetParams
 
 if TYPE_CHECKING:
-    from fedmirage.common.data.files.checks import describe
+    from fedmirage.common.data.files.checks import describe_set
     from fedmirage.common.data.loading import list_available, load
     from fedmirage.common.data.set import DataSet, Split, Task
 
@@ -20,7 +20,7 @@ __all__ = [
     "DatasetParams",
     "Split",
     "Task",
-    "describe",
+    "describe_set",
     "list_available",
     "load",
 ]
@@ -28,7 +28,7 @@ HOMES = {
     "DataSet": "set",
     "Split": "set",
     "Task": "set",
-    "describe": "files.checks",
+    "describe_set": "files.checks",
     "list_available": "loading",
     "load": "loading",
 }

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedmirage.common.data.partitions.deal import Indices
+from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.set import Split
 
 ENDLESS = 2**62  # steps: passes follow each other for as long as a round lasts

@@ -1,4 +1,4 @@
-"""How different the clients of a partition are: the clients-by-classes table, and figures of it."""
+"""How different the clients of a partition are: the clients-by-classes table, and metrics of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedmirage.common.data.partitions.deal import Indices
+from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.set import Split
 from fedmirage.common.data.view import count_classes
 
 Table = npt.NDArray[np.int64]  # (clients, classes)
-# (clients, classes) or (classes,): label distributions; or (clients,): one figure per client
+# (clients, classes) or (classes,): label distributions; or (clients,): one metric per client
 Rows = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Minimum, mean and maximum of a figure over the clients; each client counts once."""
+class ClientRange:
+    """Minimum, mean and maximum of a metric over the clients; each client counts once."""
 
     minimum: float
     mean: float
@@ -26,25 +26,25 @@ class Spread:
 
 @dataclass(frozen=True)
 class Heterogeneity:
-    """The figures of one partition, as papers report them.
+    """The metrics of one partition, as papers report them.
 
     Distances are measured from a client's label distribution to the one of all clients together.
     """
 
     clients: int
     samples: int  # of all clients together
-    sizes: Spread  # samples per client
+    sizes: ClientRange  # samples per client
     size_deviation: float  # standard deviation of the sizes
     size_gini: float  # 0: all equally large; towards 1: one client has everything
-    classes_held: Spread  # classes of which a client has at least one sample
+    classes_held: ClientRange  # classes of which a client has at least one sample
     # exp(entropy): 1 for a single class, the number of classes if they are equally frequent
-    effective_classes: Spread
-    kullback_leibler: Spread  # in nats, client relative to all
-    jensen_shannon: Spread  # in nats, at most log 2
-    total_variation: Spread  # at most 1
-    hellinger: Spread  # at most 1
+    effective_classes: ClientRange
+    kullback_leibler: ClientRange  # in nats, client relative to all
+    jensen_shannon: ClientRange  # in nats, at most log 2
+    total_variation: ClientRange  # at most 1
+    hellinger: ClientRange  # at most 1
     # sum of |differences|, as Zhao et al. (2018) define it: twice the total variation, at most 2
-    earth_mover: Spread
+    earth_mover: ClientRange
 
 
 def class_table(split: Split, parts: Sequence[Indices], classes: int) -> Table:
@@ -53,7 +53,7 @@ def class_table(split: Split, parts: Sequence[Indices], classes: int) -> Table:
 
 
 def heterogeneity(table: Table, sizes: Sequence[int] | None = None) -> Heterogeneity:
-    """Compute all figures of a clients-by-classes table.
+    """Compute all metrics of a clients-by-classes table.
 
     `sizes` are needed only for multi-label sets, where labels and samples differ in number. A
     client without any label has no label distribution and is left out of the distances.
@@ -120,7 +120,7 @@ def gini(sizes: npt.NDArray[np.int64]) -> float:
     return float((ranks * ordered).sum() / (len(sizes) * ordered.sum()))
 
 
-def _spread(values: npt.NDArray[np.int64] | Rows) -> Spread:
+def _spread(values: npt.NDArray[np.int64] | Rows) -> ClientRange:
     if len(values) == 0:
-        return Spread(float("nan"), float("nan"), float("nan"))
-    return Spread(float(values.min()), float(values.mean()), float(values.max()))
+        return ClientRange(float("nan"), float("nan"), float("nan"))
+    return ClientRange(float(values.min()), float(values.mean()), float(values.max()))

@@ -17,7 +17,7 @@ from fedmirage.common.data.catalogue.params import (
 from fedmirage.common.data.combine import combine
 from fedmirage.common.data.files.checks import check_lengths, check_splits
 from fedmirage.common.data.files.places import Source, data_folder, homes
-from fedmirage.common.data.files.raw import Form
+from fedmirage.common.data.files.raw import PictureForm
 from fedmirage.common.data.files.sources import locate
 from fedmirage.common.data.set import DataSet, NamedBy
 from fedmirage.common.errors import ConfigurationError, DataError
@@ -88,7 +88,9 @@ def _name_sources(chosen: list[DatasetParams]) -> tuple[str, ...]:
 
 def _decode(params: DatasetParams, source: Source) -> DataSet:
     card = params.about()
-    raw = source.read(Form(params.size, params.channels or (card.shape[0] if card.shape else None)))
+    raw = source.read(
+        PictureForm(params.size, params.channels or (card.shape[0] if card.shape else None))
+    )
     check_lengths(source.origin, raw)
     divided = raw.test is None
     if divided:

@@ -12,7 +12,7 @@ from fedmirage.common.data.set import DataSet, NamedBy
 
 
 @dataclass(frozen=True)
-class Difference:
+class NameDifference:
     """Where the class names of two sets begin to differ, and what to do about it.
 
     It holds no name itself, because a node's names must not leave the node.
@@ -22,7 +22,9 @@ class Difference:
     fix: str
 
 
-def find_difference(dataset: DataSet, names: Sequence[str], named_by: NamedBy) -> Difference | None:
+def find_difference(
+    dataset: DataSet, names: Sequence[str], named_by: NamedBy
+) -> NameDifference | None:
     """Find the first class of a set that is not called as in `names`.
 
     Published sets are all numbered as their publishers did, and classes that are only numbered have
@@ -36,7 +38,7 @@ def find_difference(dataset: DataSet, names: Sequence[str], named_by: NamedBy) -
     pairs = zip(ours, theirs, strict=False)
     shorter = min(len(ours), len(theirs))
     first = next((number for number, (a, b) in enumerate(pairs) if a != b), shorter)
-    return Difference(first, _suggest_fix(ours, theirs))
+    return NameDifference(first, _suggest_fix(ours, theirs))
 
 
 def announce_names(dataset: DataSet) -> dict[str, str]:

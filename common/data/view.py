@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from fedmirage.common.data.partitions.deal import Indices
+from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import ConfigurationError
 
@@ -67,8 +67,8 @@ def own_view(
 ) -> ClientView:
     """Build the view of a set that belongs to this client alone: all of it, test split included."""
     everything = np.arange(len(dataset.train))
-    dealt = view(dataset, everything, partition, clients, validation, seed)
-    return replace(dealt, test_shard=np.arange(len(dataset.test)))
+    given = view(dataset, everything, partition, clients, validation, seed)
+    return replace(given, test_shard=np.arange(len(dataset.test)))
 
 
 def use_of_own_data(view: ClientView) -> str:

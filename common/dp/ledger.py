@@ -20,7 +20,7 @@ class Ledger:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.entries: list[dict[str, Any]] = [] if path is None else read(path)
+        self.entries: list[dict[str, Any]] = [] if path is None else read_ledger(path)
 
     def add(self, **entry: Any) -> None:
         """Write one entry; it is on the disk when this returns."""
@@ -35,7 +35,7 @@ class Ledger:
         self.entries.append(entry)
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read_ledger(path: Path) -> list[dict[str, Any]]:
     """Read all entries.
 
     Half a line was never complete, so that nothing left for it. It can be followed by others, and

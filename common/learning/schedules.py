@@ -84,7 +84,7 @@ class Exponential(Schedule):
         return float(self.factor ** (number - 1 - self.warmup))
 
 
-class Step(Schedule):
+class StepSchedule(Schedule):
     """The rate drops in given rounds and is constant between them."""
 
     name: ClassVar[str] = "step"
@@ -144,5 +144,5 @@ class Cosine(Schedule):
 
 
 SCHEDULES: dict[str, type[Schedule]] = {
-    kind.name: kind for kind in (Constant, Exponential, Step, Cosine)
+    kind.name: kind for kind in (Constant, Exponential, StepSchedule, Cosine)
 }

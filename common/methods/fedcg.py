@@ -78,7 +78,7 @@ class FedCg(Method):
     authors: ClassVar[str] = "Wu et al., IJCAI 2022"
     link: ClassVar[str] = "https://arxiv.org/abs/2111.08211"
     variants: ClassVar[dict[str, dict[str, Any]]] = VARIANTS
-    figures: ClassVar[tuple[str, ...]] = (
+    metrics: ClassVar[tuple[str, ...]] = (
         "term.generated.features",
         "term.adversary.generator",
         "term.adversary.discriminator",

@@ -47,7 +47,7 @@ class FedCog(Method):
     )
     authors: ClassVar[str] = "Ye et al., ICLR 2024"
     link: ClassVar[str] = "https://arxiv.org/abs/2312.05966"
-    figures: ClassVar[tuple[str, ...]] = (
+    metrics: ClassVar[tuple[str, ...]] = (
         "term.distillation",
         "seconds.generation",
         "fedcog.samples",

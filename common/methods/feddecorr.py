@@ -36,7 +36,7 @@ class FedDecorr(Method):
     )
     authors: ClassVar[str] = "Shi et al., ICLR 2023"
     link: ClassVar[str] = "https://arxiv.org/abs/2210.00226"
-    figures: ClassVar[tuple[str, ...]] = ("term.decorrelation",)
+    metrics: ClassVar[tuple[str, ...]] = ("term.decorrelation",)
 
     beta: Annotated[float, Field(ge=0)] = 0.1
     """beta: the weight of the term. The paper uses 0.1, FedCOG's comparison 0.01; 0 gives

@@ -38,7 +38,7 @@ class FedDyn(Method):
     title: ClassVar[str] = "Federated Learning Based on Dynamic Regularization"
     authors: ClassVar[str] = "Acar et al., ICLR 2021"
     link: ClassVar[str] = "https://arxiv.org/abs/2111.04263"
-    figures: ClassVar[tuple[str, ...]] = (
+    metrics: ClassVar[tuple[str, ...]] = (
         "term.linear",
         "term.quadratic",
     )

@@ -76,7 +76,7 @@ class FedGen(Method):
     authors: ClassVar[str] = "Zhu et al., ICML 2021"
     link: ClassVar[str] = "https://arxiv.org/abs/2105.10056"
     variants: ClassVar[dict[str, dict[str, Any]]] = VARIANTS
-    figures: ClassVar[tuple[str, ...]] = ("term.generated.classification", "term.generated.logits")
+    metrics: ClassVar[tuple[str, ...]] = ("term.generated.classification", "term.generated.logits")
     single_label_because: ClassVar[str] = "the generator makes features of one class"
     up: ClassVar[tuple[Section, ...]] = (LABEL_COUNTS,)
     down: ClassVar[tuple[Section, ...]] = (Section(GENERATOR, holds=None), LABEL_SHARES)

@@ -84,7 +84,7 @@ class FedMdCg(Method):
     authors: ClassVar[str] = "Luo et al., 2024"
     link: ClassVar[str] = "https://arxiv.org/abs/2409.06955"
     variants: ClassVar[dict[str, dict[str, Any]]] = VARIANTS
-    figures: ClassVar[tuple[str, ...]] = (
+    metrics: ClassVar[tuple[str, ...]] = (
         "term.generated.classification",
         "term.generated.features",
         "term.generated.logits",

@@ -28,7 +28,7 @@ class FedProx(Method):
     title: ClassVar[str] = "Federated Optimization in Heterogeneous Networks"
     authors: ClassVar[str] = "Li et al., MLSys 2020"
     link: ClassVar[str] = "https://arxiv.org/abs/1812.06127"
-    figures: ClassVar[tuple[str, ...]] = ("term.proximal",)
+    metrics: ClassVar[tuple[str, ...]] = ("term.proximal",)
 
     mu: Annotated[float, Field(ge=0)] = 0.01
     """mu: the weight of the proximal term. The paper tunes it between 0.001 and 1, FedCOG uses

@@ -13,7 +13,7 @@ One round
 
 Sections: none besides `shared`. A step has two passes and so takes twice the time. The norm is over
 all trainable weights together. Both passes evaluate the whole local objective, including the terms
-of other methods, and the figures in results.jsonl are means over both. BatchNorm's running
+of other methods, and the metrics in results.jsonl are means over both. BatchNorm's running
 statistics move in the second pass only.
 """
 

@@ -6,7 +6,7 @@ One round
     server -> client   nothing (0 arrays)
     client             goes on training its own model; the first time it starts from the common
                        initial model
-    client -> server   nothing (0 arrays); figures about its own model, if they are asked for
+    client -> server   nothing (0 arrays); metrics about its own model, if they are asked for
     server             nothing
 
 There is no global model, so results have no `accuracy`. Instead, they score the local models on IID

@@ -36,7 +36,7 @@ class Moon(Method):
     title: ClassVar[str] = "Model-Contrastive Federated Learning"
     authors: ClassVar[str] = "Li, He, Song, CVPR 2021"
     link: ClassVar[str] = "https://arxiv.org/abs/2103.16257"
-    figures: ClassVar[tuple[str, ...]] = ("term.contrast",)
+    metrics: ClassVar[tuple[str, ...]] = ("term.contrast",)
     reads_local_model: ClassVar[bool] = True
 
     # With features of its own, a client's two references would be one.

@@ -43,7 +43,7 @@ class Scaffold(Method):
     title: ClassVar[str] = "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning"
     authors: ClassVar[str] = "Karimireddy et al., ICML 2020"
     link: ClassVar[str] = "https://arxiv.org/abs/1910.06378"
-    figures: ClassVar[tuple[str, ...]] = ("term.control",)
+    metrics: ClassVar[tuple[str, ...]] = ("term.control",)
 
     parts: ClassVar[Parts] = Parts(requires=NETWORK)  # c covers every trainable weight
     down: ClassVar[tuple[Section, ...]] = (Section(CONTROL),)

@@ -2,17 +2,17 @@
 
 A client sends
 
-    v_i = [ 1, n_i / max_examples | p_i (w_i - w) | for every other section p_i s_i | figures ]
+    v_i = [ 1, n_i / max_examples | p_i (w_i - w) | for every other section p_i s_i | metrics ]
 
 where p_i is n_i / max_examples for a section that is weighted by examples, 1 if all clients count
-equally, and 0 for a client that did not train. A missing figure, or one that is not finite, is
+equally, and 0 for a client that did not train. A missing metric, or one that is not finite, is
 sent as 0; otherwise the sum would reveal which clients reported it. The server learns sum_i v_i:
 the mean of a section is its sum over the sum of the p_i, and `shared` is w plus that mean.
 
 Weights are inside the vector, so that the server sees nothing but the sum, and the steps are fine
 enough for clients with 10 and with 60,000 examples in one round. Numbers are rounded to the steps
 of secure aggregation, within +-clip, so that one seed gives the same bits again. Numbers that may
-be large (figures, counts, running statistics) are wide: they take two elements of the vector, one
+be large (metrics, counts, running statistics) are wide: they take two elements of the vector, one
 for whole units and one for the magnified rest.
 """
 
@@ -29,8 +29,8 @@ from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.method import Weighting
 from fedmirage.common.run import Run
 from fedmirage.common.secagg.settings import SecAggOn
-from fedmirage.common.wire.figures import check_declared, declared_figures, weighting_of
 from fedmirage.common.wire.manifest import Entry
+from fedmirage.common.wire.metrics import check_declared, declared_metrics, weighting_of
 from fedmirage.common.wire.payload import SHARED, Array, Arrays, Sections
 
 Vector = npt.NDArray[np.float64]
@@ -66,7 +66,7 @@ class SecureMeans:
     sections: Sections
     clients: int  # how many clients trained
     examples: int  # how many examples they have together
-    figures: dict[str, float]
+    metrics: dict[str, float]
 
 
 class SecureVector:
@@ -79,7 +79,7 @@ class SecureVector:
         config = run.config
         assert isinstance(config.secagg_params, SecAggOn)
         self.secagg = config.secagg_params
-        self.figures = declared_figures(run)
+        self.metrics = declared_metrics(run)
         self.slots = [
             Slot(SHARED, entry, config.weighs, wide=not entry.trainable) for entry in run.shared
         ]
@@ -91,14 +91,14 @@ class SecureVector:
             wide = section.wide or section.holds == "number"
             self.slots += [Slot(section.name, entry, weighting, wide) for entry in entries]
         wide_numbers = sum(slot.size for slot in self.slots if slot.wide)
-        self.wide = COUNTS + len(self.figures) + wide_numbers  # how many numbers are wide
+        self.wide = COUNTS + len(self.metrics) + wide_numbers  # how many numbers are wide
         # The elements of the whole vector.
         self.size = 2 * self.wide + sum(slot.size for slot in self.slots if not slot.wide)
 
     # On the client
 
     def encode(
-        self, sections: Sections, reference: Arrays, examples: int, figures: Mapping[str, float]
+        self, sections: Sections, reference: Arrays, examples: int, metrics: Mapping[str, float]
     ) -> Vector:
         """A client's vector; refuses what cannot be masked, without revealing how large it is."""
         if examples > self.secagg.max_examples:
@@ -132,19 +132,19 @@ class SecureVector:
                     f" mask ({limit}"
                 )
             (wide if slot.wide else narrow).append(array.ravel())
-        wide.append(self._weigh(figures, weights))
+        wide.append(self._weigh(metrics, weights))
         return np.concatenate(
             [*self._split(np.concatenate(wide)), *map(self._round_to_steps, narrow)]
         )
 
-    def _weigh(self, figures: Mapping[str, float], weights: Mapping[Weighting, float]) -> Vector:
-        """All declared figures in order, each times its weight; a missing figure is 0."""
-        check_declared(figures, self.figures)
+    def _weigh(self, metrics: Mapping[str, float], weights: Mapping[Weighting, float]) -> Vector:
+        """All declared metrics in order, each times its weight; a missing metric is 0."""
+        check_declared(metrics, self.metrics)
         values = np.nan_to_num(
-            np.array([figures.get(name, 0.0) for name in self.figures]), posinf=0, neginf=0
+            np.array([metrics.get(name, 0.0) for name in self.metrics]), posinf=0, neginf=0
         )
         weighed = np.clip(values, -(2.0**WIDE_BITS), 2.0**WIDE_BITS) * [
-            weights[weighting_of(name)] for name in self.figures
+            weights[weighting_of(name)] for name in self.metrics
         ]
         return np.asarray(weighed, dtype=np.float64)
 
@@ -172,11 +172,11 @@ class SecureVector:
             sections[slot.section].append(
                 (mean + next(before) if slot.section == SHARED else mean).astype(slot.dtype)
             )
-        figures = {
+        metrics = {
             name: value / totals[weighting_of(name)]
-            for name, value in zip(self.figures, wide[ends[True] :].tolist(), strict=True)
+            for name, value in zip(self.metrics, wide[ends[True] :].tolist(), strict=True)
         }
-        return SecureMeans(sections, clients, round(share * self.secagg.max_examples), figures)
+        return SecureMeans(sections, clients, round(share * self.secagg.max_examples), metrics)
 
     def _check_counts(self, trained: float, share: float, active: int) -> None:
         """Refuse a sum that so many honest clients cannot have: a false count scales everything."""

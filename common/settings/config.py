@@ -157,7 +157,7 @@ class RunConfig(BaseModel):
     """An accuracy on the test set; the summary names the first round that reached it. 0 means no
     target."""
     diagnostics: bool
-    """Add more expensive figures to results.jsonl: how far the clients drift apart, how accurate
+    """Add more expensive metrics to results.jsonl: how far the clients drift apart, how accurate
     the local models are on the test set and on their own label distribution, and how many samples
     were processed."""
     save_images: bool

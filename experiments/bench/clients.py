@@ -18,7 +18,7 @@ from fedmirage.common import device
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.runtimes.inprocess import run_in_process
 from fedmirage.runtimes.simulation import plan_actors, simulate
-from fedmirage.server.record.results import FILE, read
+from fedmirage.server.record.results import FILE, read_results
 
 RUNTIMES = {
     "inprocess": lambda config: run_in_process(config, plan_actors(config).actors),
@@ -70,13 +70,13 @@ def clients(
         alone = (before + time_training(config, processor)) / 2
         for name, seconds in timed.items():
             row = {"clients": count, "drawn": str(config.drawn), "runtime": name}
-            figures = describe(seconds, alone, config.drawn)
+            figures = format_row(seconds, alone, config.drawn)
             table.add_row(*row.values(), *figures)
             out.print(" ".join([*row.values(), *figures]), highlight=False)  # it takes minutes
     out.print(table)
 
 
-def describe(seconds: dict[str, float], alone: float, drawn: int) -> list[str]:
+def format_row(seconds: dict[str, float], alone: float, drawn: int) -> list[str]:
     """Write what a round took, and which share of it was not training."""
     whole = seconds["round"]
     return [
@@ -92,7 +92,9 @@ def time_rounds(config: RunConfig, runtime: str, rounds: int) -> dict[str, float
     """Time the median round of a run, and its evaluation."""
     with tempfile.TemporaryDirectory() as folder:
         RUNTIMES[runtime](configure(config.flat(), {"out": folder}))
-        lines = [line for line in read(Path(folder) / FILE) if line["kind"] == "round"][-rounds:]
+        lines = [line for line in read_results(Path(folder) / FILE) if line["kind"] == "round"][
+            -rounds:
+        ]
     return {
         name: statistics.median(line["seconds"][name] for line in lines)
         for name in ("round", "evaluate")

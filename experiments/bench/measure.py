@@ -10,7 +10,7 @@ from rich.console import Console
 
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.runtimes.simulation import simulate
-from fedmirage.server.record.results import FILE, read
+from fedmirage.server.record.results import FILE, read_results
 
 
 def measure_round(
@@ -28,7 +28,9 @@ def measure_round(
             simulate(placed)
         else:
             deploy(placed, Console(quiet=True), code=code)
-        lines = [line for line in read(Path(folder) / FILE) if line["kind"] == "round"][-rounds:]
+        lines = [line for line in read_results(Path(folder) / FILE) if line["kind"] == "round"][
+            -rounds:
+        ]
     times = [line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines]
     moved = {
         key: statistics.median(line[key] for line in lines) for key in ("bytes_up", "bytes_down")
@@ -49,6 +51,6 @@ def measure_processor(settings: dict[str, Any], rounds: int) -> dict[str, float]
             started = time.process_time()
             run_in_process(configure({**settings, "rounds": number, "out": folder}))
             seconds.append(time.process_time() - started)
-            lines = [line for line in read(Path(folder) / FILE) if line["kind"] == "round"]
+            lines = [line for line in read_results(Path(folder) / FILE) if line["kind"] == "round"]
     moved = {key: lines[-1][key] for key in ("bytes_up", "bytes_down")}
     return {"seconds": (seconds[1] - seconds[0]) / rounds, **moved}

@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table as Shown
 
 from experiments.reproduce.cells import Cell, Scale
-from experiments.reproduce.figures import in_per_cent, read_figure
+from experiments.reproduce.metrics import in_per_cent, read_metric
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.export import write_rows
 from fedmirage.comparison.statistics import spread
@@ -77,8 +77,8 @@ def read_cell(cell: Cell, folder: Path) -> float | None:
     summary = find_summary(folder)
     if summary.get("status") != "finished" or not is_finished(folder, summary["rounds"]):
         return None
-    value = read_figure(read_rounds(folder), cell.figure, cell.when, cell.target)
-    return value * 100 if value is not None and in_per_cent(cell.figure, cell.when) else value
+    value = read_metric(read_rounds(folder), cell.metric, cell.when, cell.target)
+    return value * 100 if value is not None and in_per_cent(cell.metric, cell.when) else value
 
 
 def explain(cell: Cell, folder: Path) -> str:
@@ -88,7 +88,7 @@ def explain(cell: Cell, folder: Path) -> str:
         return str(summary.get("reason", summary.get("status", "not run")))
     if cell.when == "reached":
         return f"never reached {100 * (cell.target or 0):g} %"
-    return f"results.jsonl has no {cell.figure}"
+    return f"results.jsonl has no {cell.metric}"
 
 
 def read_paper(text: str) -> tuple[float | None, float | None]:
@@ -119,7 +119,7 @@ def say_number(value: float | None, deviation: float | None, cell: Cell) -> str:
     """Write one of our numbers with as many digits as accuracies have, or as rounds need."""
     if value is None:
         return NONE
-    digits = 2 if in_per_cent(cell.figure, cell.when) else 1
+    digits = 2 if in_per_cent(cell.metric, cell.when) else 1
     more = "" if deviation is None else f" ±{deviation:.{digits}f}"
     return f"{value:.{digits}f}{more}"
 

@@ -39,9 +39,9 @@ class Cell:
         return self.table.missing or self.row.missing or self.column.missing
 
     @property
-    def figure(self) -> str:
+    def metric(self) -> str:
         """Where its number stands in the line of a round."""
-        return self.row.figure or self.column.figure or self.table.figure
+        return self.row.metric or self.column.metric or self.table.metric
 
     @property
     def when(self) -> When:
@@ -50,7 +50,7 @@ class Cell:
 
     @property
     def target(self) -> float | None:
-        """The figure that is to be reached, where the number is a number of rounds."""
+        """The metric that is to be reached, where the number is a number of rounds."""
         return self.row.target or self.column.target or self.table.target
 
     @property

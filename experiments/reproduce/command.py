@@ -17,7 +17,7 @@ from experiments.reproduce.answer import (
 )
 from experiments.reproduce.cells import SCALES, Cell, choose_cells, describe_small, list_cells
 from experiments.reproduce.cost import Clock, estimate_jobs
-from experiments.reproduce.jobs import Work, is_recorded, make_work
+from experiments.reproduce.jobs import ChosenCells, is_recorded, make_work
 from experiments.reproduce.records import recorded_runs
 from experiments.reproduce.tables import list_tables, read_table
 from fedmirage.common.errors import ConfigurationError, FedmirageError
@@ -81,7 +81,7 @@ def reproduce(name: str, given: Mapping[str, Any], console: Console) -> list[Ans
     folder = (given["out"] or USUAL_OUT).expanduser().absolute()
     more = {"data-dir": given["data_dir"] or "", "download": given["download"]}
     work = make_work(cells, scale, read_seeds(given["seeds"], []), folder, more)
-    describe(cells, work, scale, console)
+    describe_tables(cells, work, scale, console)
     if not work.jobs:
         raise FedmirageError(f"nothing of {name} can be run here with this choice")
     config = work.jobs[0].config
@@ -100,7 +100,9 @@ def reproduce(name: str, given: Mapping[str, Any], console: Console) -> list[Ans
     return answers
 
 
-def make_cell_answer(cell: Cell, scale: Any, work: Work, failed: Mapping[Path, str]) -> Answer:
+def make_cell_answer(
+    cell: Cell, scale: Any, work: ChosenCells, failed: Mapping[Path, str]
+) -> Answer:
     """Answer a cell that was run, or say why it was not."""
     folders = work.folders.get(cell, [])
     broken = [failed[folder] for folder in folders if folder in failed]
@@ -111,7 +113,7 @@ def make_cell_answer(cell: Cell, scale: Any, work: Work, failed: Mapping[Path, s
     return make_answer(cell, scale, usable, "; ".join(dict.fromkeys(reasons)), bool(broken))
 
 
-def describe(cells: Sequence[Cell], work: Work, scale: str, console: Console) -> None:
+def describe_tables(cells: Sequence[Cell], work: ChosenCells, scale: str, console: Console) -> None:
     """Say what is run, what is not and why, and what a small scale means."""
     table = cells[0].table
     say(console, f"{table.name}: {table.title}")
@@ -138,7 +140,7 @@ def show_recorded(cells: Sequence[Cell], console: Console) -> None:
             say(console, f"recorded: {cell.row.shown}, {cell.column.shown}: {ours} ({names})")
 
 
-def count_reasons(cells: Sequence[Cell], work: Work) -> dict[str, int]:
+def count_reasons(cells: Sequence[Cell], work: ChosenCells) -> dict[str, int]:
     """Count the cells that are not run, by the reason."""
     found: dict[str, int] = {}
     for cell in cells:
@@ -154,7 +156,7 @@ def count_reasons(cells: Sequence[Cell], work: Work) -> dict[str, int]:
     return found
 
 
-def show_cost(work: Work, means: Means, console: Console) -> None:
+def show_cost(work: ChosenCells, means: Means, console: Console) -> None:
     """Measure a step of each network, and say what the runs will take."""
     clock = Clock()
     seconds = estimate_jobs(work.jobs, clock)

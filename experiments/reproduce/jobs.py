@@ -29,7 +29,7 @@ MORE = ("diagnostics", "local-evaluation")  # a run that has them serves cells t
 
 
 @dataclass(frozen=True)
-class Work:
+class ChosenCells:
     """The chosen cells, the runs that they need, and the cells that lack their data."""
 
     folders: dict[Cell, list[Path]]  # one folder per seed
@@ -43,7 +43,7 @@ def make_work(
     seeds: Sequence[int],
     folder: Path,
     more: Mapping[str, Any],
-) -> Work:
+) -> ChosenCells:
     """Make the runs of all cells whose data are here; wrong settings are refused all at once."""
     jobs: dict[Path, Job] = {}
     folders: dict[Cell, list[Path]] = {}
@@ -64,7 +64,7 @@ def make_work(
             folders.setdefault(cell, []).append(job.folder)
     if problems:
         raise ConfigurationError(list(dict.fromkeys(problems)))
-    return Work(folders, share_all(list(jobs.values())), without)
+    return ChosenCells(folders, share_all(list(jobs.values())), without)
 
 
 def make_job(config: RunConfig, seed: int, folder: Path) -> Job:

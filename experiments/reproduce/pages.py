@@ -15,10 +15,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments.reproduce.checks import Written, complaints
-from experiments.reproduce.figures import WORDS, look_up, read_figure
+from experiments.reproduce.metrics import WORDS, look_up, read_metric
 from experiments.reproduce.tables import When
 from fedmirage.common.errors import DataError
-from fedmirage.comparison.pictures import Curve, draw_by_round
+from fedmirage.comparison.curves import Curve, draw_by_round
 from fedmirage.comparison.statistics import paired_difference, spread
 from fedmirage.comparison.table import say_difference, say_spread
 from fedmirage.records.lines import read_record, read_rounds
@@ -42,7 +42,7 @@ class PageTable(Written):
     page: str
     head: str
     rows: tuple[PageRow, ...]
-    figure: str = "accuracy"
+    metric: str = "accuracy"
     columns: tuple[When, ...] = ("last", "best", "last-five")
     compared: When = "last-five"
     """What the rows are compared with the first one by, in pairs with the same seed."""
@@ -57,7 +57,7 @@ class PagePicture(Written):
 
     file: str
     rows: tuple[PageRow, ...]
-    figure: str = "accuracy"
+    metric: str = "accuracy"
 
 
 class Pages(Written):
@@ -123,9 +123,9 @@ def read_row(row: PageRow, table: PageTable, results: Path) -> dict[When, dict[i
         seed, lines = read_run(results, name)
         lines = [line for line in lines if line["round"] >= table.first_round]
         for when in dict.fromkeys((*table.columns, table.compared)):
-            value = read_figure(lines, table.figure, when)
+            value = read_metric(lines, table.metric, when)
             if value is None:
-                raise DataError(f"the recorded run {name} has no {table.figure}")
+                raise DataError(f"the recorded run {name} has no {table.metric}")
             found.setdefault(when, {})[seed] = value if table.per_cent else value / 100
     return found
 
@@ -147,7 +147,7 @@ def draw(picture: PagePicture, results: Path) -> Path:
         seeds = []
         for name in row.runs:
             lines = read_run(results, name)[1]
-            found = {line["round"]: look_up(line, picture.figure) for line in lines}
+            found = {line["round"]: look_up(line, picture.metric) for line in lines}
             seeds.append({number: one for number, one in found.items() if one is not None})
         curves.append((label, seeds))
     return draw_by_round(curves, results / picture.file)

@@ -2,7 +2,7 @@
 
     title, note        what the table shows, and what a reader must know about our settings
     missing            why nothing of it can be run here; rows and columns may say it too
-    figure, when       which number of a run a cell is (see experiments/reproduce/figures.py)
+    figure, when       which number of a run a cell is (see experiments/reproduce/metrics.py)
     preset, settings   what all cells have in common, as for `fedmirage run`
     arguments          parameters for methods by their names, in whatever line they appear
     small              settings and arguments of --scale small, and `what` they leave out
@@ -30,7 +30,7 @@ NO_NUMBER = ("-", "N/A")  # cells in which the paper has none
 When = Literal["last", "best", "last-five", "reached", "sum"]
 
 
-class Part(Written):
+class TablePart(Written):
     """What a table, a row or a column may say about its cells."""
 
     title: str = ""
@@ -38,7 +38,7 @@ class Part(Written):
     preset: str = ""
     settings: dict[str, Any] = Field(default_factory=dict)
     arguments: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    figure: str = ""
+    metric: str = ""
     when: When | None = None
     target: float | None = None
 
@@ -51,7 +51,7 @@ class Small(Written):
     arguments: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
-class Line(Part):
+class Line(TablePart):
     """A row or a column."""
 
     name: str
@@ -71,7 +71,7 @@ class TableRow(Line):
     paper: tuple[str, ...]
 
 
-class Table(Part):
+class Table(TablePart):
     """One table of a paper."""
 
     name: str  # PAPER/TABLE

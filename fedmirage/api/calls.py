@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedmirage.api.comparisons import Comparison
-from fedmirage.api.runs import Run
+from fedmirage.api.runs import RunResult
 
 if TYPE_CHECKING:
     from fedmirage.common.models import Model
@@ -24,7 +24,7 @@ def run(
     watch_port: int = 0,
     quiet: bool = False,
     **settings: Any,
-) -> Run:
+) -> RunResult:
     """Run settings over the defaults to the end; a run that fails raises its reason.
 
     Every flag of `fedmirage run` is a setting, with underscores for hyphens. Results go to the
@@ -42,7 +42,7 @@ def run(
         config = settle(read_layers(preset, []), settings)
     folder = Path(config.out)
     launch(config, runtime, folder, console, actors, observers=wanted.make(console))
-    return Run(folder)
+    return RunResult(folder)
 
 
 def compare(
@@ -86,9 +86,9 @@ def compare(
     return Comparison(run_comparison(plan, console, runtime, actors, False, observers).folder)
 
 
-def read_run(folder: str | Path) -> Run:
+def read_run(folder: str | Path) -> RunResult:
     """Open the folder of a run, whether it has ended or not."""
-    return Run(folder)
+    return RunResult(folder)
 
 
 def read_comparison(folder: str | Path) -> Comparison:

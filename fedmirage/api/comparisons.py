@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedmirage.api.runs import Run, write_page
+from fedmirage.api.runs import RunResult, write_page
 from fedmirage.common.errors import DataError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Comparison:
 
         return remarks(self.outcome)
 
-    def run(self, methods: str, seed: int | None = None) -> Run:
+    def run(self, methods: str, seed: int | None = None) -> RunResult:
         """Open one of the runs; without a seed, that of the first."""
         runs = {name: one.entry.runs for name, one in self.outcome.by_name.items()}
         chosen = self.outcome.seeds[0] if seed is None else seed
@@ -129,17 +129,17 @@ class Comparison:
                 f"there is no run of {methods!r} with seed {chosen}; there are {known}, with seeds"
                 f" {', '.join(map(str, self.outcome.seeds))}"
             )
-        return Run(self.folder / runs[methods][chosen])
+        return RunResult(self.folder / runs[methods][chosen])
 
     def plot(self) -> Figure:
         """Draw accuracy by round: the mean of every line over seeds, with its range."""
-        from fedmirage.api.pictures import draw_curves
+        from fedmirage.api.plots import draw_curves
 
         return draw_curves(self.rounds, self.outcome.short)
 
     def plot_differences(self) -> Figure:
         """Draw every difference to FedAvg and to the placebo with its interval."""
-        from fedmirage.api.pictures import draw_differences
+        from fedmirage.api.plots import draw_differences
 
         return draw_differences(self.differences, self.outcome.short)
 

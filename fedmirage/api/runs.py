@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SHOWN = ("status", "rounds", "final_accuracy", "best_accuracy", "last5_accuracy", "seconds")
 
 
-class Run:
+class RunResult:
     """What a run left in its folder. Frames are attributes, pictures are methods."""
 
     def __init__(self, folder: str | Path) -> None:
@@ -69,7 +69,7 @@ class Run:
 
     def plot(self, *columns: str) -> Figure:
         """Draw columns of `rounds` by round; without any, the accuracy."""
-        from fedmirage.api.pictures import draw_rounds
+        from fedmirage.api.plots import draw_rounds
 
         chosen = columns or ("accuracy",)
         if lacking := [name for name in chosen if name not in self.rounds]:

@@ -26,7 +26,7 @@ def partition(
     """Show which client holds what: samples by client and class, their skew, pictures of both."""
     from fedmirage.common.data import load
     from fedmirage.common.data.partitions import split
-    from fedmirage.show.partition import figures, report, show_classes, show_figures
+    from fedmirage.show.partition import measure, report, show_classes, show_heterogeneity
 
     settings = {"dataset": dataset, "partition": partition, "clients": clients, "seed": seed}
     config = configure({**settings, "data_dir": data_dir, "download": download})
@@ -34,7 +34,7 @@ def partition(
     number = len(loaded.classes)
     parts = split(config.partition_params, loaded.train, number, config.clients, config.seed)
     out.print(show_classes(loaded, parts))
-    out.print(show_figures(figures(loaded, parts)))
+    out.print(show_heterogeneity(measure(loaded, parts)))
     for path in report(loaded, parts, out_dir):
         show_path("picture", path)
 

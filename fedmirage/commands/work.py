@@ -86,7 +86,7 @@ def compare(runs: list[Path], **given: Any) -> None:
     if given["report"] or wanted.watch:
         show_page(outcome.folder)
     if given["picture"]:
-        from fedmirage.comparison.pictures import draw_runs
+        from fedmirage.comparison.curves import draw_runs
 
         show_path("picture", draw_runs(outcome.run_folders, given["picture"]))
     if any(standing.failed for standing in outcome.standings):

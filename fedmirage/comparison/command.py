@@ -36,7 +36,7 @@ def run_comparison(
     make_folder(plan.folder)
     check_runs(jobs, plan.folder)
     means = share_cores(plan.base, runtime, actors, len(trials or jobs), verbose)
-    describe(plan, means, console)
+    describe_plan(plan, means, console)
     observers = observers or Observers()
     with observers:
         if trials:
@@ -50,7 +50,7 @@ def run_comparison(
     return read_outcome(plan.folder)
 
 
-def describe(plan: Plan, means: Means, console: Console) -> None:
+def describe_plan(plan: Plan, means: Means, console: Console) -> None:
     """Print what is compared, on what, and what is odd about it."""
     base = plan.base
     seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
@@ -106,7 +106,7 @@ def show_folders(
     if not outcomes:
         console.print(lay_out_runs(folders))
     if drawing is not None:
-        from fedmirage.comparison.pictures import draw_runs  # here, because it loads matplotlib
+        from fedmirage.comparison.curves import draw_runs  # here, because it loads matplotlib
 
         say(console, f"picture: {draw_runs(folders, drawing)}")
 

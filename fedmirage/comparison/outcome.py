@@ -24,7 +24,7 @@ COSTS = ("rounds", "bytes", "seconds")  # of reaching a target
 
 
 @dataclass(frozen=True)
-class Entry:
+class ComparedLine:
     """A row of the table: a methods line with its rate and schedule, and the run of every seed."""
 
     name: str
@@ -45,7 +45,7 @@ class Entry:
 class Standing:
     """A row's scores by seed, and why it has none for other seeds."""
 
-    entry: Entry
+    entry: ComparedLine
     scores: dict[int, Score]
     failed: dict[int, str]
 
@@ -165,11 +165,11 @@ def record(plan: Plan, jobs: Sequence[Job], failed: Mapping[Path, str]) -> None:
     os.replace(draft, plan.folder / FILE)
 
 
-def make_entries(jobs: Sequence[Job], usual: Choice) -> list[Entry]:
+def make_entries(jobs: Sequence[Job], usual: Choice) -> list[ComparedLine]:
     """Collect the runs of every row and choice."""
     # FedAvg as it was given comes before FedAvg as it was chosen.
     tuned = {job.row.methods: choice_of(job.config) for job in jobs}[FEDAVG]
-    found: dict[str, Entry] = {}
+    found: dict[str, ComparedLine] = {}
     for job in jobs:
         name, choice = job.row.methods, choice_of(job.config)
         if name == FEDAVG and choice != tuned:
@@ -180,10 +180,10 @@ def make_entries(jobs: Sequence[Job], usual: Choice) -> list[Entry]:
     return list(found.values())
 
 
-def make_entry(name: str, placebo: str, config: RunConfig, runs: dict[int, str]) -> Entry:
+def make_entry(name: str, placebo: str, config: RunConfig, runs: dict[int, str]) -> ComparedLine:
     """Make a row of runs that share a configuration but for their seed."""
     is_line, schedule = name == config.methods, choice_of(config).schedule
-    return Entry(name, placebo, config.lr, allows_secagg(config), runs, is_line, schedule)
+    return ComparedLine(name, placebo, config.lr, allows_secagg(config), runs, is_line, schedule)
 
 
 def allows_secagg(config: RunConfig) -> bool:
@@ -202,7 +202,7 @@ def read_outcome(folder: Path) -> Outcome:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         entries = [
-            Entry(**{**row, "runs": {int(seed): name for seed, name in row["runs"].items()}})
+            ComparedLine(**{**row, "runs": {int(seed): name for seed, name in row["runs"].items()}})
             for row in content["rows"]
         ]
         settings = configure(content["settings"])
@@ -216,7 +216,7 @@ def read_outcome(folder: Path) -> Outcome:
     return Outcome(folder, settings, seeds, standings)
 
 
-def _stand(folder: Path, entry: Entry, failed: Mapping[str, str]) -> Standing:
+def _stand(folder: Path, entry: ComparedLine, failed: Mapping[str, str]) -> Standing:
     scores, reasons = {}, {}
     for seed, name in entry.runs.items():
         try:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedmirage.common.wire.figures import AVERAGE_SCORES
+from fedmirage.common.wire.metrics import AVERAGE_SCORES
 from fedmirage.records.lines import find_summary, read_rounds
 
 LAST = 5  # evaluated rounds in the headline score

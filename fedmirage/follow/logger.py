@@ -52,8 +52,8 @@ class Logger(ABC):
         """Open a log, or one that there is again; return what identifies it for the next time."""
 
     @abstractmethod
-    def log_round(self, number: int, figures: Mapping[str, float]) -> None:
-        """Receive the figures of one round, by names such as `accuracy` and `train.task`."""
+    def log_round(self, number: int, metrics: Mapping[str, float]) -> None:
+        """Receive the metrics of one round, by names such as `accuracy` and `train.task`."""
 
     @abstractmethod
     def end(self, summary: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 LISTS = ("clients", "refused")  # one entry per client, which a flat round has no place for
-OWN_NAMES = "methods"  # its figures carry the names of their methods already
+OWN_NAMES = "methods"  # its metrics carry the names of their methods already
 
 
 def flatten_round(line: Mapping[str, Any]) -> dict[str, Any]:

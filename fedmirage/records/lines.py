@@ -6,14 +6,14 @@ from typing import Any
 
 from fedmirage.common.errors import DataError
 from fedmirage.common.settings.config import RunConfig, configure, defaults
-from fedmirage.server.record.results import FILE, read, summarise
+from fedmirage.server.record.results import FILE, read_results, summarise
 
 Lines = list[dict[str, Any]]
 
 
 def read_record(folder: Path) -> Lines:
     """Read all lines of a run; a last line that a kill left incomplete is left out."""
-    lines = read(folder / FILE)
+    lines = read_results(folder / FILE)
     if lines and lines[0]["kind"] != "config":
         raise DataError(f"{folder / FILE} is damaged: line 1 is not the configuration of a run")
     return lines

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.report.groups import Found, Group, describe_settings, find_groups
-from fedmirage.report.html import Html, Section, bullets, element, join, paragraph
+from fedmirage.report.html import Html, PageSection, bullets, element, join, paragraph
 from fedmirage.report.sections.answer import answer
 from fedmirage.report.sections.costs import phases
 from fedmirage.report.sections.differences import differences
@@ -60,7 +60,7 @@ def arrange(found: Found, tsne: bool = False) -> dict[str, Any]:
     }
 
 
-def make_sections(group: Group, tsne: bool) -> list[Section]:
+def make_sections(group: Group, tsne: bool) -> list[PageSection]:
     """Make the sections of a group, the answer first; some exist only where they have something."""
     makers = (answer, progress, differences, classes, clients, domains, confusion, holdings, drift)
     found = [make(group) for make in (*makers, terms, phases, galleries)]

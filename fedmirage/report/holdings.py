@@ -1,4 +1,4 @@
-"""Which client holds what: the record has the settings, and dealing again gives the same parts."""
+"""Which client holds what: splitting by the recorded settings again gives the same parts."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,13 +19,13 @@ class Holding:
     classes: tuple[str, ...]
     counts: list[list[int]]
     sizes: list[int]
-    fingerprint: str  # of the data set that was dealt
+    fingerprint: str  # of the data set that was split
 
 
 def find_holding(run: ReportedRun) -> Holding | str:
-    """Deal the data of a run again; a sentence says why that is not possible.
+    """Split the data of a run again; a sentence says why that is not possible.
 
-    Nodes with data of their own are not dealt any, which their numbers of samples show.
+    Nodes with data of their own are given none of it, which their numbers of samples show.
     """
     usual = defaults()
     deciding = tuple((key, run.config.get(key, usual[key])) for key in DECIDING)
@@ -44,7 +44,7 @@ def find_holding(run: ReportedRun) -> Holding | str:
         client < len(found.sizes) and examples <= found.sizes[client]
         for client, examples in told.items()
     )
-    return found if fits else "clients reported other data than were dealt, so they have their own"
+    return found if fits else "clients reported other data than were split, so they have their own"
 
 
 @lru_cache(maxsize=32)

@@ -13,7 +13,7 @@ class Html(str):
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """One section of the page: its text and tables, and the plots that it has places for."""
 
     key: str

@@ -12,7 +12,7 @@ from flwr.app import Context, Message
 
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.parcels import Load, unpack
-from fedmirage.runtimes.workers import Job, LostWorkerError, Worker
+from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
 
 
 class ClientAppActor:
@@ -81,7 +81,7 @@ class ActorWorker(Worker):
         except ray.exceptions.RayError as error:
             raise LostWorkerError(find_cause(error)) from None
 
-    def send(self, job: Job, context: Context) -> None:
+    def send(self, job: QueuedMessage, context: Context) -> None:
         """Let it answer a message as soon as it has answered the one before."""
         parcel = job.load.pack((job.message, context))
         self.results.append(self.actor.answer.remote(parcel, self.store.put(job.load)))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedmirage.client.node.discretion import VARIABLE
+from fedmirage.client.node.redaction import VARIABLE
 from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError
 from fedmirage.common.settings.config import RunConfig, validate
 from fedmirage.runtimes.breakpoints import Debugger

@@ -20,7 +20,7 @@ from flwr.common import log
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.runtimes.parcels import Load
-from fedmirage.runtimes.workers import Job, LostWorkerError, Worker
+from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
 from fedmirage.server.messages.replies import WaitingGrid
 
 FAILED = 2  # Flower's code for a client that raised an exception
@@ -45,8 +45,8 @@ class WorkerGrid(WaitingGrid):
         self.change = threading.Condition()  # guards the workers and what follows
         self.asked: set[str] = set()  # the messages of this round; a reply to another is dropped
         self.replies: dict[str, Message] = {}
-        self.waiting: deque[Job] = deque()
-        self.given: dict[Worker, deque[Job]] = {}  # what each worker has, oldest first
+        self.waiting: deque[QueuedMessage] = deque()
+        self.given: dict[Worker, deque[QueuedMessage]] = {}  # what each worker has, oldest first
         self.ended: set[Worker] = set()  # workers that were ended because they took too long
         self.closed = False
         self.why_nobody = ""  # why no worker could start, if none could
@@ -106,7 +106,7 @@ class WorkerGrid(WaitingGrid):
             self.asked = set(numbers)
             self.replies.clear()
             self.waiting.clear()
-            self.waiting.extend(Job(message, find_load) for message in pushed)
+            self.waiting.extend(QueuedMessage(message, find_load) for message in pushed)
             self.change.notify_all()
         return numbers
 
@@ -153,7 +153,7 @@ class WorkerGrid(WaitingGrid):
         """Whether a worker has something to do."""
         return any(self.given.values())
 
-    def _next(self) -> Job | None:
+    def _next(self) -> QueuedMessage | None:
         """Take the next message that must be answered."""
         with self.change:
             while self.waiting:
@@ -231,7 +231,7 @@ class WorkerGrid(WaitingGrid):
 
     def _use(self, worker: Worker) -> None:
         """Hand over messages and collect replies until the grid is closed or the worker is lost."""
-        given: deque[Job] = deque()
+        given: deque[QueuedMessage] = deque()
         with self.change:
             self.given[worker] = given
         try:
@@ -255,7 +255,7 @@ class WorkerGrid(WaitingGrid):
                 self.waiting.extendleft(reversed(given))  # never begun, so others answer them
                 self.change.notify_all()
 
-    def _may_take(self, worker: Worker, given: deque[Job]) -> bool:
+    def _may_take(self, worker: Worker, given: deque[QueuedMessage]) -> bool:
         """Whether a worker may have one more message.
 
         A second one is for the worker alone if enough are left for all the others.
@@ -263,7 +263,7 @@ class WorkerGrid(WaitingGrid):
         more = len(self.waiting) > len(self.workers) if given else True
         return len(given) < AHEAD and more and worker not in self.ended
 
-    def _collect(self, worker: Worker, given: deque[Job]) -> None:
+    def _collect(self, worker: Worker, given: deque[QueuedMessage]) -> None:
         """Take the reply to the oldest message; if the worker was lost, its client has failed.
 
         If its time was up already, nobody waits for a reply.

@@ -18,13 +18,13 @@ from typing import Any
 import tomli_w
 from rich.console import Console
 
-from fedmirage.client.node.discretion import VARIABLE
+from fedmirage.client.node.redaction import VARIABLE
 from fedmirage.common.errors import TRACEBACK, FedmirageError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.bundle import app_folder
 from fedmirage.runtimes.processes import Processes, environment
 from fedmirage.server.record import checkpoint
-from fedmirage.server.record.results import FILE, Results, read
+from fedmirage.server.record.results import FILE, Results, read_results
 
 ENVIRONMENT = {
     # Otherwise every run would begin with a download of torch.
@@ -48,7 +48,7 @@ def deploy(config: RunConfig, console: Console, verbose: bool = False, code: str
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     if config.resume:  # its earlier summary would look like the end of this run
-        Results(folder).forget_after(checkpoint.read(folder / checkpoint.FILE).round)
+        Results(folder).forget_after(checkpoint.read_checkpoint(folder / checkpoint.FILE).round)
     else:
         (folder / FILE).unlink(missing_ok=True)  # of a run that never finished a round
     with (
@@ -193,7 +193,9 @@ class Federation:
 
 def find_summary(folder: Path) -> dict[str, Any] | None:
     """Return the summary line of a run that is over, or None."""
-    return next((line for line in read(folder / FILE)[-1:] if line.get("kind") == "summary"), None)
+    return next(
+        (line for line in read_results(folder / FILE)[-1:] if line.get("kind") == "summary"), None
+    )
 
 
 def require_free(address: str) -> None:

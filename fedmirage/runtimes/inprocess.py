@@ -30,7 +30,7 @@ from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.grid import FAILED, WorkerGrid, node_id
 from fedmirage.runtimes.parcels import Load, unpack
-from fedmirage.runtimes.workers import Job, LostWorkerError, Worker
+from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
 from fedmirage.server.run import run
 
 __all__ = ["Helper", "LocalGrid", "answer", "node_id", "run_in_process"]
@@ -73,7 +73,7 @@ class Helper(Worker):
             self._receive()
             self.ready = True
 
-    def send(self, job: Job, context: Context) -> None:
+    def send(self, job: QueuedMessage, context: Context) -> None:
         """Send a message, and before the first one of a round what all of them hold."""
         content = None if job.load is self.load else job.load.content
         self.load = job.load
@@ -223,7 +223,7 @@ class LocalGrid(WorkerGrid):
             torch.set_num_threads(threads)  # the server's, which may be more than a client's
         return numbers
 
-    def _await_job(self, pushed: list[Message]) -> Job | None:
+    def _await_job(self, pushed: list[Message]) -> QueuedMessage | None:
         """Wait for a message for this process; None if all are answered, or their time is up."""
         left = min((self.seconds_left(message) for message in pushed), default=0.0)
         with self.change:

@@ -10,7 +10,7 @@ from fedmirage.runtimes.parcels import Load
 
 
 @dataclass(frozen=True)
-class Job:
+class QueuedMessage:
     """A message that waits for a worker, and the load of its round."""
 
     message: Message
@@ -34,7 +34,7 @@ class Worker(ABC):
         """Wait until it can take messages; raises a LostWorkerError if it never can."""
 
     @abstractmethod
-    def send(self, job: Job, context: Context) -> None:
+    def send(self, job: QueuedMessage, context: Context) -> None:
         """Hand over a message without waiting for the reply."""
 
     @abstractmethod

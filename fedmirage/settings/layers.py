@@ -75,10 +75,10 @@ def place(config: RunConfig) -> RunConfig:
 
 def _resume(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
     from fedmirage.server.record.folder import require_same_settings
-    from fedmirage.server.record.results import FILE, read
+    from fedmirage.server.record.results import FILE, read_results
 
     folder = Path(flags["resume"]).expanduser().absolute()
-    lines = read(folder / FILE)
+    lines = read_results(folder / FILE)
     if not lines or lines[0].get("kind") != "config":
         raise ConfigurationError(
             [

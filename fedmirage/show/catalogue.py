@@ -14,7 +14,7 @@ from rich.text import Text
 
 from fedmirage.common.data.partitions.params import PARTITIONS
 from fedmirage.common.learning.schedules import SCHEDULES
-from fedmirage.common.method import describe as describe_parts
+from fedmirage.common.method import describe_parts
 from fedmirage.common.methods import METHODS, Method
 from fedmirage.common.models import MODELS, build
 from fedmirage.common.secagg.settings import why_not

@@ -14,8 +14,8 @@ from rich import box
 from rich.table import Table as RichTable
 
 from fedmirage.common.data.heterogeneity import (
+    ClientRange,
     Heterogeneity,
-    Spread,
     Table,
     class_table,
     heterogeneity,
@@ -56,8 +56,8 @@ def report(dataset: DataSet, parts: Sequence[Indices], out_dir: Path) -> list[Pa
     ]
 
 
-def figures(dataset: DataSet, parts: Sequence[Indices]) -> Heterogeneity:
-    """Compute the heterogeneity figures of a partition of `dataset`."""
+def measure(dataset: DataSet, parts: Sequence[Indices]) -> Heterogeneity:
+    """Compute the heterogeneity metrics of a partition of `dataset`."""
     counts = class_table(dataset.train, parts, len(dataset.classes))
     return heterogeneity(counts, [len(part) for part in parts])
 
@@ -85,16 +85,16 @@ def show_classes(dataset: DataSet, parts: Sequence[Indices]) -> RichTable:
     return shown
 
 
-def show_figures(figures: Heterogeneity) -> RichTable:
-    """Make a table of the heterogeneity figures for a terminal."""
-    title = f"Heterogeneity of {figures.clients} clients, {figures.samples} samples"
+def show_heterogeneity(metrics: Heterogeneity) -> RichTable:
+    """Make a table of the heterogeneity metrics for a terminal."""
+    title = f"Heterogeneity of {metrics.clients} clients, {metrics.samples} samples"
     shown = RichTable(title=title, box=box.SIMPLE_HEAD)
     shown.add_column("figure")
     for heading in ("least", "mean", "most"):
         shown.add_column(heading, justify="right")
-    for entry in fields(figures):
-        value = getattr(figures, entry.name)
-        if isinstance(value, Spread):
+    for entry in fields(metrics):
+        value = getattr(metrics, entry.name)
+        if isinstance(value, ClientRange):
             cells = map(_figure, (value.minimum, value.mean, value.maximum))
             shown.add_row(LABELS[entry.name], *cells)
         elif entry.name in LABELS:

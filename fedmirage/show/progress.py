@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedmirage.common.errors import TRACEBACK
-from fedmirage.common.wire.figures import SHARD_SCORES
-from fedmirage.server.record.results import FILE, read
+from fedmirage.common.wire.metrics import SHARD_SCORES
+from fedmirage.server.record.results import FILE, read_results
 from fedmirage.server.record.shown import describe_scores, fold, local_scores
 from fedmirage.server.strategy.budget import spent
 from fedmirage.show.bar import is_interactive, make_bar
@@ -73,7 +73,7 @@ class Watch:
         if size == self.size:
             return
         self.size = size
-        lines = read(self.path)
+        lines = read_results(self.path)
         self.shown = min(self.shown, len(lines))  # a resumed run may take lines back
         for line in lines[self.shown :]:
             self._show(line)

@@ -17,7 +17,7 @@ from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
 from fedmirage.common.errors import TRACEBACK, FedmirageError, WireError
-from fedmirage.common.wire.figures import TERM
+from fedmirage.common.wire.metrics import TERM
 from fedmirage.common.wire.payload import size
 from fedmirage.server.messages.replies import Replies, ReplyCheck, read_reply
 from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
@@ -175,11 +175,11 @@ def add_last_counted(ins: Ins, proxy: ClientProxy, state: Checkpoint) -> Ins:
 
 def client_record(proxy: ClientProxy, result: FitRes) -> dict[str, Any]:
     """Return what results.jsonl records about one client in one round."""
-    figures = {
+    metrics = {
         name: value for name, value in result.metrics.items() if isinstance(value, int | float)
     }
     train = {
-        name.removeprefix(TERM): value for name, value in figures.items() if name.startswith(TERM)
+        name.removeprefix(TERM): value for name, value in metrics.items() if name.startswith(TERM)
     }
-    rest = {name: value for name, value in figures.items() if not name.startswith(TERM)}
+    rest = {name: value for name, value in metrics.items() if not name.startswith(TERM)}
     return {"partition": int(proxy.cid), "examples": result.num_examples, "train": train, **rest}

@@ -15,7 +15,7 @@ from flwr.common import GetPropertiesIns, MessageTypeLegacy
 from flwr.compat.common import recorddict_compat as compat
 
 from fedmirage.common.errors import WireError
-from fedmirage.common.wire.figures import ERROR
+from fedmirage.common.wire.metrics import ERROR
 from fedmirage.common.wire.preparation import PREPARE, Preparation, read_preparation
 from fedmirage.server.messages.plain import warn
 from fedmirage.server.messages.replies import clean, read_reply
@@ -32,7 +32,7 @@ STALLS = 3  # turns in a row without progress, after which a client is given up 
 
 
 @dataclass
-class Work:
+class ClientPreparation:
     """What is known of one client while it is prepared."""
 
     proxy: PartitionProxy
@@ -89,7 +89,7 @@ class Preparer:
         """
         started = time.perf_counter()
         all_work = [
-            Work(proxy)
+            ClientPreparation(proxy)
             for _, proxy in sorted(self.roster.proxies.items())
             if proxy.node_id not in self.prepared
         ]
@@ -117,7 +117,7 @@ class Preparer:
             if partition in partitions
         }
 
-    def give_turn(self, waiting: list[Work]) -> None:
+    def give_turn(self, waiting: list[ClientPreparation]) -> None:
         """Let all of these clients work for a while; who says nothing is lost to this round."""
         seconds = min(TURN, SHARE * self.timeout / len(waiting))
         patience = min(self.timeout, START + seconds * len(waiting) / SHARE)
@@ -135,7 +135,7 @@ class Preparer:
         for work in silent.values():
             work.reason = f"no answer within {patience:.0f} s while it was prepared"
 
-    def show(self, round_number: int, all_work: list[Work]) -> None:
+    def show(self, round_number: int, all_work: list[ClientPreparation]) -> None:
         """Say how far all are, while some are not done."""
         counted = [work for work in all_work if not work.reason]
         finished = sum(work.last.finished for work in counted)
@@ -144,7 +144,7 @@ class Preparer:
             text = f"preparing: {finished} of {len(counted)} clients done, {100 * share:.0f} %"
             self.results.note(round_number, text, progress=True)
 
-    def record(self, round_number: int, ready: list[Work], seconds: float) -> None:
+    def record(self, round_number: int, ready: list[ClientPreparation], seconds: float) -> None:
         """Write who is ready, how long each worked, and what they want to be known."""
         self.pass_on_notes(round_number, ready)
         clients = [{"partition": work.proxy.partition, "seconds": work.seconds} for work in ready]
@@ -155,7 +155,7 @@ class Preparer:
         text = f"preparing: {len(ready)} of {len(ready)} clients done{earlier}"
         self.results.note(round_number, text, progress=True)
 
-    def pass_on_notes(self, round_number: int, ready: list[Work]) -> None:
+    def pass_on_notes(self, round_number: int, ready: list[ClientPreparation]) -> None:
         """Write every sentence once, with the clients that say it; a resumed run repeats none."""
         known = {line["text"] for line in self.results.lines("note")}
         clients: dict[str, list[str]] = {}  # sentence -> those that say it

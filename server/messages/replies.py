@@ -23,8 +23,8 @@ from flwr.serverapp import Grid
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.run import Run
-from fedmirage.common.wire.figures import ERROR, SAMPLES, STEPS, check_declared, declared_figures
 from fedmirage.common.wire.manifest import Entry
+from fedmirage.common.wire.metrics import ERROR, SAMPLES, STEPS, check_declared, declared_metrics
 from fedmirage.common.wire.payload import LAYOUT, SHARED, decode, slices
 
 POLL = 0.2  # seconds between two looks for replies
@@ -113,11 +113,11 @@ def check_examples(examples: object) -> None:
 
 
 def check_number(name: str, value: object) -> None:
-    """Require that a figure is a number; steps and samples are counted, so they must be finite."""
+    """Require that a metric is a number; steps and samples are counted, so they must be finite."""
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise WireError(f"its figure {name!r} is {value!r}, and not a number")
+        raise WireError(f"its metric {name!r} is {value!r}, and not a number")
     if name in (STEPS, SAMPLES) and not (math.isfinite(value) and 0 <= value <= 2**53):
-        raise WireError(f"its figure {name!r} is {value!r}")
+        raise WireError(f"its metric {name!r} is {value!r}")
 
 
 class ReplyCheck:
@@ -126,7 +126,7 @@ class ReplyCheck:
     def __init__(self, run: Run) -> None:
         self.expected: dict[str, Sequence[Entry] | None] = {SHARED: run.shared.entries}
         self.expected |= {section.name: run.entries_of(section) for section in run.sections}
-        self.figures = declared_figures(run)
+        self.metrics = declared_metrics(run)
 
     def read(self, content: Any) -> FitRes:
         """Read a reply to a request to train; raises a WireError if it cannot be used."""
@@ -146,9 +146,9 @@ class ReplyCheck:
             )
         for name, cut in cuts.items():
             check_section(name, reply.parameters.tensors[cut], self.expected[name])
-        figures = {name: value for name, value in reply.metrics.items() if name != LAYOUT}
-        check_declared(figures, self.figures)
-        for name, value in figures.items():
+        metrics = {name: value for name, value in reply.metrics.items() if name != LAYOUT}
+        check_declared(metrics, self.metrics)
+        for name, value in metrics.items():
             check_number(name, value)
         check_examples(reply.num_examples)
 

@@ -21,8 +21,8 @@ from flwr.serverapp import Grid
 
 from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.seeds import numpy_generator
-from fedmirage.common.wire.figures import ERROR
-from fedmirage.server.messages.places import check_place
+from fedmirage.common.wire.metrics import ERROR
+from fedmirage.server.messages.node_ids import check_node_id
 from fedmirage.server.messages.replies import Replies, clean, read_reply
 from fedmirage.server.record.shown import list_partitions
 
@@ -63,7 +63,7 @@ class Roster(ClientManager):
         # Only nodes with data of their own may enter: others would train on the server's test set.
         self.only_own = False
         self.round = 0  # set by the rounds' loop before each draw
-        self.resting: set[int] = set()  # partitions that further tries of this round leave out
+        self.left_out: set[int] = set()  # partitions that further tries of this round leave out
         self.unprepared: set[int] = set()  # partitions that cannot train yet
         self.proxies: dict[int, PartitionProxy] = {}
         self.refused: dict[int, str] = {}  # node id -> why
@@ -148,7 +148,7 @@ class Roster(ClientManager):
                 f"its partition-id is {partition}, but there are {self.clients} clients (0 to"
                 f" {self.clients - 1})"
             )
-        check_place(node, partition)
+        check_node_id(node, partition)
         if partition in self.proxies:
             raise WireError(
                 f"another node already has partition-id={partition}; give every SuperNode its own"
@@ -190,7 +190,7 @@ class Roster(ClientManager):
             if self.secret
             else numpy_generator(self.seed, "sampling", self.round).permutation(self.clients)
         )
-        ready = self.proxies.keys() - self.resting - self.unprepared
+        ready = self.proxies.keys() - self.left_out - self.unprepared
         present = [self.proxies[partition] for partition in map(int, order) if partition in ready]
         chosen = [proxy for proxy in present if criterion is None or criterion.select(proxy)][
             :num_clients
@@ -208,7 +208,7 @@ class Roster(ClientManager):
 
     def all(self) -> dict[str, ClientProxy]:
         """Return all clients that can be drawn, by partition."""
-        ready = {*self.proxies} - self.resting - self.unprepared
+        ready = {*self.proxies} - self.left_out - self.unprepared
         return {str(partition): self.proxies[partition] for partition in sorted(ready)}
 
     def register(self, client: ClientProxy) -> bool:

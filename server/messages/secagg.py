@@ -21,7 +21,7 @@ from fedmirage.common.errors import WireError
 from fedmirage.common.secagg.circle import Circle
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.vector import SecureMeans, SecureVector, Steps
-from fedmirage.common.wire.figures import ANSWERED, PARTICIPANTS
+from fedmirage.common.wire.metrics import ANSWERED, PARTICIPANTS
 from fedmirage.common.wire.payload import LAYOUT, pack
 from fedmirage.server.messages.courier import Courier
 from fedmirage.server.messages.plain import (
@@ -56,10 +56,10 @@ class SecureFit(Fit):
         asked = self.ask(round_number, parameters)
         least = self.secagg.least(self.drawn)
         if len(asked) < least:
-            resting = [entry for entry in self.lost if entry["partition"] in self.roster.resting]
+            left_out = [entry for entry in self.lost if entry["partition"] in self.roster.left_out]
             raise RoundFailed(
                 f"round {round_number}: {len(asked)} clients are connected, and a secure sum of"
-                f" {self.drawn} needs at least {least}. {explain(resting)}".rstrip()
+                f" {self.drawn} needs at least {least}. {explain(left_out)}".rstrip()
             )
         nodes = {proxy.node_id: proxy.partition for proxy, _ in asked}
         circle = Circle.gather(self.state.token, round_number, nodes)
@@ -105,7 +105,7 @@ class SecureFit(Fit):
             protocol.exchange_keys()
         except RoundFailed:
             self.lost = courier.list_refused()
-            self.roster.resting |= {entry["partition"] for entry in self.lost}
+            self.roster.left_out |= {entry["partition"] for entry in self.lost}
             raise
         left = protocol.train(max(self.secagg.least(self.drawn), self.min_replies))
         active = sorted(
@@ -133,7 +133,7 @@ def make_reply(means: SecureMeans, active: list[PartitionProxy]) -> FitRes:
     flat, layout = pack(means.sections)
     whose = " ".join(proxy.cid for proxy in active)
     metrics: dict[str, Scalar] = {
-        **means.figures,
+        **means.metrics,
         LAYOUT: layout,
         PARTICIPANTS: means.clients,
         ANSWERED: whose,

@@ -86,8 +86,8 @@ class FedGenServer(StrategyWrapper[FedGen]):
             self.classifier(arrays) for _, examples, arrays in read_models(rest) if examples > 0
         ]
         student = self.classifier(parameters_to_ndarrays(aggregated))
-        figures = self.train(server_round, Teachers(heads, student, np.stack(counts)))
-        return aggregated, {**metrics, **figures}
+        own_metrics = self.train(server_round, FedGenTeachers(heads, student, np.stack(counts)))
+        return aggregated, {**metrics, **own_metrics}
 
     def classifier(self, shared: Arrays) -> nn.Module:
         """The classifier among the arrays that a client sent, frozen."""
@@ -95,7 +95,7 @@ class FedGenServer(StrategyWrapper[FedGen]):
         from_arrays(head, self.run.shared.only((CLASSIFIER,)).pick(shared, self.run.shared))
         return head.eval().requires_grad_(False)
 
-    def train(self, server_round: int, teachers: "Teachers") -> dict[str, Scalar]:
+    def train(self, server_round: int, teachers: "FedGenTeachers") -> dict[str, Scalar]:
         """Train the generator for a round; if that diverges, the last one stays."""
         params, seed = self.params, self.context.config.seed
         shares, generator = self.label_distribution(teachers.counts), self.generator()
@@ -144,7 +144,7 @@ class FedGenServer(StrategyWrapper[FedGen]):
 
 
 @dataclass(frozen=True)
-class Teachers:
+class FedGenTeachers:
     """What the generator learns from in a round; clients are in partition order."""
 
     classifiers: list[nn.Module]  # h_i
@@ -153,7 +153,7 @@ class Teachers:
 
 
 def generator_loss(
-    params: FedGen, teachers: Teachers, generator: nn.Module, noise: Tensor, labels: Tensor
+    params: FedGen, teachers: FedGenTeachers, generator: nn.Module, noise: Tensor, labels: Tensor
 ) -> Tensor:
     """The loss of one batch of generated features."""
     features = generator(noise, labels)  # (batch, feature_dim)

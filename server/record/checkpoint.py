@@ -63,7 +63,7 @@ class Checkpoint:
         write_arrays(path, arrays, header, private=True)
 
 
-def read(path: Path) -> Checkpoint:
+def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint; raise a sentence if there is none or it is damaged."""
     if not path.parent.exists():
         raise FedmirageError(f"there is no run in {path.parent}; give the folder of a run")

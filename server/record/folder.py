@@ -13,7 +13,7 @@ from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageErro
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.files import remove_drafts
 from fedmirage.server.record import checkpoint
-from fedmirage.server.record.results import FACTS, FILE, Results, find_versions, read
+from fedmirage.server.record.results import FACTS, FILE, Results, find_versions, read_results
 
 LOCK = ".lock"  # holds the id of the process that writes into the folder
 PATIENCE = 3.0  # seconds to wait for another writer that is about to end
@@ -111,7 +111,7 @@ def require_vacant(config: RunConfig, folder: Path) -> None:
 
 def require_same_settings(config: RunConfig, folder: Path) -> None:
     """Refuse to continue a run with other settings: its rounds would not belong together."""
-    begun = next(iter(read(folder / FILE)), {}) if config.resume else {}
+    begun = next(iter(read_results(folder / FILE)), {}) if config.resume else {}
     require_known_settings(config, begun)
     # Where the length of the run decides the learning rates, earlier rounds depend on it too.
     fixed = {"rounds"} if config.schedule_params.spans_run else set()
@@ -148,7 +148,7 @@ def find_finished(config: RunConfig, folder: Path) -> dict[str, Any] | None:
     """Return the summary of a run that should be resumed but has nothing left to do."""
     if not config.resume:
         return None
-    summary = next(iter(read(folder / FILE)[-1:]), {})
+    summary = next(iter(read_results(folder / FILE)[-1:]), {})
     if summary.get("status") != "finished":
         return None
     over = summary.get("stopped_early") or summary["rounds"] >= config.rounds

@@ -17,7 +17,7 @@ class Part(BaseModel):
 
 
 class Named(Part):
-    """An object that also holds metrics under the names that common/wire/figures.py explains."""
+    """An object that also holds metrics under the names that common/wire/metrics.py explains."""
 
     model_config = ConfigDict(extra="allow")
 

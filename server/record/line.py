@@ -10,7 +10,7 @@ from flwr.common import Scalar
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.common.wire.figures import (
+from fedmirage.common.wire.metrics import (
     AFRESH,
     DIAGNOSTICS,
     DP,
@@ -30,9 +30,9 @@ from fedmirage.common.wire.figures import (
     TIMES,
 )
 from fedmirage.server.messages.plain import FitOutcome
-from fedmirage.server.strategy.budget import figures as budget_figures
+from fedmirage.server.strategy.budget import metrics as budget_metrics
 
-# What a round's metrics hold beside the figures of its methods.
+# What a round's metrics hold beside the metrics of its methods.
 PREFIXES = (TERM, DIAGNOSTICS, SCORES, OPTIMIZER, MEMORY, DP, TIMES)
 COUNTED = (STEPS, SAMPLES, SECONDS, PARTICIPANTS)
 
@@ -64,7 +64,7 @@ def make_round_line(
     if fell_back := count_clients(outcome, FELL_BACK):
         line["memory"] = {"fell_back": fell_back}
     if config.dp_params.active:
-        line["dp"] = budget_figures(metrics)
+        line["dp"] = budget_metrics(metrics)
     if config.diagnostics:
         line["diagnostics"] = diagnose(outcome, progress)
     validated = line.get("validation", {}).get("bytes_down", 0)
@@ -107,13 +107,13 @@ def with_prefix(metrics: dict[str, Scalar], prefix: str) -> dict[str, Scalar]:
 def method_figures(metrics: dict[str, Scalar], config: RunConfig) -> dict[str, Scalar]:
     """Return what the methods of this run report about a round, each under its method's name.
 
-    A figure that belongs to nothing would vanish from the record, so that it is refused.
+    A metric that belongs to nothing would vanish from the record, so that it is refused.
     """
     known = tuple(f"{method.name}." for method in config.method_list)
     for name in metrics:
         if not name.startswith((*known, *PREFIXES)) and name not in COUNTED:
             raise WireError(
-                f"the figure {name!r} belongs to no method of this run; write METHOD.{name}"
+                f"the metric {name!r} belongs to no method of this run; write METHOD.{name}"
             )
     return {name: value for name, value in metrics.items() if name.startswith(known)}
 

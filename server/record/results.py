@@ -55,13 +55,13 @@ class Results:
 
     def lines(self, kind: str = "round") -> list[dict[str, Any]]:
         """Return all lines of a kind, without a last line that a kill left incomplete."""
-        return [line for line in read(self.path) if line["kind"] == kind]
+        return [line for line in read_results(self.path) if line["kind"] == kind]
 
     def forget_after(self, round_number: int) -> None:
         """Drop what was written after a checkpoint, and any summary: the run goes on from there."""
         kept = [
             line
-            for line in read(self.path)
+            for line in read_results(self.path)
             if line["kind"] == "config" or line.get("round", math.inf) <= round_number
         ]
         self._rewrite(kept)
@@ -69,7 +69,7 @@ class Results:
     def resume(self, config: RunConfig, round_number: int) -> None:
         """Continue from a checkpoint; line 1 then has the rounds and versions of now."""
         self.forget_after(round_number)
-        begun, *others = read(self.path)
+        begun, *others = read_results(self.path)
         # The resumed configuration no longer has the warm start, which decides when methods act.
         whole = config.model_copy(update={"warm_start": begun["warm-start"]})
         now, then = find_versions(), begun.get("versions", {})
@@ -102,7 +102,7 @@ class Results:
         It keeps the lines up to the round of the checkpoint, and gets exactly one summary. A run
         that had already finished is left as it is.
         """
-        if read(self.path)[-1].get("status") != "finished":
+        if read_results(self.path)[-1].get("status") != "finished":
             self.forget_after(round_number)
             self.finish("interrupted")
 
@@ -118,7 +118,12 @@ class Results:
         `detail` is the part of the last evaluation that the lines of rounds leave out. `idle` are
         methods whose server half says that it changed nothing, each with its reason.
         """
-        summary = {"kind": "summary", "status": status, **summarise(read(self.path)), **more}
+        summary = {
+            "kind": "summary",
+            "status": status,
+            **summarise(read_results(self.path)),
+            **more,
+        }
         summary["final_evaluation"] = {**summary["final_evaluation"], **(detail or {})}
         if reasons := {**summary.get("idle", {}), **(idle or {})}:
             summary["idle"] = reasons
@@ -204,7 +209,7 @@ def _scores(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read_results(path: Path) -> list[dict[str, Any]]:
     """Read the lines of a results file, without a last one that a kill left incomplete."""
     lines: list[dict[str, Any]] = []
     try:

@@ -20,8 +20,8 @@ from fedmirage.common.models.files import ModelFacts, save_model
 from fedmirage.common.run import Run
 from fedmirage.common.settings.language import write
 from fedmirage.common.settings.project import project
-from fedmirage.common.wire.figures import AVERAGE_SCORES
 from fedmirage.common.wire.manifest import from_arrays
+from fedmirage.common.wire.metrics import AVERAGE_SCORES
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.strategy.average import shares_of, weighted_mean
 

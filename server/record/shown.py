@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fedmirage.common.wire.figures import AVERAGE_SCORES, TEST_SHARD
+from fedmirage.common.wire.metrics import AVERAGE_SCORES, TEST_SHARD
 from fedmirage.server.strategy.budget import spent
 
 SHARD = f"{TEST_SHARD}accuracy"  # FedMD-CG's L.acc
@@ -12,7 +12,7 @@ PIECES = 8  # partitions, or ranges of them, that are listed
 
 
 def describe_scores(line: dict[str, Any]) -> str:
-    """Describe the figures of a round in one line."""
+    """Describe the metrics of a round in one line."""
     shown = {
         "accuracy": line.get("accuracy"),
         "loss": line.get("loss"),

@@ -14,7 +14,7 @@ from flwr.server.strategy import FedAvg
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.method import Weighting
-from fedmirage.common.wire.figures import ANSWERED, PARTICIPANTS
+from fedmirage.common.wire.metrics import ANSWERED, PARTICIPANTS
 from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, decode, slices
 
 Results = list[tuple[ClientProxy, FitRes]]

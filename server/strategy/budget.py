@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from fedmirage.common.dp.accounting import compose_gaussians
-from fedmirage.common.wire.figures import CLIPPED
+from fedmirage.common.wire.metrics import CLIPPED
 
 if TYPE_CHECKING:  # a command that only shows a budget need not wait for Flower or numpy
     import numpy as np
@@ -76,7 +76,7 @@ def divergences(
     return accountants[0].orders, np.minimum.reduce([accountant.rdp for accountant in accountants])
 
 
-def figures(metrics: Mapping[str, Scalar]) -> dict[str, Scalar]:
+def metrics(metrics: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """Return what a round's line says under "dp"; an infinite epsilon is written as null."""
     return {
         name.removeprefix("dp."): metrics[name]

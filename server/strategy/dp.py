@@ -25,10 +25,10 @@ from fedmirage.common.dp.ledger import Ledger
 from fedmirage.common.dp.noise import gaussian
 from fedmirage.common.dp.settings import CentralDp, DpOn, LocalDp
 from fedmirage.common.errors import FedmirageError
-from fedmirage.common.wire.figures import CLIPPED, PARTICIPANTS
+from fedmirage.common.wire.metrics import CLIPPED, PARTICIPANTS
 from fedmirage.common.wire.payload import Array, Arrays
 from fedmirage.server.strategy.average import Failures, Results, participants
-from fedmirage.server.strategy.budget import DELTA, EPSILON, Draw, epsilon, figures, spent
+from fedmirage.server.strategy.budget import DELTA, EPSILON, Draw, epsilon, metrics, spent
 from fedmirage.server.strategy.context import ServerContext, StandAlone
 from fedmirage.server.strategy.wrapper import Instructions, StrategyWrapper
 
@@ -124,7 +124,7 @@ class CentralNoise(Counted[CentralDp]):
             for _, result in results
             if result.num_examples and CLIPPED in result.metrics
         ]
-        # A share of the clients, while other figures are weighted by examples.
+        # A share of the clients, while other metrics are weighted by examples.
         share: dict[str, Scalar] = {CLIPPED: fmean(clipped)} if clipped else {}
         releases = Counter((entry["drawn"], entry["present"]) for entry in self.ledger.entries)
         return aggregated, {
@@ -192,5 +192,5 @@ def report_budget(
 ) -> dict[str, Scalar]:
     """Compute what has been spent, and write it to Flower's log."""
     found: dict[str, Scalar] = {EPSILON: epsilon(multiplier, releases, delta), DELTA: delta}
-    log(INFO, "round %s: privacy spent: %s", round_number, spent(figures(found)))
+    log(INFO, "round %s: privacy spent: %s", round_number, spent(metrics(found)))
     return found

@@ -6,7 +6,7 @@ import numpy as np
 from flwr.common import Parameters, Scalar, parameters_to_ndarrays
 
 from fedmirage.common.methods.fedavg import FedAvg
-from fedmirage.common.wire.figures import DRIFT
+from fedmirage.common.wire.metrics import DRIFT
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.strategy.average import (
     Failures,
@@ -29,7 +29,7 @@ class Drift(StrategyWrapper[FedAvg]):
     def aggregate_fit(
         self, server_round: int, results: Results, failures: Failures
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """Pass the average on, and add one figure."""
+        """Pass the average on, and add one metric."""
         aggregated, metrics = super().aggregate_fit(server_round, results, failures)
         ordered = in_partition_order(results)
         weights = shares_of([result.num_examples for _, result in ordered], self.context.weighting)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmirage.client.dp import REPLY, Release, Reply
+from fedmirage.client.dp import REPLY, DpReply, Reply
 from fedmirage.common.dp.ledger import Ledger
 from fedmirage.common.dp.settings import CentralDp, DpOn, LocalDp
 from fedmirage.common.errors import FedmirageError
@@ -17,8 +17,8 @@ from tests.support.runs import lines
 LOCAL, CENTRAL = LocalDp(clip=1, noise=2), CentralDp(clip=1, noise=2)
 
 
-def release(folder: Path, number: int, dp: DpOn = LOCAL) -> Release:
-    return Release(dp, folder, folder / "releases.jsonl", "token", number)
+def release(folder: Path, number: int, dp: DpOn = LOCAL) -> DpReply:
+    return DpReply(dp, folder, folder / "releases.jsonl", "token", number)
 
 
 def reply(*arrays: np.ndarray) -> Reply:
@@ -65,15 +65,15 @@ def test_a_reply_is_counted_before_it_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first node is killed after it has stored its reply, and before it has counted it."""
-    left, write_down = [1], Release.write_down
+    left, write_down = [1], DpReply.write_down
 
-    def count(self: Release) -> None:
+    def count(self: DpReply) -> None:
         if left[0]:
             left[0] -= 1
             raise FedmirageError("killed")
         write_down(self)
 
-    monkeypatch.setattr(Release, "write_down", count)
+    monkeypatch.setattr(DpReply, "write_down", count)
     settings = {**BASE, "rounds": 1, "dp": "local(clip=1, noise=2)"}
     run_in_process(tmp_path, **settings, min_replies=settings["clients"])
     (retry,) = lines(tmp_path, "retry")

@@ -18,7 +18,7 @@ from flwr.superlink.federation import NoOpFederationManager
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.project import ROOT
-from fedmirage.server.messages.places import read_places
+from fedmirage.server.messages.node_ids import read_node_ids
 
 admit = runpy.run_path(str(ROOT / "deploy" / "admit.py"))["admit"]
 
@@ -72,7 +72,7 @@ def federation(tmp_path: Path) -> Federation:
 def test_every_key_is_admitted_for_the_partition_of_its_name(federation: Federation) -> None:
     keys = [federation.make_key(name) for name in ("0.pub", "10.pub")]
     assert "nodes that are admitted: 2" in federation.admit()
-    assert read_places(federation.file) == {
+    assert read_node_ids(federation.file) == {
         federation.node(keys[0]): 0,
         federation.node(keys[1]): 10,
     }
@@ -88,7 +88,7 @@ def test_a_deleted_key_is_revoked_and_never_comes_back(federation: Federation) -
     (federation.folder / "1.pub").unlink()
     assert f"node {federation.node(lost)} is revoked" in federation.admit()
     assert federation.node(lost) is None
-    assert read_places(federation.file) == {federation.node(kept): 0}
+    assert read_node_ids(federation.file) == {federation.node(kept): 0}
 
     (federation.folder / "1.pub").write_bytes(content)
     assert "1.pub was revoked before, and no key is admitted twice" in federation.admit()
@@ -96,7 +96,7 @@ def test_a_deleted_key_is_revoked_and_never_comes_back(federation: Federation) -
 
     new = federation.make_key("1.pub")
     federation.admit()
-    assert read_places(federation.file) == {federation.node(kept): 0, federation.node(new): 1}
+    assert read_node_ids(federation.file) == {federation.node(kept): 0, federation.node(new): 1}
 
 
 def test_whoever_registers_a_key_beside_the_folder_loses_it(federation: Federation) -> None:
@@ -105,7 +105,7 @@ def test_whoever_registers_a_key_beside_the_folder_loses_it(federation: Federati
     federation.link.state.create_node("me", "me", b"a stranger's key", 30.0)
     federation.admit()
     assert federation.node(b"a stranger's key") is None
-    assert len(read_places(federation.file)) == 1
+    assert len(read_node_ids(federation.file)) == 1
 
 
 @pytest.mark.parametrize(

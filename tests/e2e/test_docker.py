@@ -19,7 +19,7 @@ import pytest
 
 from fedmirage.common.data import load
 from fedmirage.common.settings.project import PROJECT_FILE
-from fedmirage.server.record.results import read
+from fedmirage.server.record.results import read_results
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits
 
@@ -129,7 +129,8 @@ def test_containers_give_the_same_bits(tmp_path: Path, containers: Containers, s
     assert (out / "results.jsonl").stat().st_uid == os.getuid()
     run_in_process(tmp_path / "plain", **SETTINGS, clients=3, secagg=secagg)
     here, there = (
-        read(folder / "results.jsonl")[0]["versions"] for folder in (tmp_path / "plain", out)
+        read_results(folder / "results.jsonl")[0]["versions"]
+        for folder in (tmp_path / "plain", out)
     )
     if any(
         here[name].partition("+")[0] != there[name].partition("+")[0] for name in ("torch", "numpy")
@@ -152,7 +153,9 @@ def test_keys_and_certificates_and_data_of_a_nodes_own(
     done = containers.run("run", line, clients=2)
     assert done.returncode == 0, done.stdout + done.stderr + containers("logs", "--no-color").stdout
     (line_of_round,) = [
-        line for line in read(containers.runs / "run" / "results.jsonl") if line["kind"] == "round"
+        line
+        for line in read_results(containers.runs / "run" / "results.jsonl")
+        if line["kind"] == "round"
     ]
     assert [client["examples"] for client in line_of_round["clients"]] == [70, 90]
     assert_out_of_reach(containers)
@@ -165,7 +168,7 @@ def test_keys_and_certificates_and_data_of_a_nodes_own(
     (keys / "public" / "2.pub").unlink()
     done = containers.run("strangers", f"{line} node-timeout=120.0", clients=3)
     assert done.returncode == 1
-    reason = read(containers.runs / "strangers" / "results.jsonl")[-1]["reason"]
+    reason = read_results(containers.runs / "strangers" / "results.jsonl")[-1]["reason"]
     assert "2 of 3 clients have not appeared: partition 1, 2." in reason  # node 0 was there
     for stranger in ("supernode-1", "supernode-2"):
         assert "Sent successfully" not in containers("logs", "--no-color", stranger).stdout
@@ -179,7 +182,7 @@ def test_keys_and_certificates_and_data_of_a_nodes_own(
     containers("run", "--detach", "supernode-1", "supernode", "0", CLIENTS="2")
     done = containers.submit("impostor", f"{line} node-timeout=120.0", clients=2)
     assert done.returncode == 1
-    reason = read(containers.runs / "impostor" / "results.jsonl")[-1]["reason"]
+    reason = read_results(containers.runs / "impostor" / "results.jsonl")[-1]["reason"]
     assert "its key is bound to partition 1, but it says partition-id=0" in reason
 
 

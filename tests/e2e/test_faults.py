@@ -11,7 +11,7 @@ import pytest
 
 from fedmirage.common.settings.config import configure
 from fedmirage.runtimes.grpc import Federation
-from fedmirage.server.record.results import read
+from fedmirage.server.record.results import read_results
 from tests.support.commands import (
     SETTINGS,
     TINY,
@@ -64,7 +64,7 @@ def test_an_interrupted_run_leaves_nothing_behind_and_resumes_to_the_same_bits(
     assert process.returncode == 130, output
     assert "--resume" in output.splitlines()[-1]
     assert processes(str(folder)) == []
-    assert read(folder / "results.jsonl")[-1]["status"] == "interrupted"
+    assert read_results(folder / "results.jsonl")[-1]["status"] == "interrupted"
     assert len(lines(folder, "summary")) == 1
     assert_resumes_to_the_same_bits(folder, runtime, tmp_path / "whole")
 
@@ -164,7 +164,7 @@ def test_an_interrupt_does_not_end_a_notebook(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "the kernel lives"
-    assert read(tmp_path / "run" / "results.jsonl")[-1]["status"] == "interrupted"
+    assert read_results(tmp_path / "run" / "results.jsonl")[-1]["status"] == "interrupted"
     assert processes(str(tmp_path / "run")) == []
 
 
@@ -248,7 +248,7 @@ def test_a_lost_superlink_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
     assert process.returncode == 1, output
     assert "the superlink ended with code -9" in output
     assert processes(str(folder)) == []
-    assert read(folder / "results.jsonl")[0]["kind"] == "config"
+    assert read_results(folder / "results.jsonl")[0]["kind"] == "config"
 
 
 def superlinks() -> list[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmirage.server.record.checkpoint import read
+from fedmirage.server.record.checkpoint import read_checkpoint
 from tests.support.commands import SETTINGS, TINY, fedmirage
 from tests.support.fedlgd import fedlgd
 from tests.support.inprocess import run_in_process
@@ -26,7 +26,7 @@ def test_the_same_images_over_grpc(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert done.returncode == 0, done.stdout + done.stderr
     assert_same_bits(tmp_path / "plain", tmp_path / "grpc")
     ours, theirs = (
-        read(tmp_path / name / "checkpoint.safetensors").strategy["fedlgd.images"]
+        read_checkpoint(tmp_path / name / "checkpoint.safetensors").strategy["fedlgd.images"]
         for name in ("plain", "grpc")
     )
     assert [array.tobytes() for array in ours] == [array.tobytes() for array in theirs]

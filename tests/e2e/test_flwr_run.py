@@ -20,7 +20,7 @@ from fedmirage.runtimes.grpc import (
     free_addresses,
 )
 from fedmirage.runtimes.guardian import processes_with
-from fedmirage.server.record.results import read
+from fedmirage.server.record.results import read_results
 from tests.support.commands import wait_until
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits
@@ -102,7 +102,9 @@ def test_flowers_own_simulation_gives_the_same_bits(
         "--run-config",
         settings,
     )
-    assert read(out / "results.jsonl")[-1].get("status") == "finished", done.stdout + done.stderr
+    assert read_results(out / "results.jsonl")[-1].get("status") == "finished", (
+        done.stdout + done.stderr
+    )
     assert_same_bits(tmp_path / "plain", out)
     assert "round 2/2: accuracy" in done.stdout
     assert "finished after round 2; final accuracy" in done.stdout
@@ -122,7 +124,7 @@ def test_too_few_supernodes_are_a_failed_run_though_flwr_exits_with_0(
         f'{LINE} out="{out}" node-timeout=120.0',
     )
     assert done.returncode == 0  # why README.md says: look at the summary line
-    summary = read(out / "results.jsonl")[-1]
+    summary = read_results(out / "results.jsonl")[-1]
     assert summary.get("status") == "failed", done.stdout + done.stderr
     assert "1 of 3 clients have not appeared: partition 2." in summary["reason"]
     assert "--federation-config 'num-supernodes=3'" in summary["reason"]
@@ -141,7 +143,7 @@ def test_a_superlink_with_supernodes_gives_the_same_bits(
         done = flwr(
             environment, "run", ".", "local", "--stream", "--run-config", f'{LINE} out="{out}"'
         )
-        assert read(out / "results.jsonl")[-1].get("status") == "finished", (
+        assert read_results(out / "results.jsonl")[-1].get("status") == "finished", (
             done.stdout + done.stderr
         )
         wait_until(

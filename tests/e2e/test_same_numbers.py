@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmirage.server.record.results import read
+from fedmirage.server.record.results import read_results
 from tests.support.commands import SETTINGS, TINY, fedmirage, processes
 from tests.support.inprocess import run_in_process
 from tests.support.runs import (
@@ -63,4 +63,4 @@ def test_a_failed_run_has_its_sentence_and_exit_code(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "training diverged in round 1" in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
-    assert read(tmp_path / "run" / "results.jsonl")[-1]["status"] == "failed"
+    assert read_results(tmp_path / "run" / "results.jsonl")[-1]["status"] == "failed"

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmirage.server.record.results import read
+from fedmirage.server.record.results import read_results
 from tests.support.commands import (
     SETTINGS,
     TINY,
@@ -125,7 +125,7 @@ def test_a_node_killed_earlier_means_another_try_with_the_rest(
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 1, output
     assert "2 clients are connected, and a secure sum of 4 needs at least 3" in output
-    assert read(folder / "results.jsonl")[-1]["status"] == "failed"
+    assert read_results(folder / "results.jsonl")[-1]["status"] == "failed"
     assert processes(str(folder)) == []
 
 

@@ -19,7 +19,7 @@ from fedmirage.common.models import MODELS
 from fedmirage.common.secagg.settings import SECAGG
 from fedmirage.common.settings.config import RunConfig, key_of
 from fedmirage.common.settings.project import project
-from fedmirage.comparison.pictures import draw_runs
+from fedmirage.comparison.curves import draw_runs
 from fedmirage.runtimes.bundle import digest, own_code
 from fedmirage.server.record.results import Results
 from fedmirage.settings.layers import PRESETS, read_toml, settle

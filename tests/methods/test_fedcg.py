@@ -26,7 +26,7 @@ from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.payload import decode
 from fedmirage.server.methods.fedcg import FedCgServer
-from fedmirage.server.record.checkpoint import read as read_checkpoint
+from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.strategy.average import Average
 from tests.support.facts import make_facts
 from tests.support.inprocess import run_in_process

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedmirage.common.memory import Memory
-from fedmirage.server.record.checkpoint import read
+from fedmirage.server.record.checkpoint import read_checkpoint
 from tests.support.hand import Federation, linear_model, settings
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, weights
@@ -121,7 +121,7 @@ def test_running_statistics_are_only_averaged(tmp_path: Path) -> None:
     ]
     assert sum(same) == 2 * 2
     assert len(
-        read(tmp_path / "feddyn" / "checkpoint.safetensors").strategy["feddyn.gradient"]
+        read_checkpoint(tmp_path / "feddyn" / "checkpoint.safetensors").strategy["feddyn.gradient"]
     ) == len(same) - sum(same)
 
 
@@ -129,13 +129,13 @@ def test_clients_that_cannot_train_change_nothing(tmp_path: Path) -> None:
     """BatchNorm cannot train on one sample: no step, no model, no h."""
     one = {"model": "lenet-bn", "partition": "classes(per_client=1, samples=1)"}
     run_in_process(tmp_path, **{**SMALL, "rounds": 2}, **one, methods="feddyn")
-    assert read(tmp_path / "checkpoint.safetensors").strategy["feddyn.gradient"] == []
+    assert read_checkpoint(tmp_path / "checkpoint.safetensors").strategy["feddyn.gradient"] == []
 
 
 def test_a_warm_start_begins_with_zeros_on_both_sides(tmp_path: Path) -> None:
     run_in_process(tmp_path / "start", **{**SMALL, "rounds": 2}, methods="feddyn")
     run_in_process(tmp_path / "warm", **SMALL, methods="feddyn", warm_start=str(tmp_path / "start"))
-    state = read(tmp_path / "warm" / "checkpoint.safetensors")
+    state = read_checkpoint(tmp_path / "warm" / "checkpoint.safetensors")
     own = [
         Memory(folder, 4).get("feddyn.gradient")
         for folder in sorted((tmp_path / "warm" / "memory" / state.token).iterdir())

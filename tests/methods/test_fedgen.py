@@ -26,8 +26,13 @@ from fedmirage.common.models.generators import FeatureMeans
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.payload import LAYOUT, decode
-from fedmirage.server.methods.fedgen import FedGenServer, Teachers, agreement_loss, generator_loss
-from fedmirage.server.record.checkpoint import read as read_checkpoint
+from fedmirage.server.methods.fedgen import (
+    FedGenServer,
+    FedGenTeachers,
+    agreement_loss,
+    generator_loss,
+)
+from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.strategy.average import Average
 from fedmirage.server.strategy.context import ServerContext
 from tests.support.facts import make_facts
@@ -179,7 +184,9 @@ def test_the_whole_loss_of_the_generator_by_loops(diversity: str) -> None:
     generator = FeatureMeans(2, 3, 3).double()
     generator.means.data.normal_()
     noise, labels = torch.randn(4, 2, dtype=torch.float64), torch.tensor([0, 1, 2, 0])
-    found = generator_loss(params, Teachers(heads[:2], heads[2], counts), generator, noise, labels)
+    found = generator_loss(
+        params, FedGenTeachers(heads[:2], heads[2], counts), generator, noise, labels
+    )
 
     features = generator.means[labels].detach()
     tau = counts / counts.sum(0)

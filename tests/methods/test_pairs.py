@@ -21,7 +21,7 @@ from fedmirage.common.memory import local_models
 from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.files import read_arrays
-from fedmirage.server.record.checkpoint import read
+from fedmirage.server.record.checkpoint import read_checkpoint
 from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE, BATCH_NORM, finite, line
 from tests.support.runs import KilledError, kill_in_round
@@ -43,7 +43,7 @@ def outcome(names: tuple[str, ...], model: str = BASE["model"]) -> list[np.ndarr
 
 
 def arrays(folder: Path) -> list[np.ndarray]:
-    state = read(folder / "checkpoint.safetensors")
+    state = read_checkpoint(folder / "checkpoint.safetensors")
     own = local_models(folder / "memory" / state.token, state.round)
     saved = folder / "model.safetensors"
     offered = read_arrays(saved)[0] if saved.exists() else {}

@@ -12,7 +12,7 @@ from fedmirage.common.memory import LOCAL_MODEL, Memory
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.server.record.checkpoint import read as read_checkpoint
+from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.record.shown import describe_scores
 from fedmirage.show.progress import summary_table
 from tests.support.inprocess import node_id, run_in_process

@@ -8,7 +8,7 @@ import pytest
 
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.memory import Memory
-from fedmirage.server.record.checkpoint import read
+from fedmirage.server.record.checkpoint import read_checkpoint
 from tests.support.hand import Federation, linear_model, settings
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, assert_same_bits, lines, weights
@@ -113,7 +113,9 @@ def test_it_finds_the_optimum_that_fedavg_misses(tmp_path: Path) -> None:
 def test_control_variates_change_and_are_used(tmp_path: Path) -> None:
     run_in_process(tmp_path / "scaffold", **SMALL, methods="scaffold")
     run_in_process(tmp_path / "fedavg", **SMALL)
-    control = read(tmp_path / "scaffold" / "checkpoint.safetensors").strategy["scaffold.control"]
+    control = read_checkpoint(tmp_path / "scaffold" / "checkpoint.safetensors").strategy[
+        "scaffold.control"
+    ]
     assert all(array.any() for array in control)
     assert [line["train"]["control"] != 0 for line in lines(tmp_path / "scaffold")] == [
         False,
@@ -125,7 +127,7 @@ def test_control_variates_change_and_are_used(tmp_path: Path) -> None:
 
 def test_running_statistics_have_no_control(tmp_path: Path) -> None:
     run_in_process(tmp_path, **{**SMALL, "rounds": 2}, model="lenet-bn", methods="scaffold")
-    state = read(tmp_path / "checkpoint.safetensors")
+    state = read_checkpoint(tmp_path / "checkpoint.safetensors")
     # weights and biases of four layers, of two norms, and two statistics per norm
     assert len(state.shared) == 8 + 4 + 2 * 2
     assert len(state.strategy["scaffold.control"]) == 8 + 4
@@ -138,7 +140,9 @@ def test_a_client_that_cannot_train_changes_nothing(tmp_path: Path) -> None:
     run_in_process(tmp_path, **{**SMALL, "rounds": 2}, **one, methods="scaffold")
     assert not any(
         array.any()
-        for array in read(tmp_path / "checkpoint.safetensors").strategy["scaffold.control"]
+        for array in read_checkpoint(tmp_path / "checkpoint.safetensors").strategy[
+            "scaffold.control"
+        ]
     )
 
 
@@ -153,7 +157,7 @@ def test_a_warm_start_begins_with_zeros_on_both_sides(tmp_path: Path) -> None:
             tmp_path / methods, **SMALL, methods=methods, warm_start=str(tmp_path / "start")
         )
     assert_same_bits(tmp_path / "scaffold", tmp_path / "fedavg")
-    token = read(tmp_path / "scaffold" / "checkpoint.safetensors").token
+    token = read_checkpoint(tmp_path / "scaffold" / "checkpoint.safetensors").token
     kept = Memory(tmp_path / "scaffold" / "memory" / token / "client-00000", 4).get(
         "scaffold.control"
     )

@@ -112,10 +112,10 @@ def test_local_models_on_the_test_set_and_on_their_own_labels(tmp_path: Path, me
         own = np.array([np.sum(dataset.train.labels[seen.train] == label) for label in labels])
         on_test.append(right.mean())
         on_own.append((right * own).sum() / own.sum())
-    figures = lines(tmp_path)[0]["diagnostics"]
+    metrics = lines(tmp_path)[0]["diagnostics"]
     for name, found in (("on_test", on_test), ("on_own_labels", on_own)):
-        assert figures[f"local_model.{name}.by_clients.accuracy"] == pytest.approx(np.mean(found))
-        assert figures[f"local_model.{name}.by_examples.accuracy"] == pytest.approx(
+        assert metrics[f"local_model.{name}.by_clients.accuracy"] == pytest.approx(np.mean(found))
+        assert metrics[f"local_model.{name}.by_examples.accuracy"] == pytest.approx(
             np.average(found, weights=shares)
         )
     clients = lines(tmp_path)[0]["clients"]
@@ -185,16 +185,16 @@ def test_several_labels_a_sample_have_no_own_distribution(tmp_path: Path) -> Non
         "local_steps": 3,
     }
     run_in_process(tmp_path, **settings, rounds=1, diagnostics=True)
-    figures = lines(tmp_path)[0]["diagnostics"]
-    assert "local_model.on_test.by_clients.accuracy" in figures
-    assert "local_model.on_own_labels.by_clients.accuracy" not in figures
+    metrics = lines(tmp_path)[0]["diagnostics"]
+    assert "local_model.on_test.by_clients.accuracy" in metrics
+    assert "local_model.on_own_labels.by_clients.accuracy" not in metrics
 
 
 def test_where_nothing_is_shared_there_is_no_drift(tmp_path: Path) -> None:
     run_in_process(tmp_path, **ONE, methods="local")
-    figures = lines(tmp_path)[0]["diagnostics"]
-    assert "drift" not in figures
-    assert "local_model.on_own_labels.by_clients.accuracy" in figures
+    metrics = lines(tmp_path)[0]["diagnostics"]
+    assert "drift" not in metrics
+    assert "local_model.on_own_labels.by_clients.accuracy" in metrics
 
 
 def test_rounds_to_a_target(tmp_path: Path) -> None:

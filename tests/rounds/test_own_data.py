@@ -156,9 +156,9 @@ def test_a_nodes_own_test_split_is_left_alone_or_scored_on_whole(
 
 def test_diagnostics_do_without_a_test_set_on_the_node(tmp_path: Path) -> None:
     run(*federation(tmp_path, arrays(tmp_path), both(tmp_path), diagnostics=True))
-    figures = lines(tmp_path / "run")[-1]["diagnostics"]
-    assert "drift" in figures
-    assert not any("on_test" in name for name in figures)
+    metrics = lines(tmp_path / "run")[-1]["diagnostics"]
+    assert "drift" in metrics
+    assert not any("on_test" in name for name in metrics)
 
 
 def test_a_node_whose_images_differ_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fedmirage.common.errors import FedmirageError
-from fedmirage.server.record.results import read
+from fedmirage.server.record.results import read_results
 from tests.support.inprocess import node_id, run_in_process
 
 SETTINGS: dict[str, Any] = {
@@ -39,7 +39,7 @@ def lines(**places: int) -> str:
 def test_nodes_that_serve_their_own_partition_are_used(tmp_path: Path, bind: Any) -> None:
     bind(lines(n0=0, n1=1, n2=2))
     run_in_process(tmp_path / "run", **SETTINGS)
-    assert read(tmp_path / "run" / "results.jsonl")[-1]["status"] == "finished"
+    assert read_results(tmp_path / "run" / "results.jsonl")[-1]["status"] == "finished"
 
 
 def test_a_node_cannot_take_the_place_of_another(tmp_path: Path, bind: Any) -> None:

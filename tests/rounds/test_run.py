@@ -7,7 +7,7 @@ import pytest
 
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.wire.files import read_arrays
-from fedmirage.server.record.results import read
+from fedmirage.server.record.results import read_results
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.runs import (
     SMALL,
@@ -22,7 +22,7 @@ from tests.support.runs import (
 
 def test_a_run_writes_what_it_promises(tmp_path: Path) -> None:
     run_in_process(tmp_path, **SMALL)
-    config, *rounds, summary = read(tmp_path / "results.jsonl")
+    config, *rounds, summary = read_results(tmp_path / "results.jsonl")
     assert config["kind"] == "config"
     assert config["resolved"]["fingerprint"]
     assert config["versions"]["flwr"]

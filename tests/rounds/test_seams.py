@@ -16,7 +16,7 @@ from fedmirage.common.run import blueprint
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.manifest import Manifest, to_arrays
-from fedmirage.server.record.checkpoint import read
+from fedmirage.server.record.checkpoint import read_checkpoint
 from tests.support.inprocess import run_in_process
 from tests.support.methods import add_methods
 from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lines
@@ -46,7 +46,7 @@ def manifest(methods: str, seed: int = 0) -> Manifest:
 
 
 def local_models(folder: Path, number: int) -> list[dict[str, np.ndarray]]:
-    state = read(folder / "checkpoint.safetensors")
+    state = read_checkpoint(folder / "checkpoint.safetensors")
     whole = manifest("sketch")
     found = []
     for client in sorted((folder / "memory" / state.token).iterdir()):
@@ -105,7 +105,7 @@ def test_counts_per_class_arrive_plain_and_summed_alike(tmp_path: Path) -> None:
     run_in_process(tmp_path / "plain", **{**BASE, "methods": "sketch"})
     run_in_process(tmp_path / "secure", **{**BASE, "methods": "sketch", "secagg": "on"})
     plain, secure = (
-        read(tmp_path / name / "checkpoint.safetensors").strategy["sketch.counts"][0]
+        read_checkpoint(tmp_path / name / "checkpoint.safetensors").strategy["sketch.counts"][0]
         for name in ("plain", "secure")
     )
     examples = [client["examples"] for client in lines(tmp_path / "plain")[-1]["clients"]]
@@ -117,7 +117,9 @@ def test_single_models_are_read_and_left_in_place(tmp_path: Path) -> None:
     run_in_process(tmp_path / "each", **{**BASE, "methods": "sketch(each=True)"})
     run_in_process(tmp_path / "plain", **{**BASE, "methods": "sketch"})
     assert_same_bits(tmp_path / "each", tmp_path / "plain")
-    assert read(tmp_path / "each" / "checkpoint.safetensors").strategy["sketch.pairs"] == 8
+    assert (
+        read_checkpoint(tmp_path / "each" / "checkpoint.safetensors").strategy["sketch.pairs"] == 8
+    )
     with pytest.raises(ConfigurationError, match="sketch needs each client's generator one by one"):
         configure({**BASE, "methods": "sketch(each=True)", "secagg": "on"})
 

@@ -24,7 +24,7 @@ from fedmirage.common.secagg.masks import GENERATOR, MASKS, mask
 from fedmirage.common.secagg.settings import MODULUS_BITS, REFUSAL, why_not
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.payload import decode
-from fedmirage.server.record.checkpoint import read
+from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.rounds import Rounds
 from fedmirage.server.run import run
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
@@ -50,7 +50,7 @@ def lines(folder: Path, kind: str = "round") -> list[dict[str, Any]]:
 
 
 def shared(folder: Path) -> list[np.ndarray]:
-    return read(folder / "checkpoint.safetensors").shared
+    return read_checkpoint(folder / "checkpoint.safetensors").shared
 
 
 def close(one: list[np.ndarray], other: list[np.ndarray], within: float) -> bool:
@@ -58,10 +58,10 @@ def close(one: list[np.ndarray], other: list[np.ndarray], within: float) -> bool
     return all(np.abs(a - b).max(initial=0) <= within for a, b in zip(one, other, strict=True))
 
 
-def found_in(wanted: dict[str, float], figures: dict[str, float]) -> dict[str, float]:
-    """Select some of a secure round's figures; those that no client reports are 0."""
-    assert not any(value for name, value in figures.items() if name not in wanted)
-    return {name: figures[name] for name in wanted}
+def found_in(wanted: dict[str, float], metrics: dict[str, float]) -> dict[str, float]:
+    """Select some of a secure round's metrics; those that no client reports are 0."""
+    assert not any(value for name, value in metrics.items() if name not in wanted)
+    return {name: metrics[name] for name in wanted}
 
 
 @pytest.mark.parametrize("model", [BASE["model"], BATCH_NORM])
@@ -165,7 +165,7 @@ def test_nothing_of_a_single_client_can_be_read(tmp_path: Path) -> None:
         )
     plain = compat.recorddict_to_fitres(heard["plain"][1].content, True)
     arrays = parameters_to_ndarrays(plain.parameters)
-    token = read(tmp_path / "plain" / "checkpoint.safetensors").token
+    token = read_checkpoint(tmp_path / "plain" / "checkpoint.safetensors").token
     _, trained = local_models(tmp_path / "plain" / "memory" / token, 1)[1]
     assert [array.tobytes() for array in arrays] == [
         array.tobytes() for array in trained

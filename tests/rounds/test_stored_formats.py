@@ -19,7 +19,7 @@ from fedmirage.client.app import make_app
 from fedmirage.common.data import load
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig, configure, defaults
-from fedmirage.server.record.checkpoint import FILE, read
+from fedmirage.server.record.checkpoint import FILE, read_checkpoint
 from fedmirage.server.run import run
 from fedmirage.settings.layers import settle
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
@@ -105,7 +105,7 @@ def start(nodes: list[str], config: RunConfig) -> None:
 
 
 def weights(checkpoint: Path) -> list[np.ndarray]:
-    return read(checkpoint).shared
+    return read_checkpoint(checkpoint).shared
 
 
 def same_bits(one: list[np.ndarray], other: list[np.ndarray]) -> bool:

@@ -1,4 +1,4 @@
-"""Splits with labels and columns but tiny pictures: enough for everything that deals samples."""
+"""Splits with labels and columns but tiny pictures: enough for everything that splits samples."""
 
 import numpy as np
 

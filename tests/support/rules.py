@@ -19,7 +19,7 @@ from fedmirage.common.memory import local_models
 from fedmirage.common.methods import half
 from fedmirage.common.run import make_run
 from fedmirage.common.settings.config import RunConfig, configure
-from fedmirage.server.record.checkpoint import read as read_checkpoint
+from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.strategy.average import Average, shares_of, weighted_mean
 from fedmirage.server.strategy.context import ServerContext
 from fedmirage.server.strategy.wrapper import StrategyWrapper

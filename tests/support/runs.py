@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from flwr.app import Message
 
-from fedmirage.server.record.checkpoint import read as read_checkpoint
-from fedmirage.server.record.results import read
+from fedmirage.server.record.checkpoint import read_checkpoint
+from fedmirage.server.record.results import read_results
 
 SMALL: dict[str, Any] = {
     "dataset": "digits(limit=300)",
@@ -19,7 +19,7 @@ SMALL: dict[str, Any] = {
 
 
 def lines(folder: Path, kind: str = "round") -> list[dict[str, Any]]:
-    return [line for line in read(folder / "results.jsonl") if line["kind"] == kind]
+    return [line for line in read_results(folder / "results.jsonl") if line["kind"] == kind]
 
 
 def weights(folder: Path) -> list[np.ndarray]:

@@ -59,13 +59,13 @@ def fingerprint(params: Distilling, local: LocalClient) -> str:
 
 
 @dataclass
-class Entry:
+class CacheFile:
     """The file of one fingerprint."""
 
     path: Path
 
     @classmethod
-    def of(cls, params: Distilling, local: LocalClient) -> "Entry":
+    def of(cls, params: Distilling, local: LocalClient) -> "CacheFile":
         """Find the place of a client's virtual images."""
         return cls(cache_folder() / FOLDER / f"{fingerprint(params, local)}.safetensors")
 

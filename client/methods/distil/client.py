@@ -5,7 +5,7 @@ Declared in common/methods/distil.
 
 import math
 
-from fedmirage.client.methods.distil.pictures import draw_picture
+from fedmirage.client.methods.distil.saving import draw_picture
 from fedmirage.client.methods.distil.virtual import prepare_virtual_set, virtual_set
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalClient, LocalRound

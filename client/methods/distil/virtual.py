@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from fedmirage.client.methods.distil.cache import Entry
+from fedmirage.client.methods.distil.cache import CacheFile
 from fedmirage.client.methods.distil.matching import Matching, RealImages, match_distributions
 from fedmirage.client.methods.distil.start import draw_start, explain_counts, plan_counts
 from fedmirage.client.round import LocalClient
@@ -20,7 +20,7 @@ from fedmirage.common.wire.preparation import Preparation
 
 def virtual_set(params: Distilling, local: LocalClient) -> Matching:
     """Read the finished virtual set of this client; `prepare_virtual_set` has made it before."""
-    matching = Entry.of(params, local).load(local.device, local.run.memory_format)
+    matching = CacheFile.of(params, local).load(local.device, local.run.memory_format)
     if matching is None or matching.step < params.steps:
         raise FedmirageError(
             f"the virtual images of {params.name} are not finished or were deleted; they are made"
@@ -36,7 +36,7 @@ def prepare_virtual_set(params: Distilling, local: LocalClient, until: float) ->
     same.
     """
     started = time.perf_counter()
-    entry, real = Entry.of(params, local), RealImages.of(local)
+    entry, real = CacheFile.of(params, local), RealImages.of(local)
     matching = entry.load(local.device, local.run.memory_format)
     worked = matching is None or matching.step < params.steps
     if matching is None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fedmirage.client.methods.fedcog.canvas import draw_canvases
 from fedmirage.client.methods.fedcog.labels import allocate, complement
 from fedmirage.client.methods.fedcog.loss import GenerationLoss
-from fedmirage.client.methods.fedcog.pictures import Frames, draw_pictures
+from fedmirage.client.methods.fedcog.saving import Frames, draw_pictures
 from fedmirage.client.round import LocalRound
 from fedmirage.common.learning.augment import AUGMENTATIONS, augment
 from fedmirage.common.learning.optimizers import Adam

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedmirage.client.handout import receive
 from fedmirage.client.methods.distil.matching import Matching, RealImages, match_distributions
-from fedmirage.client.methods.distil.pictures import draw_picture
+from fedmirage.client.methods.distil.saving import draw_picture
 from fedmirage.client.methods.distil.virtual import prepare_virtual_set, virtual_set
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalClient, LocalRound, Step

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 from fedmirage.common.data.catalogue import cards
 from fedmirage.common.data.catalogue.base import DatasetParams, Names
 from fedmirage.common.data.catalogue.cards import Card
-from fedmirage.common.data.catalogue.made import Cifar10C, DigitsDomains, MnistDomains
+from fedmirage.common.data.catalogue.derived import Cifar10C, DigitsDomains, MnistDomains
 
 __all__ = ["DATASETS", "DatasetParams", "find_origin"]
 
@@ -139,7 +139,7 @@ class TinyImagenet(DatasetParams):
 
 
 class Flair(DatasetParams):
-    """FLAIR with its 17 coarse labels; the partition natural(by="user") deals it by its users. The
+    """FLAIR with its 17 coarse labels; the partition natural(by="user") splits it by its users. The
     validation split is not used."""
 
     name = "flair"
@@ -214,7 +214,7 @@ class Npz(OwnParams):
 
     columns: Names = ()
     """Further arrays with one value per sample, such as "user" (train_user, test_user), for
-    partitions that deal by them."""
+    partitions that split by them."""
 
 
 class Parquet(OwnParams):
@@ -230,7 +230,7 @@ class Parquet(OwnParams):
     """Column of the labels: numbers, names, or lists of them for several labels per picture; None
     takes label or labels."""
     columns: Names = ()
-    """Further columns with one value per sample, such as "user", for partitions that deal by
+    """Further columns with one value per sample, such as "user", for partitions that split by
     them."""
 
     def about(self) -> Card:

@@ -1,4 +1,4 @@
-"""Checks a set when it is decoded, and describes it in figures."""
+"""Checks a set when it is decoded, and describes it in metrics."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from fedmirage.common.data.files.raw import Raw, RawSplit, Values
 from fedmirage.common.data.set import DataSet, Split, Task
 from fedmirage.common.errors import DataError
 
-SAMPLED = 10_000  # pictures from which the pixel figures of a description are computed
+SAMPLED = 10_000  # pictures from which the pixel metrics of a description are computed
 
 
 def check_lengths(origin: str, raw: Raw) -> None:
@@ -75,7 +75,7 @@ def check_splits(
     return first, second, classes, task
 
 
-def describe(dataset: DataSet) -> dict[str, Any]:
+def describe_set(dataset: DataSet) -> dict[str, Any]:
     """Describe a set: sizes, class histograms, pixels, warnings about what is odd but allowed."""
     histograms = {
         name: _histogram(split, len(dataset.classes))

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from fedmirage.common.data.catalogue.made import Cifar10C
+from fedmirage.common.data.catalogue.derived import Cifar10C
 from fedmirage.common.data.catalogue.params import DatasetParams, Emnist
 from fedmirage.common.data.files.places import Source, homes
-from fedmirage.common.data.files.raw import Form, Raw
+from fedmirage.common.data.files.raw import PictureForm, Raw
 
 DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 IDX_NAMES = (
@@ -67,7 +67,7 @@ def _cifar(params: DatasetParams, data: Path) -> Source | None:
         else ("cifar-10-python.tar.gz", "cifar-10-batches-py")
     )
 
-    def read(path: Path, form: Form) -> Raw:
+    def read(path: Path, form: PictureForm) -> Raw:
         from fedmirage.common.data.files.formats import published
 
         return published.cifar100(path, form) if hundred else published.cifar10(path, form)
@@ -76,7 +76,7 @@ def _cifar(params: DatasetParams, data: Path) -> Source | None:
 
 
 def _svhn(params: DatasetParams, data: Path) -> Source | None:
-    def read(files: tuple[Path, ...], form: Form) -> Raw:
+    def read(files: tuple[Path, ...], form: PictureForm) -> Raw:
         from fedmirage.common.data.files.formats import published
 
         return published.svhn(files[0], files[1], form)
@@ -85,7 +85,7 @@ def _svhn(params: DatasetParams, data: Path) -> Source | None:
 
 
 def _usps(params: DatasetParams, data: Path) -> Source | None:
-    def read(files: tuple[Path, ...], form: Form) -> Raw:
+    def read(files: tuple[Path, ...], form: PictureForm) -> Raw:
         from fedmirage.common.data.files.formats import published
 
         return (
@@ -100,7 +100,7 @@ def _usps(params: DatasetParams, data: Path) -> Source | None:
 
 
 def _cinic(params: DatasetParams, data: Path) -> Source | None:
-    def read(path: Path, form: Form) -> Raw:
+    def read(path: Path, form: PictureForm) -> Raw:
         from fedmirage.common.data.files.formats import folders
 
         return folders.cinic10(path, form, params.about().classes)
@@ -112,7 +112,7 @@ def _cinic(params: DatasetParams, data: Path) -> Source | None:
 
 
 def _tiny(params: DatasetParams, data: Path) -> Source | None:
-    def read(path: Path, form: Form) -> Raw:
+    def read(path: Path, form: PictureForm) -> Raw:
         from fedmirage.common.data.files.formats import folders
 
         return folders.tiny_imagenet(path, form)
@@ -124,7 +124,7 @@ def _tiny(params: DatasetParams, data: Path) -> Source | None:
 
 
 def _mnist_m(params: DatasetParams, data: Path) -> Source | None:
-    def read(path: Path, form: Form) -> Raw:
+    def read(path: Path, form: PictureForm) -> Raw:
         from fedmirage.common.data.files.formats import folders
 
         return folders.mnist_m(path, form)
@@ -136,7 +136,7 @@ def _mnist_m(params: DatasetParams, data: Path) -> Source | None:
 
 
 def _synth_digits(params: DatasetParams, data: Path) -> Source | None:
-    def read(files: tuple[Path, ...], form: Form) -> Raw:
+    def read(files: tuple[Path, ...], form: PictureForm) -> Raw:
         from fedmirage.common.data.files.formats import published
 
         return published.svhn(files[0], files[1], form)
@@ -145,8 +145,8 @@ def _synth_digits(params: DatasetParams, data: Path) -> Source | None:
 
 
 def _cifar10_c(params: DatasetParams, data: Path) -> Source | None:
-    def read(files: tuple[Path, ...], form: Form) -> Raw:
-        from fedmirage.common.data.made import corrupted
+    def read(files: tuple[Path, ...], form: PictureForm) -> Raw:
+        from fedmirage.common.data.derived import corrupted
 
         assert isinstance(params, Cifar10C)
         return corrupted.read_published(files[0], files[1:], params, form)
@@ -190,16 +190,18 @@ def _idx(
             return None
         files.append(found)
 
-    def read(form: Form) -> Raw:
+    def read(form: PictureForm) -> Raw:
         from fedmirage.common.data.files.formats import idx
 
-        return idx.read(idx.IdxFiles(*files), tuple(map(str, files)), form, transposed, first_label)
+        return idx.read_idx(
+            idx.IdxFiles(*files), tuple(map(str, files)), form, transposed, first_label
+        )
 
     return Source(str(folder), tuple(files), read)
 
 
 def _read_idx_archive(
-    archive: Path, names: tuple[str, ...], form: Form, transposed: bool, first_label: int
+    archive: Path, names: tuple[str, ...], form: PictureForm, transposed: bool, first_label: int
 ) -> Raw:
     from fedmirage.common.data.files.archives import read_entries
     from fedmirage.common.data.files.formats import idx
@@ -214,7 +216,7 @@ def _read_idx_archive(
         raise DataError(
             f"{archive} is not complete: {', '.join(missing)} is not in it; get it again"
         )
-    return idx.read(
+    return idx.read_idx(
         idx.IdxFiles(*(found[name] for name in names)),
         tuple(f"{archive}: {name}" for name in names),
         form,
@@ -224,7 +226,10 @@ def _read_idx_archive(
 
 
 def _archive(
-    params: DatasetParams, data: Path, names: tuple[str, ...], read: Callable[[Path, Form], Raw]
+    params: DatasetParams,
+    data: Path,
+    names: tuple[str, ...],
+    read: Callable[[Path, PictureForm], Raw],
 ) -> Source | None:
     """Find an archive, or the folder that it unpacks to, in the set's folder or the data folder."""
     for path in (home / name for home in [*homes(params, data), data] for name in names):
@@ -239,7 +244,7 @@ def _pair(
     params: DatasetParams,
     data: Path,
     names: tuple[str, ...],
-    read: Callable[[tuple[Path, ...], Form], Raw],
+    read: Callable[[tuple[Path, ...], PictureForm], Raw],
 ) -> Source | None:
     """Find files that lie side by side in one folder."""
     for home in [*homes(params, data), data]:

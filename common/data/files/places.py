@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from fedmirage.common.data.catalogue.params import DatasetParams, Emnist
 from fedmirage.common.data.files.archives import require_plain_file
-from fedmirage.common.data.files.raw import Form, Raw
+from fedmirage.common.data.files.raw import PictureForm, Raw
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 
@@ -18,7 +18,7 @@ class Source:
 
     origin: str  # for messages
     files: tuple[Path, ...]  # when one of them changes, the cache is out of date
-    read: Callable[[Form], Raw]
+    read: Callable[[PictureForm], Raw]
 
 
 def data_folder(data_dir: str | Path | None) -> Path:

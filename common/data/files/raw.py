@@ -16,7 +16,7 @@ Values = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Form:
+class PictureForm:
     """Size and channels to which every picture is converted; None keeps those of the file."""
 
     size: int | None = None

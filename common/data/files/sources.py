@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmirage.common.data.catalogue.made import Cifar10C, DigitsDomains, MnistDomains
+from fedmirage.common.data.catalogue.derived import Cifar10C, DigitsDomains, MnistDomains
 from fedmirage.common.data.catalogue.params import (
     DatasetParams,
     Digits,
@@ -19,7 +19,7 @@ from fedmirage.common.data.catalogue.params import (
 )
 from fedmirage.common.data.files.genuine import FINDERS
 from fedmirage.common.data.files.places import Source, homes, list_pictures
-from fedmirage.common.data.files.raw import Form, Raw
+from fedmirage.common.data.files.raw import PictureForm, Raw
 from fedmirage.common.errors import DataError
 
 
@@ -37,7 +37,7 @@ def locate(params: DatasetParams, data: Path) -> Source | None:
 
 
 def _embedded(params: DatasetParams) -> Source:
-    def read(form: Form) -> Raw:
+    def read(form: PictureForm) -> Raw:
         from fedmirage.common.data.files.formats import embedded
 
         if isinstance(params, DigitsMulti):
@@ -57,13 +57,13 @@ def _made(params: DatasetParams, data: Path) -> Source | None:
     if origin is None:
         return None
 
-    def read(form: Form) -> Raw:
-        from fedmirage.common.data.made import corrupted, digits
+    def read(form: PictureForm) -> Raw:
+        from fedmirage.common.data.derived import corrupted, digits
 
         if isinstance(params, Cifar10C):
-            return corrupted.make_corrupted(origin.read(Form(channels=3)), params, form)
+            return corrupted.make_corrupted(origin.read(PictureForm(channels=3)), params, form)
         assert isinstance(params, MnistDomains)
-        grey = origin.read(Form(form.size, channels=1))
+        grey = origin.read(PictureForm(form.size, channels=1))
         return digits.make_domains(grey, params.seed, form.channels)
 
     return replace(origin, read=read)
@@ -106,7 +106,7 @@ def _image_folder(params: ImageFolder, path: Path) -> Source:
     card = params.about()
     classes = card.classes or tuple(map(str, range(card.count or 0)))
 
-    def read(form: Form) -> Raw:
+    def read(form: PictureForm) -> Raw:
         from fedmirage.common.data.files.formats.folders import image_folder
 
         return image_folder(train, test, form, classes)
@@ -115,10 +115,10 @@ def _image_folder(params: ImageFolder, path: Path) -> Source:
 
 
 def _npz(params: Npz, path: Path) -> Source:
-    def read(form: Form) -> Raw:
+    def read(form: PictureForm) -> Raw:
         from fedmirage.common.data.files.formats import npz
 
-        return npz.read(path, form, params.columns)
+        return npz.read_npz(path, form, params.columns)
 
     return Source(str(path), (path,), read)
 
@@ -158,10 +158,10 @@ def _parquet_source(
     test: tuple[Path, ...],
     columns: tuple[str, ...],
 ) -> Source:
-    def read(form: Form) -> Raw:
+    def read(form: PictureForm) -> Raw:
         from fedmirage.common.data.files.formats import parquet
 
-        raw = parquet.read(train, test, params.about(), form, columns)
+        raw = parquet.read_parquet(train, test, params.about(), form, columns)
         if not isinstance(params, Emnist) or not params.transposed:
             return raw
         upright = [

@@ -12,15 +12,15 @@ from fedmirage.common.data.partitions.params import PARTITIONS, PartitionParams
 
 if TYPE_CHECKING:
     from fedmirage.common.data.partitions.checks import check, check_columns
-    from fedmirage.common.data.partitions.deal import Indices
+    from fedmirage.common.data.partitions.counts import Indices
     from fedmirage.common.data.partitions.named import split
 
 __all__ = ["PARTITIONS", "Indices", "PartitionParams", "check", "check_columns", "split"]
-HOMES = {"check": "checks", "check_columns": "checks", "Indices": "deal", "split": "named"}
+HOMES = {"check": "checks", "check_columns": "checks", "Indices": "counts", "split": "named"}
 
 
 def __getattr__(name: str) -> Any:
-    """Load what deals samples on first use, so that reading a configuration needs no numpy."""
+    """Load what splits samples on first use, so that reading a configuration needs no numpy."""
     if name not in HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)

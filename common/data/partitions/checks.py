@@ -1,4 +1,4 @@
-"""Finds what is wrong with a partition, as far as that is known before any sample is dealt."""
+"""Finds what is wrong with a partition, as far as that is known before any sample is split."""
 
 from collections.abc import Mapping
 
@@ -36,7 +36,7 @@ def check(
 def check_columns(
     params: PartitionParams, columns: Mapping[str, npt.NDArray[np.int64]], clients: int
 ) -> list[str]:
-    """Check that the column by which a partition deals exists, and the number of its values."""
+    """Check that the column by which a partition splits exists, and the number of its values."""
     if not isinstance(params, Natural | Domains):
         return []
     name = params.by if isinstance(params, Natural) else "domain"
@@ -77,10 +77,10 @@ def _too_few(params: PartitionParams, clients: int, samples: int) -> list[str]:
 
 
 def _multi_label(params: PartitionParams) -> list[str]:
-    """Refuse to deal samples with several labels by class, also within a domain."""
+    """Refuse to split samples with several labels by class, also within a domain."""
     advice = "the samples carry several labels each; choose iid, natural(by=...) or domains"
     if params.single_label:
-        return [f"partition: {params.name} deals samples by their one class, but {advice}"]
+        return [f"partition: {params.name} splits samples by their one class, but {advice}"]
     if isinstance(params, Domains) and (params.alpha is not None or params.minimum):
         return [
             f"partition: {write(params)}: alpha and minimum count classes, but {advice} without"

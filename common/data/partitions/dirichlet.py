@@ -3,7 +3,13 @@
 import numpy as np
 import numpy.typing as npt
 
-from fedmirage.common.data.partitions.deal import Counts, Indices, apportion, deal, divide_evenly
+from fedmirage.common.data.partitions.counts import (
+    Counts,
+    Indices,
+    apportion,
+    divide_evenly,
+    split_by_counts,
+)
 from fedmirage.common.data.partitions.params import Dirichlet, DirichletClient, DirichletEqual
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.settings.language import write
@@ -19,7 +25,7 @@ Labels = npt.NDArray[np.int64]
 def dirichlet(
     params: Dirichlet, labels: Labels, classes: int, clients: int, generator: np.random.Generator
 ) -> list[Indices]:
-    """Deal like FedCOG's NIID-1 and VHL: class by class, redrawn until every client has enough.
+    """Split like FedCOG's NIID-1 and VHL: class by class, redrawn until every client has enough.
 
     flwr-datasets' DirichletPartitioner(self_balancing=True) cuts the same shares in the same way,
     but is not used: there a client with exactly N/K samples is not full yet, a full client can get
@@ -31,7 +37,7 @@ def dirichlet(
     for _ in range(ATTEMPTS):
         counts = _draw(params, sizes, clients, generator)
         if counts is not None and counts.sum(axis=1).min() >= params.min_size:
-            return deal(labels, counts, generator)
+            return split_by_counts(labels, counts, generator)
     raise ConfigurationError(
         [
             f"partition: {write(params)}: {ATTEMPTS} draws with alpha={params.alpha:g} never gave"
@@ -46,15 +52,15 @@ def _draw(
 ) -> Counts | None:
     """Draw a table of counts once; None if the cap left no share to any client."""
     counts = np.zeros((clients, len(sizes)), dtype=np.int64)
-    dealt = np.zeros(clients, dtype=np.int64)  # samples that each client has so far
+    given = np.zeros(clients, dtype=np.int64)  # samples that each client has so far
     for label in np.flatnonzero(sizes):
         shares = generator.dirichlet(np.full(clients, params.alpha))
         if params.capped:
-            shares[dealt >= sizes.sum() / clients] = 0.0
+            shares[given >= sizes.sum() / clients] = 0.0
         if not shares.sum() > 0:
             return None
         counts[:, label] = apportion(sizes[label], shares)
-        dealt += counts[:, label]
+        given += counts[:, label]
     return counts
 
 
@@ -65,7 +71,7 @@ def dirichlet_equal(
     clients: int,
     generator: np.random.Generator,
 ) -> list[Indices]:
-    """Deal like DynaFed: Dirichlet shares of every class, scaled so that clients are equally large.
+    """Split like DynaFed: Dirichlet shares of every class, scaled to equally large clients.
 
     Classes are cut in the order of the data set. Sizes are equal up to rounding (746 to 758 for 80
     clients and 60,000 samples) if the scaling converges.
@@ -76,7 +82,7 @@ def dirichlet_equal(
     counts = np.zeros((clients, classes), dtype=np.int64)
     for label in np.flatnonzero(sizes):
         counts[:, label] = apportion(sizes[label], amounts[:, label])
-    return deal(labels, counts)
+    return split_by_counts(labels, counts)
 
 
 def equalise(amounts: npt.NDArray[np.float64], sizes: Counts) -> npt.NDArray[np.float64]:
@@ -109,7 +115,7 @@ def dirichlet_client(
     clients: int,
     generator: np.random.Generator,
 ) -> list[Indices]:
-    """Deal like FedMD-CG: one client after the other draws its shares, then N/K samples by them.
+    """Split like FedMD-CG: one client after the other draws its shares, then N/K samples by them.
 
     Samples are drawn without replacement, each weighted by the share of its class. An exhausted
     class drops out, and late clients get what is left. A draw without replacement by weight w is

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from fedmirage.common.data.partitions.deal import Indices, apportion, deal
+from fedmirage.common.data.partitions.counts import Indices, apportion, split_by_counts
 from fedmirage.common.data.partitions.params import Domains, Natural
 from fedmirage.common.data.set import Split
 from fedmirage.common.errors import ConfigurationError
@@ -27,13 +27,13 @@ def iid(samples: int, clients: int, generator: np.random.Generator) -> list[Indi
 def natural(
     params: Natural, train: Split, clients: int, generator: np.random.Generator
 ) -> list[Indices]:
-    """Give each client one group in order; if there are more, deal them like cards, or draw."""
+    """Give each client one group in order; if there are more, go round, or draw."""
     groups, group_of = np.unique(train.columns[params.by], return_inverse=True)
     order = np.arange(len(groups)) if len(groups) == clients else generator.permutation(len(groups))
     # Unused groups belong to one client too many, which is dropped at the end.
     client_of = np.full(len(groups), clients, dtype=np.int64)
-    dealt = order[:clients] if params.drawn else order
-    client_of[dealt] = np.arange(len(dealt)) % clients
+    given = order[:clients] if params.drawn else order
+    client_of[given] = np.arange(len(given)) % clients
     owners = client_of[group_of]
     by_client = np.argsort(owners, kind="stable").astype(np.int64)
     return np.split(by_client, np.cumsum(np.bincount(owners, minlength=clients + 1))[:-1])[:clients]
@@ -80,13 +80,13 @@ def _shards(
                 break
         else:
             raise _unreachable(params, domain, int(label), int(sizes[label]))
-    return deal(labels, counts, generator)
+    return split_by_counts(labels, counts, generator)
 
 
 def _even_shards(
     params: Domains, domain: int, labels: Labels, generator: np.random.Generator
 ) -> list[Indices]:
-    """Deal evenly, again and again until every shard has its minimum of every class."""
+    """Split evenly, again and again until every shard has its minimum of every class."""
     sizes = np.bincount(labels)
     for _ in range(ATTEMPTS):
         shards = iid(len(labels), params.shards, generator)

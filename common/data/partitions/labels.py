@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from fedmirage.common.data.partitions.deal import Counts, Indices, deal, divide_evenly
+from fedmirage.common.data.partitions.counts import Counts, Indices, divide_evenly, split_by_counts
 from fedmirage.common.data.partitions.params import Classes, Dominant
 from fedmirage.common.errors import ConfigurationError
 
@@ -11,7 +11,7 @@ Labels = npt.NDArray[np.int64]
 
 
 def by_classes(params: Classes, labels: Labels, classes: int, clients: int) -> list[Indices]:
-    """Deal like FedCOG's NIID-2: blocks of s classes, cut in the order of the data set."""
+    """Split like FedCOG's NIID-2: blocks of s classes, cut in the order of the data set."""
     sizes = np.bincount(labels, minlength=classes)
     blocks = -(-classes // params.per_client)
     firsts = params.per_client * (np.arange(clients) % blocks)
@@ -23,7 +23,7 @@ def by_classes(params: Classes, labels: Labels, classes: int, clients: int) -> l
             counts[holders, label] = divide_evenly(sizes[label], len(holders))
     if params.samples is not None:
         counts = _limit(params.samples, counts, holds)
-    return deal(labels, counts)
+    return split_by_counts(labels, counts)
 
 
 def _limit(samples: int, counts: Counts, holds: Counts) -> Counts:
@@ -48,7 +48,7 @@ def _limit(samples: int, counts: Counts, holds: Counts) -> Counts:
 def dominant(
     params: Dominant, labels: Labels, classes: int, clients: int, generator: np.random.Generator
 ) -> list[Indices]:
-    """Deal like VHL's subset: `share` of a class to its own clients, the rest evenly to the others.
+    """Split like VHL's subset: `share` of a class to its own clients, the rest evenly to others.
 
     On CIFAR-10 with ten clients, the others get 5 or 6 samples each.
     """
@@ -63,4 +63,4 @@ def dominant(
         counts[own, label] = divide_evenly(stays, int(own.sum()))
         if len(others):
             counts[others, label] = divide_evenly(int(sizes[label]) - stays, len(others))
-    return deal(labels, counts, generator)
+    return split_by_counts(labels, counts, generator)

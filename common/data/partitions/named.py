@@ -1,11 +1,11 @@
-"""Deals the training samples by the partition that a line names."""
+"""Splits the training samples by the partition that a line names."""
 
 import numpy as np
 import numpy.typing as npt
 
 from fedmirage.common.data.partitions import dirichlet, groups, labels
 from fedmirage.common.data.partitions.checks import check, check_columns
-from fedmirage.common.data.partitions.deal import Indices
+from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.partitions.params import (
     PARTITIONS,
     Classes,
@@ -26,7 +26,7 @@ from fedmirage.common.settings.language import resolve_one, write
 def split(
     partition: str | PartitionParams, train: Split, classes: int, clients: int, seed: int
 ) -> list[Indices]:
-    """Deal the training samples: one array of positions per client.
+    """Split the training samples: one array of positions per client.
 
     `partition` is a line such as "dirichlet(alpha=0.1)", or its params.
     """
@@ -87,7 +87,7 @@ def _deal(
             return groups.domains(params, train, clients, generator)
     raise ConfigurationError(
         [
-            f"partition: {params.name!r} has params but no function that deals by them; add one in"
+            f"partition: {params.name!r} has params but no function that splits by them; add one in"
             " common/data/partitions"
         ]
     )

@@ -10,12 +10,12 @@ from fedmirage.common.settings.language import Params
 class PartitionParams(Params):
     """The params of one partition."""
 
-    # whether it deals by class number, which a multi-label sample does not have
+    # whether it splits by class number, which a multi-label sample does not have
     single_label: ClassVar[bool] = False
 
 
 class Iid(PartitionParams):
-    """Shuffled and dealt evenly: sizes differ by at most one sample."""
+    """Shuffled and split evenly: sizes differ by at most one sample."""
 
     name: ClassVar[str] = "iid"
 
@@ -93,10 +93,10 @@ class Dominant(PartitionParams):
 
 
 class Natural(PartitionParams):
-    """Deals by groups that the data name, such as writers.
+    """Splits by groups that the data name, such as writers.
 
     With as many groups as clients, each gets one, in the order of the group numbers. With more
-    groups than clients, the groups are shuffled (seeded) and dealt like cards, so clients
+    groups than clients, the groups are shuffled (seeded) and handed out in turn, so clients
     differ by at most one group.
     """
 
@@ -116,7 +116,7 @@ class Domains(PartitionParams):
     shards: int = Field(default=1, ge=1)
     """Clients per domain; the number of clients must be domains times shards."""
     alpha: float | None = Field(default=None, gt=0)
-    """Divides every class of a domain over its shards by Dirichlet(alpha); None deals the domain
+    """Divides every class of a domain over its shards by Dirichlet(alpha); None splits the domain
     evenly at random."""
     minimum: int = Field(default=0, ge=0)
     """Least samples per class of the domain that each of its clients holds (FedLGD on CIFAR10C:

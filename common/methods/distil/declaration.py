@@ -112,4 +112,4 @@ class Distil(Distilling):
     )
     authors: ClassVar[str] = "Huang et al., TMLR 2024"
     link: ClassVar[str] = "https://arxiv.org/abs/2303.02278"
-    figures: ClassVar[tuple[str, ...]] = ("distil.loss",)
+    metrics: ClassVar[tuple[str, ...]] = ("distil.loss",)

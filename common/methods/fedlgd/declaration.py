@@ -67,7 +67,7 @@ class FedLgd(Distilling):
     )
     authors: ClassVar[str] = "Huang et al., TMLR 2024"
     link: ClassVar[str] = "https://arxiv.org/abs/2303.02278"
-    figures: ClassVar[tuple[str, ...]] = (
+    metrics: ClassVar[tuple[str, ...]] = (
         "term.global_contrast",
         "fedlgd.local_images",
         "fedlgd.refresh_loss",

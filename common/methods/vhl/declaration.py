@@ -67,7 +67,7 @@ class Vhl(Method):
     )
     authors: ClassVar[str] = "Tang et al., ICML 2022"
     link: ClassVar[str] = "https://arxiv.org/abs/2206.02465"
-    figures: ClassVar[tuple[str, ...]] = (
+    metrics: ClassVar[tuple[str, ...]] = (
         "term.virtual",
         "term.alignment",
         "term.virtual_contrast",

@@ -21,7 +21,7 @@ from fedmirage.common.errors import FedmirageError
 from fedmirage.common.methods.fedlgd import FedLgd
 from fedmirage.records.lines import read_config
 from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
-from fedmirage.server.record.checkpoint import read as read_checkpoint
+from fedmirage.server.record.checkpoint import read_checkpoint
 
 
 def study(folder: Path) -> dict[str, Any]:

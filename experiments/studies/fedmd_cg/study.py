@@ -94,17 +94,17 @@ def compare_kinds(data: DataSet, steps: int, samples: int, seed: int) -> dict[st
     images = torch.from_numpy(data.test.images[index])
     with torch.no_grad():
         real = teacher.features(normalise(images, data.mean, data.std))
-    found = {"real": describe(teacher, real, labels)}
+    found = {"real": describe_run(teacher, real, labels)}
     for kind, params in KINDS.items():
         generator = train_generator(teacher, data, params, steps, seed)
         drawn = torch_generator(seed, "study.noise")
         with torch.no_grad():
             noise = draw_noise(params.noise, len(labels), params.noise_dim, drawn)
-            found[kind] = describe(teacher, generator(noise, labels), labels)
+            found[kind] = describe_run(teacher, generator(noise, labels), labels)
     return found
 
 
-def describe(teacher: Model, values: Tensor, labels: Tensor) -> Features:
+def describe_run(teacher: Model, values: Tensor, labels: Tensor) -> Features:
     """Judge features by the teacher's classifier."""
     with torch.no_grad():
         right = (teacher.classifier(values).argmax(1) == labels).double().mean()

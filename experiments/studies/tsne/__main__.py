@@ -6,7 +6,7 @@ from typing import Annotated
 import torch
 import typer
 
-from experiments.studies.tsne.pictures import draw, draw_domains
+from experiments.studies.tsne.plots import draw, draw_domains
 from fedmirage.common.errors import FedmirageError
 from fedmirage.report.tsne.clouds import MARKERS
 from fedmirage.report.tsne.finished import FinishedRun

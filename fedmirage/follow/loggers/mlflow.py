@@ -47,13 +47,13 @@ class MlflowLogger(Logger):
         self.client.log_batch(self.identity, params=params)
         return self.identity
 
-    def log_round(self, number: int, figures: Mapping[str, float]) -> None:
-        """Send the figures in one message, the number of the round as their step."""
+    def log_round(self, number: int, metrics: Mapping[str, float]) -> None:
+        """Send the metrics in one message, the number of the round as their step."""
         from mlflow.entities import Metric
 
         now = int(1000 * time.time())
-        metrics = [Metric(_spell(name), value, now, number) for name, value in figures.items()]
-        self.client.log_batch(self.identity, metrics=metrics)
+        sent = [Metric(_spell(name), value, now, number) for name, value in metrics.items()]
+        self.client.log_batch(self.identity, metrics=sent)
 
     def end(self, summary: Mapping[str, Any]) -> None:
         """Keep the summary as a file of the run, and say how the run ended."""

@@ -30,10 +30,10 @@ class TensorBoardLogger(Logger):
         self._write_text("config", opening.config)
         return ""
 
-    def log_round(self, number: int, figures: Mapping[str, float]) -> None:
-        """Write one scalar per figure; what comes before the first dot groups them."""
+    def log_round(self, number: int, metrics: Mapping[str, float]) -> None:
+        """Write one scalar per metric; what comes before the first dot groups them."""
         self.round = number
-        for name, value in figures.items():
+        for name, value in metrics.items():
             self.writer.add_scalar(name.replace(".", "/", 1), value, number)
         self.writer.flush()
 

@@ -37,9 +37,9 @@ class WandbLogger(Logger):
         self.run.define_metric("*", step_metric="round")
         return str(self.run.id)
 
-    def log_round(self, number: int, figures: Mapping[str, float]) -> None:
-        """Send the figures with the number of their round."""
-        self.run.log({"round": number, **figures})
+    def log_round(self, number: int, metrics: Mapping[str, float]) -> None:
+        """Send the metrics with the number of their round."""
+        self.run.log({"round": number, **metrics})
 
     def end(self, summary: Mapping[str, Any]) -> None:
         """Send the summary, and say whether the run went well."""

@@ -12,13 +12,22 @@ from fedmirage.comparison.table import (
     sentences,
 )
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, Section, bullets, details, element, join, paragraph, table
+from fedmirage.report.html import (
+    Html,
+    PageSection,
+    bullets,
+    details,
+    element,
+    join,
+    paragraph,
+    table,
+)
 from fedmirage.report.sections.differences import TO, find_rows
 
 VERDICTS = {"better": "better", "worse": "worse", "": "not told apart"}
 
 
-def answer(group: Group) -> Section:
+def answer(group: Group) -> PageSection:
     """Say what was found, then show it."""
     outcome = group.outcome
     said = [paragraph(sentence, class_="answer") for sentence in conclusions(group)]
@@ -31,7 +40,7 @@ def answer(group: Group) -> Section:
         ]
         parts.append(details("Methods with their parameters", bullets(named)))
     title = "The answer" if len(outcome.standings) > 1 else "The result"
-    return Section("answer", title, join(parts))
+    return PageSection("answer", title, join(parts))
 
 
 def conclusions(group: Group) -> list[str]:

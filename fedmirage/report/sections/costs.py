@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedmirage.common.wire.figures import TIMES
+from fedmirage.common.wire.metrics import TIMES
 from fedmirage.report.bands import brief
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, Section, join, paragraph, plot, table
+from fedmirage.report.html import Html, PageSection, join, paragraph, plot, table
 from fedmirage.report.runs import ReportedRun
 
 PHASES = {"preparation": "preparation", "clients": "clients"}
@@ -17,7 +17,7 @@ REST = "rest"
 Parts = Callable[[ReportedRun], Mapping[str, float]]
 
 
-def phases(group: Group) -> Section:
+def phases(group: Group) -> PageSection:
     """Draw the seconds and the bytes of a whole run, a mean over seeds."""
     found = {
         "Seconds": (_mean_of(group, seconds_of), 1.0),
@@ -33,7 +33,7 @@ def phases(group: Group) -> Section:
         caption = "Seconds of methods in clients, summed over clients; part of the clients' time"
         tables.append(_numbers(group, caption, within, 1.0))
     if not options:
-        return Section("phases", "Time and bytes", paragraph("No round is over yet."))
+        return PageSection("phases", "Time and bytes", paragraph("No round is over yet."))
     label = "Seconds and megabytes of a run by phase"
     said = (
         "Means over seeds of whole runs, rounds that were taken over from FedAvg included. The"
@@ -42,7 +42,7 @@ def phases(group: Group) -> Section:
     )
     html = join((paragraph(said, class_="note"), plot("phases", label, join(tables))))
     spec = {"kind": "bars", "label": label, "options": options}
-    return Section("phases", "Time and bytes", html, {"phases": spec})
+    return PageSection("phases", "Time and bytes", html, {"phases": spec})
 
 
 def seconds_of(run: ReportedRun) -> dict[str, float]:

@@ -7,7 +7,7 @@ from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.statistics import CONFIDENCE, Difference
 from fedmirage.comparison.table import say_difference
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, Section, join, paragraph, plot, table
+from fedmirage.report.html import Html, PageSection, join, paragraph, plot, table
 
 Compare = Callable[[Outcome, Standing], Difference | None]
 TO: dict[str, Compare] = {
@@ -16,7 +16,7 @@ TO: dict[str, Compare] = {
 }
 
 
-def differences(group: Group) -> Section | None:
+def differences(group: Group) -> PageSection | None:
     """Draw all differences; there is no section if nothing can be compared."""
     options, tables = [], []
     for label, compare in TO.items():
@@ -34,7 +34,7 @@ def differences(group: Group) -> Section | None:
     )
     html = join((paragraph(said, class_="note"), plot("differences", label, join(tables))))
     spec = {"kind": "intervals", "label": label, "options": options}
-    return Section("differences", "Differences", html, {"differences": spec})
+    return PageSection("differences", "Differences", html, {"differences": spec})
 
 
 def find_rows(group: Group, compare: Compare) -> list[dict[str, Any]]:

@@ -1,10 +1,11 @@
 """The sections with pictures of virtual data, and with maps of features."""
 
 from fedmirage.report.features import find_map
+from fedmirage.report.galleries import Gallery, find_galleries
 from fedmirage.report.groups import Group
 from fedmirage.report.html import (
     Html,
-    Section,
+    PageSection,
     bullets,
     details,
     element,
@@ -13,7 +14,6 @@ from fedmirage.report.html import (
     plot,
     table,
 )
-from fedmirage.report.pictures import Gallery, find_galleries
 
 OPEN = 3  # galleries that are not folded away
 TSNE = (
@@ -22,21 +22,21 @@ TSNE = (
 )
 
 
-def galleries(group: Group) -> Section:
+def galleries(group: Group) -> PageSection:
     """Show generated, virtual and distilled images over rounds."""
     found = find_galleries(group)
     if not found:
         said = "Methods with virtual data draw their images with --save-images; no run here did."
-        return Section("galleries", "Virtual images", paragraph(said))
+        return PageSection("galleries", "Virtual images", paragraph(said))
     parts = [_gallery(group, one, number < OPEN) for number, one in enumerate(found)]
-    return Section("galleries", "Virtual images", join(parts))
+    return PageSection("galleries", "Virtual images", join(parts))
 
 
-def features(group: Group, tsne: bool) -> Section:
+def features(group: Group, tsne: bool) -> PageSection:
     """Show maps of the features of test samples under the global models."""
     title = "Features"
     if not tsne:
-        return Section("features", title, paragraph(TSNE))
+        return PageSection("features", title, paragraph(TSNE))
     options, rows, remarks = [], [], []
     for name in group.runs:
         short, run = group.labels[name], group.first_run(name)
@@ -47,7 +47,7 @@ def features(group: Group, tsne: bool) -> Section:
         options.append({"label": short, **found})
         rows.append([short, len(found["x"]), sum(found["virtual"]), found["neighbours"]])
     if not options:
-        return Section("features", title, bullets(remarks))
+        return PageSection("features", title, bullets(remarks))
     said = (
         "t-SNE of the features that the global model of the first seed computes for the same test"
         " samples, one colour per class; diamonds are virtual samples. Distances between clusters"
@@ -60,7 +60,7 @@ def features(group: Group, tsne: bool) -> Section:
         (paragraph(said, class_="note"), plot("features", label, numbers), bullets(remarks))
     )
     spec = {"kind": "scatter", "label": label, "options": options}
-    return Section("features", title, html, {"features": spec})
+    return PageSection("features", title, html, {"features": spec})
 
 
 def _gallery(group: Group, gallery: Gallery, opened: bool) -> Html:

@@ -6,7 +6,7 @@ from typing import Any
 from fedmirage.comparison.scores import score_of
 from fedmirage.report.bands import Value, curves, spread_out
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, Section, join, paragraph, plot, table
+from fedmirage.report.html import Html, PageSection, join, paragraph, plot, table
 from fedmirage.report.runs import AXES
 from fedmirage.server.strategy.budget import spent
 
@@ -23,7 +23,7 @@ SECONDS = (
 )
 
 
-def progress(group: Group) -> Section:
+def progress(group: Group) -> PageSection:
     """Draw accuracy and loss against rounds, samples, bytes and seconds."""
     values: dict[str, Value] = {
         "Accuracy": lambda line: score_of(line, "accuracy"),
@@ -32,25 +32,25 @@ def progress(group: Group) -> Section:
     name = "Accuracy and loss on the test set"
     html, plots = draw(group, "curves", name, values, {"Accuracy"})
     if not plots:
-        return Section("curves", "Curves", paragraph("No round has been evaluated yet."))
+        return PageSection("curves", "Curves", paragraph("No round has been evaluated yet."))
     said = BAND * (len(group.outcome.seeds) > 1) + SECONDS
-    return Section("curves", "Curves", join((paragraph(said, class_="note"), html)), plots)
+    return PageSection("curves", "Curves", join((paragraph(said, class_="note"), html)), plots)
 
 
-def drift(group: Group) -> Section:
+def drift(group: Group) -> PageSection:
     """Draw how far the clients' models are from their average."""
     title = "Drift"
     values: dict[str, Value] = {"Drift": lambda line: line.get("diagnostics", {}).get("drift")}
     html, plots = draw(group, "drift", "Mean distance of local models to their average", values)
     if not plots:
-        return Section(
+        return PageSection(
             "drift", title, paragraph("Drift is recorded with --diagnostics; these runs had none.")
         )
     said = "The mean distance of the clients' models to their average, after local training."
-    return Section("drift", title, join((paragraph(said, class_="note"), html)), plots)
+    return PageSection("drift", title, join((paragraph(said, class_="note"), html)), plots)
 
 
-def terms(group: Group) -> Section:
+def terms(group: Group) -> PageSection:
     """Draw every term of the local objective, and every figure of a method, by its name."""
     lines = [line for run in group.all_runs for line in run.rounds]
     values: dict[str, Value] = {
@@ -60,7 +60,7 @@ def terms(group: Group) -> Section:
     }
     html, plots = draw(group, "terms", "Terms of the local objective", values)
     if not plots:
-        return Section(
+        return PageSection(
             "terms", "Loss terms", paragraph("These runs report no terms of their loss.")
         )
     said = (
@@ -68,10 +68,10 @@ def terms(group: Group) -> Section:
         " task is the loss on the clients' own data. Names with the name of a method in front are"
         " figures that this method reports."
     )
-    return Section("terms", "Loss terms", join((paragraph(said, class_="note"), html)), plots)
+    return PageSection("terms", "Loss terms", join((paragraph(said, class_="note"), html)), plots)
 
 
-def budget(group: Group) -> Section | None:
+def budget(group: Group) -> PageSection | None:
     """Draw the privacy budget that has been spent; there is no section without one."""
     spending = {
         group.labels[name]: runs
@@ -91,7 +91,7 @@ def budget(group: Group) -> Section | None:
     values: dict[str, Value] = {"Epsilon": lambda line: line.get("dp", {}).get("epsilon")}
     html, plots = draw(group, "budget", "Epsilon that has been spent", values)
     head = ("Methods", "Seed", "Spent", "Updates clipped, last round")
-    return Section("budget", "Privacy budget", join((table("Budget", head, rows), html)), plots)
+    return PageSection("budget", "Privacy budget", join((table("Budget", head, rows), html)), plots)
 
 
 def draw(

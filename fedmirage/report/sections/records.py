@@ -9,7 +9,7 @@ from fedmirage.comparison.scores import LAST, score_of
 from fedmirage.report.groups import Group
 from fedmirage.report.html import (
     Html,
-    Section,
+    PageSection,
     bullets,
     details,
     element,
@@ -23,7 +23,7 @@ from fedmirage.report.runs import ReportedRun
 FEW = 12  # runs or notes that are shown without being asked for
 
 
-def runs(group: Group) -> Section:
+def runs(group: Group) -> PageSection:
     """List all runs with their state; failed ones with their reason."""
     rows, classes = [], []
     for name, row in group.runs.items():
@@ -41,10 +41,10 @@ def runs(group: Group) -> Section:
     counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     number = f"{len(states)} run{'s' * (len(states) > 1)}"
     shown = details(f"{number}: {counted}", listed, opened=len(states) <= FEW)
-    return Section("runs", "Runs", shown)
+    return PageSection("runs", "Runs", shown)
 
 
-def notes(group: Group) -> Section:
+def notes(group: Group) -> PageSection:
     """Repeat cautions and decisions of methods, and name methods that never acted."""
     said: dict[str, list[str]] = {}  # the rows and seeds by what was noted
     for name, row in group.runs.items():
@@ -53,17 +53,17 @@ def notes(group: Group) -> Section:
                 who = f"{group.labels[name]}, seed {seed}"
                 said.setdefault(remark, []).append(who)
     if not said:
-        return Section("notes", "Notes", paragraph("Nothing was noted."))
+        return PageSection("notes", "Notes", paragraph("Nothing was noted."))
     items = [
         join((remark, " ", element("span", f"({'; '.join(who)})", class_="note")))
         for remark, who in said.items()
     ]
     listed = bullets(items)
     folded = details(f"{len(items)} notes", listed) if len(items) > FEW else listed
-    return Section("notes", "Notes", folded)
+    return PageSection("notes", "Notes", folded)
 
 
-def configuration(group: Group) -> Section:
+def configuration(group: Group) -> PageSection:
     """Show the settings, what differs from the defaults first, and the commands."""
     outcome, parts = group.outcome, []
     if group.whole:
@@ -83,7 +83,7 @@ def configuration(group: Group) -> Section:
     parts.append(details(label, listed, opened=len(commands) == 1) if commands else Html())
     parts.append(details("Resolved settings", settings_table(group)))
     parts += _versions(group.all_runs)
-    return Section("configuration", "Configuration", join(parts))
+    return PageSection("configuration", "Configuration", join(parts))
 
 
 def settings_table(group: Group) -> Html:

@@ -4,11 +4,11 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fedmirage.common.wire.figures import ON_OWN_LABELS, ON_TEST, TEST_SHARD
+from fedmirage.common.wire.metrics import ON_OWN_LABELS, ON_TEST, TEST_SHARD
 from fedmirage.report.bands import brief, spread_out
 from fedmirage.report.groups import Group
 from fedmirage.report.holdings import Holding, find_holding
-from fedmirage.report.html import Html, Section, bullets, join, paragraph, plot, table
+from fedmirage.report.html import Html, PageSection, bullets, join, paragraph, plot, table
 from fedmirage.report.runs import ReportedRun
 
 CLIENT_SCORES = {
@@ -20,13 +20,13 @@ SHOWN = 40  # rows and columns that the table beside a heat map has at most
 Found = Callable[[ReportedRun], Mapping[str, float | None]]
 
 
-def classes(group: Group) -> Section:
+def classes(group: Group) -> PageSection:
     """Show the recall of every class."""
     title = "Accuracy per class"
     option = matrix(group, "Recall", _recall)
     if option is None:
         said = "No run has recorded a recall per class yet."
-        return Section("classes", title, paragraph(said))
+        return PageSection("classes", title, paragraph(said))
     said = (
         "The recall of every class of the test set in the last evaluated round, as a mean over"
         " seeds. An accuracy hides classes that a model has lost."
@@ -34,7 +34,7 @@ def classes(group: Group) -> Section:
     return heatmap("classes", title, said, [option], "Class", "Methods")
 
 
-def clients(group: Group) -> Section:
+def clients(group: Group) -> PageSection:
     """Show how every client's own model does."""
     title = "Accuracy per client"
     options = [
@@ -47,12 +47,12 @@ def clients(group: Group) -> Section:
             "Clients are scored one by one with --local-evaluation or --diagnostics, and never"
             " under secure aggregation; these runs have no such scores."
         )
-        return Section("clients", title, paragraph(said))
+        return PageSection("clients", title, paragraph(said))
     said = "The accuracy of every client's own model after its last training, a mean over seeds."
     return heatmap("clients", title, said, options, "Client", "Methods")
 
 
-def domains(group: Group) -> Section | None:
+def domains(group: Group) -> PageSection | None:
     """Show the accuracy on every domain of the data; there is no section without domains."""
     option = matrix(group, "Accuracy", lambda run: run.evaluation.get("domains") or {})
     if option is None:
@@ -61,7 +61,7 @@ def domains(group: Group) -> Section | None:
     return heatmap("domains", "Accuracy per domain", said, [option], "Domain", "Methods")
 
 
-def confusion(group: Group) -> Section:
+def confusion(group: Group) -> PageSection:
     """Show what is taken for what."""
     options = []
     for name, runs in group.runs.items():
@@ -79,12 +79,12 @@ def confusion(group: Group) -> Section:
     title = "Confusion"
     if not options:
         said = "The summary of a run with one label per sample has its confusion; none is here yet."
-        return Section("confusion", title, paragraph(said))
+        return PageSection("confusion", title, paragraph(said))
     said = "How a true class (row) was answered (column): shares of the class, over all seeds."
     return heatmap("confusion", title, said, options, "Answer", "True class")
 
 
-def holdings(group: Group) -> Section:
+def holdings(group: Group) -> PageSection:
     """Show which client holds how many samples of which class."""
     title = "Who holds what"
     options, remarks = [], []
@@ -101,10 +101,10 @@ def holdings(group: Group) -> Section:
                 {"label": f"Seed {seed}", "x": list(found.classes), "y": names, "z": found.counts}
             )
     if not options:
-        return Section("holdings", title, bullets(list(dict.fromkeys(remarks))))
-    said = "Training samples of every class by client, dealt again from the recorded settings."
+        return PageSection("holdings", title, bullets(list(dict.fromkeys(remarks))))
+    said = "Training samples of every class by client, split again from the recorded settings."
     section = heatmap("holdings", title, said, options, "Class", "Client", percent=False)
-    return Section("holdings", title, join((section.html, bullets(remarks))), section.plots)
+    return PageSection("holdings", title, join((section.html, bullets(remarks))), section.plots)
 
 
 def matrix(group: Group, label: str, values: Found) -> dict[str, Any] | None:
@@ -137,13 +137,13 @@ def heatmap(
     across: str,
     down: str,
     percent: bool = True,
-) -> Section:
+) -> PageSection:
     """Make a section of one heat map, with a choice where there are several."""
     spec = {"kind": "heatmap", "label": title, "options": list(options), "percent": percent}
     spec |= {"x": across, "y": down}
     tables = join(_numbers(option, across, down, percent) for option in options)
     html = join((paragraph(said, class_="note"), plot(key, title, tables)))
-    return Section(key, title, html, {key: spec})
+    return PageSection(key, title, html, {key: spec})
 
 
 def class_names(run: ReportedRun) -> list[str]:

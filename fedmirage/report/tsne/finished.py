@@ -22,7 +22,7 @@ from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.manifest import from_arrays
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.records.lines import read_config
-from fedmirage.server.record.checkpoint import FILE, read
+from fedmirage.server.record.checkpoint import FILE, read_checkpoint
 
 
 @dataclass
@@ -42,7 +42,7 @@ class FinishedRun:
     def open(cls, folder: Path) -> "FinishedRun":
         """Read a run's folder; features are computed later."""
         config = read_config(folder)
-        state = read(folder / FILE)
+        state = read_checkpoint(folder / FILE)
         data = load(config.dataset, config.data_dir or None)
         model = place(
             blueprint(config, data.shape, len(data.classes)), torch.device("cpu"), config

@@ -50,7 +50,7 @@ class Teachers:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class GeneratorInputs:
     """What goes into the generators in one step."""
 
     labels: Tensor  # (batch,)
@@ -64,7 +64,11 @@ def compare_by_divergence(temperature: float, reverse: bool) -> Compare:
 
 
 def crossed_loss(
-    pair: Pair, teachers: Teachers, inputs: Inputs, compare: Compare, compare_crossed: Compare
+    pair: Pair,
+    teachers: Teachers,
+    inputs: GeneratorInputs,
+    compare: Compare,
+    compare_crossed: Compare,
 ) -> Tensor:
     """L1 + L2 + L3 of FedMD-CG's equations 10 and 11.
 
@@ -87,7 +91,9 @@ def crossed_loss(
     return torch.stack(losses).sum()
 
 
-def mean_logits_loss(pair: Pair, teachers: Teachers, inputs: Inputs, compare: Compare) -> Tensor:
+def mean_logits_loss(
+    pair: Pair, teachers: Teachers, inputs: GeneratorInputs, compare: Compare
+) -> Tensor:
     """FedCG's loss: the averaged pair learns the weighted mean of the clients' logits."""
     with torch.no_grad():
         taught = [

@@ -22,7 +22,7 @@ from fedmirage.common.seeds import torch_generator
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.methods._pairs.losses import (
     Compare,
-    Inputs,
+    GeneratorInputs,
     Pair,
     Teachers,
     compare_by_divergence,
@@ -88,8 +88,8 @@ class PairServer(StrategyWrapper[P]):
             )
             return aggregated, {**metrics, f"{name}.distilled": 0.0}
         arrays, loss = distilled
-        figures: dict[str, Scalar] = {f"{name}.distilled": 1.0, f"{name}.server_loss": loss}
-        return ndarrays_to_parameters(arrays), {**metrics, **figures}
+        own_metrics: dict[str, Scalar] = {f"{name}.distilled": 1.0, f"{name}.server_loss": loss}
+        return ndarrays_to_parameters(arrays), {**metrics, **own_metrics}
 
     def refine(
         self, server_round: int, aggregated: Parameters, results: Results, counts: Counts
@@ -138,7 +138,7 @@ class PairServer(StrategyWrapper[P]):
             pairs, weights, torch.tensor(shares, dtype=torch.float32, device=self.context.device)
         )
 
-    def draw(self, generator: torch.Generator, clients: int) -> Inputs:
+    def draw(self, generator: torch.Generator, clients: int) -> GeneratorInputs:
         """Draw the inputs of one step: labels from p(y), and noise for every generator."""
         params, device = self.params, self.context.device
         labels = draw_labels(self.state.shares[0], params.generated_batch, generator)
@@ -148,4 +148,4 @@ class PairServer(StrategyWrapper[P]):
 
         common = noise()
         noises = [common if params.same_noise else noise() for _ in range(clients)]
-        return Inputs(labels.to(device), common, noises)
+        return GeneratorInputs(labels.to(device), common, noises)

@@ -112,7 +112,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
             return None, metrics
         average = parameters_to_ndarrays(aggregated)
         self.collect(server_round, average, participants(results))
-        figures: dict[str, Scalar] = (
+        own_metrics: dict[str, Scalar] = (
             self.learn(server_round, average) if self.due(server_round) else {}
         )
         if (
@@ -124,8 +124,8 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
             if repaired is not None:
                 self.repaired_from, aggregated = aggregated, ndarrays_to_parameters(repaired)
                 self.state.repairs += 1
-                figures["dynafed.repaired"] = 1.0
-        return aggregated, {**metrics, **figures}
+                own_metrics["dynafed.repaired"] = 1.0
+        return aggregated, {**metrics, **own_metrics}
 
     def evaluate(
         self, server_round: int, parameters: Parameters
@@ -280,6 +280,6 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
 
 
 def numbers(loss: float, metrics: dict[str, Scalar]) -> Iterator[tuple[str, Scalar]]:
-    """Yield the figures of an evaluation that are single numbers."""
+    """Yield the own_metrics of an evaluation that are single numbers."""
     yield "loss", loss
     yield from ((name, value) for name, value in metrics.items() if isinstance(value, int | float))

@@ -20,7 +20,7 @@ from fedmirage.common.run import Run, blueprint
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.manifest import Manifest, to_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.server.record.results import FILE, read
+from fedmirage.server.record.results import FILE, read_results
 
 SMALLEST = 1e-12  # a smaller squared movement counts as none: the ratio would be 0 / 0
 TRIES = 100
@@ -145,7 +145,7 @@ def inherit_path(params: DynaFed, run: Run) -> tuple[list[Arrays], int]:
     that was a warm start itself has no path to inherit.
     """
     source, _, number = run.config.warm_start.partition("@")
-    lines = read(Path(source) / FILE)
+    lines = read_results(Path(source) / FILE)
     settings = next((line for line in lines if line["kind"] == "config"), {})
     if settings.get("warm-start") or "seed" not in settings:
         return [], 0

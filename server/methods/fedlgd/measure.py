@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from fedmirage.common.data.batches import Resident, batches
+from fedmirage.common.image_grid import draw_grid
 from fedmirage.common.learning.diffaugment import diff_augment
 from fedmirage.common.learning.task import evaluate
 from fedmirage.common.run import Run
 from fedmirage.common.seeds import torch_generator
-from fedmirage.common.sheet import draw_sheet
 
 ROWS, ACROSS = 20, 10  # a picture shows at most 20 classes, with 10 images per class
 # The training of a new model on the images alone, as is usual for condensed sets.
@@ -43,4 +43,4 @@ def draw_images(run: Run, images: Tensor, labels: Tensor, path: Path) -> None:
         for number in sorted(set(labels.tolist()))[:ROWS]
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    draw_sheet(rows, run.dataset.mean, run.dataset.std).save(path)
+    draw_grid(rows, run.dataset.mean, run.dataset.std).save(path)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from fedmirage.common.data.batches import Resident, normalise
+from fedmirage.common.image_grid import draw_grid
 from fedmirage.common.learning.losses import label_distance
 from fedmirage.common.methods.vhl import Vhl
 from fedmirage.common.methods.vhl.sets import normalisation
-from fedmirage.common.sheet import draw_sheet
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.record.scores import Evaluator
 
@@ -76,4 +76,4 @@ def draw_set(virtual: Arrays, path: Path) -> None:
         for number in np.unique(labels)[:ROWS].tolist()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    draw_sheet(rows, (0.0,) * images.shape[1], (1.0,) * images.shape[1]).save(path)
+    draw_grid(rows, (0.0,) * images.shape[1], (1.0,) * images.shape[1]).save(path)

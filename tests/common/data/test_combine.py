@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmirage.common.data import describe, list_available, load
+from fedmirage.common.data import describe_set, list_available, load
 from fedmirage.common.data.files import genuine
 from fedmirage.common.data.files.genuine import IDX_NAMES
 from fedmirage.common.errors import ConfigurationError
@@ -130,7 +130,7 @@ def test_columns_of_two_sources_share_no_number(data: Path) -> None:
 
 def test_a_description_has_the_histogram_and_warns(data: Path) -> None:
     np.savez(data / "own.npz", images=pictures(40, 8, 8), labels=labels(40, 4))
-    told = describe(load("npz(path='own.npz', classes=5, test_share=0)", data))
+    told = describe_set(load("npz(path='own.npz', classes=5, test_share=0)", data))
     assert told["histogram"]["train"] == [10, 10, 10, 10, 0]
     assert told["samples"] == {"train": 40, "test": 0}
     assert told["warnings"] == ["no train sample of 4", "the test split is empty"]
@@ -140,7 +140,7 @@ def test_a_description_has_the_histogram_and_warns(data: Path) -> None:
 
 def test_a_description_of_several_labels_counts_each(data: Path) -> None:
     np.savez(data / "own.npz", images=pictures(20, 8, 8), labels=np.ones((20, 3), int))
-    assert describe(load("npz(path='own.npz')", data))["histogram"] == {
+    assert describe_set(load("npz(path='own.npz')", data))["histogram"] == {
         "train": [16] * 3,
         "test": [4] * 3,
     }
@@ -165,7 +165,7 @@ def test_real_pictures_of_the_hub(data: Path) -> None:
     for split in ("train", "test"):  # the smaller file as both: fast
         (data / "mnist").mkdir(exist_ok=True)
         (data / "mnist" / f"{split}.parquet").symlink_to(SHARED / "mnist" / "test.parquet")
-    told = describe(load("mnist", data))
+    told = describe_set(load("mnist", data))
     assert told["samples"]["test"] == 10_000
     assert told["warnings"] == []
     assert told["pixels"]["mean"] == pytest.approx(told["normalisation"]["mean"], abs=0.01)

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from fedmirage.common.data import load
-from fedmirage.common.data.files.pictures import arrange, decode
-from fedmirage.common.data.files.raw import Form
+from fedmirage.common.data.files.decoding import arrange, decode
+from fedmirage.common.data.files.raw import PictureForm
 from fedmirage.common.errors import ConfigurationError, DataError
 from tests.support.files import labels, pictures, png, write_files
 
@@ -219,12 +219,12 @@ def test_grey_is_the_average_rounded_to_the_nearest() -> None:
     image = np.array(
         [[[[0]], [[0]], [[1]]], [[[0]], [[1]], [[1]]], [[[255]], [[255]], [[255]]]], np.uint8
     )
-    assert arrange(image, Form(channels=1)).ravel().tolist() == [0, 1, 255]
+    assert arrange(image, PictureForm(channels=1)).ravel().tolist() == [0, 1, 255]
 
 
 def test_a_file_and_an_array_give_the_same_bytes() -> None:
     images = pictures(3, 20, 30, 3)
-    for form in (Form(), Form(size=8), Form(size=40, channels=1)):
+    for form in (PictureForm(), PictureForm(size=8), PictureForm(size=40, channels=1)):
         files = decode([(str(number), png(image)) for number, image in enumerate(images)], 3, form)
         assert np.array_equal(files, arrange(images.transpose(0, 3, 1, 2), form))
 
@@ -233,7 +233,7 @@ def test_shrinking_averages_instead_of_skipping() -> None:
     """A checkerboard shrunk to a quarter is grey; without antialiasing it would be black or
     white."""
     board = np.indices((32, 32)).sum(axis=0) % 2 * 255
-    small = arrange(board.astype(np.uint8)[None, None], Form(size=8))
+    small = arrange(board.astype(np.uint8)[None, None], PictureForm(size=8))
     assert abs(int(small.min()) - 127) < 20
     assert abs(int(small.max()) - 127) < 20
 
@@ -266,7 +266,7 @@ def test_pictures_are_read_by_decoders_of_pixels_only(tmp_path: Path) -> None:
 def test_pictures_that_would_fill_the_memory_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, words: str
 ) -> None:
-    monkeypatch.setattr(f"fedmirage.common.data.files.pictures.{limit}", 10)
+    monkeypatch.setattr(f"fedmirage.common.data.files.decoding.{limit}", 10)
     for name in ("bag", "shoe"):
         write_files(tmp_path, {f"{name}/{n}.png": png(GREY) for n in range(3)})
     with pytest.raises(DataError, match=f"{words}.*smaller"):

@@ -9,7 +9,7 @@ import torch
 from flwr.common import Scalar
 from scipy import stats
 
-from fedmirage.client.dp import Release, Reply
+from fedmirage.client.dp import DpReply, Reply
 from fedmirage.common.data import load
 from fedmirage.common.dp.bound import bound_update
 from fedmirage.common.dp.noise import gaussian
@@ -17,7 +17,7 @@ from fedmirage.common.dp.settings import CentralDp, DpOn, LocalDp
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.methods.fedprox import FedProx
 from fedmirage.common.settings.config import configure
-from fedmirage.common.wire.figures import CLIPPED
+from fedmirage.common.wire.metrics import CLIPPED
 from fedmirage.common.wire.payload import SHARED
 from fedmirage.server.start import check_with_data
 
@@ -185,10 +185,10 @@ def test_local_noise_has_its_deviation_round_the_clipped_update() -> None:
     assert stats.kstest(noise / 1.5, "norm").pvalue > UNLIKELY
 
 
-def protect(folder: Path, dp: DpOn, examples: int, figures: dict[str, Scalar]) -> Reply:
+def protect(folder: Path, dp: DpOn, examples: int, metrics: dict[str, Scalar]) -> Reply:
     """What a client may send that went from the weights (1, 1) to (4, 5)."""
-    trained = Reply({SHARED: [np.array([[4, 5]], np.float32)]}, examples, figures)
-    release = Release(dp, folder, folder / "releases.jsonl", "token", 1)
+    trained = Reply({SHARED: [np.array([[4, 5]], np.float32)]}, examples, metrics)
+    release = DpReply(dp, folder, folder / "releases.jsonl", "token", 1)
     return release.protect(trained, [np.array([[1, 1]], np.float32)])
 
 
@@ -196,16 +196,16 @@ def test_a_client_of_two_weights_by_hand(tmp_path: Path) -> None:
     """From (1, 1) to (4, 5): an update of (3, 4), of length 5; scaled to 2 it is (1.2, 1.6)."""
     sent = protect(tmp_path, CentralDp(clip=2, noise=9), 30, {"steps": 3})
     np.testing.assert_allclose(sent.sections[SHARED][0], [[2.2, 2.6]], rtol=1e-6)
-    assert (sent.examples, sent.figures) == (30, {"steps": 3, CLIPPED: 1})
+    assert (sent.examples, sent.metrics) == (30, {"steps": 3, CLIPPED: 1})
     sent = protect(tmp_path, CentralDp(clip=6, noise=9), 30, {})
-    assert (sent.sections[SHARED][0].tolist(), sent.figures) == ([[4, 5]], {CLIPPED: 0})
+    assert (sent.sections[SHARED][0].tolist(), sent.metrics) == ([[4, 5]], {CLIPPED: 0})
 
 
 def test_local_tells_nothing_but_the_update(tmp_path: Path) -> None:
     for examples, told in ((30, 1), (0, 0)):
-        figures: dict[str, Scalar] = {"term.task": 0.5, "seconds": 2}
-        sent = protect(tmp_path, LocalDp(clip=2, noise=1), examples, figures)
-        assert (sent.examples, sent.figures) == (told, {})
+        metrics: dict[str, Scalar] = {"term.task": 0.5, "seconds": 2}
+        sent = protect(tmp_path, LocalDp(clip=2, noise=1), examples, metrics)
+        assert (sent.examples, sent.metrics) == (told, {})
         assert not np.allclose(sent.sections[SHARED][0], [[2.2, 2.6]], atol=1e-6)
 
 

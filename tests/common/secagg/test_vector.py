@@ -73,7 +73,7 @@ def test_the_sum_is_the_weighted_mean(examples: list[int], seed: int, uniform: b
         assert array.dtype == np.float32
         assert np.abs(array - exact).max() <= error + 4e-6 * np.abs(exact).max()
     exact = np.average([2.0 + count for count in examples], weights=np.array(examples))
-    assert means.figures["term.task"] == pytest.approx(exact, rel=1e-6)
+    assert means.metrics["term.task"] == pytest.approx(exact, rel=1e-6)
 
 
 def test_small_and_large_clients_are_both_exact() -> None:
@@ -112,7 +112,7 @@ def test_sections_have_their_own_weightings() -> None:
     assert np.allclose(means.sections["control-delta"][1], 1.5, atol=1e-6)
     assert np.allclose(means.sections["shared"][1], 40.125, atol=1e-5)
     # A client without the figure counts as 0, so that the sum does not reveal it.
-    assert means.figures["term.control"] == pytest.approx(0.75)
+    assert means.metrics["term.control"] == pytest.approx(0.75)
 
 
 def test_numbers_lie_on_the_steps_so_that_rounding_changes_nothing() -> None:
@@ -154,7 +154,7 @@ def test_a_figure_that_is_not_finite_counts_as_nothing(odd: float) -> None:
     ]
     means = add_up(codec, vectors)
     assert means is not None
-    assert means.figures["term.task"] == pytest.approx(1.5)
+    assert means.metrics["term.task"] == pytest.approx(1.5)
 
 
 def test_clients_without_examples_cannot_have_trained() -> None:

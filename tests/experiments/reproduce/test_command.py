@@ -14,8 +14,8 @@ from experiments.reproduce.cells import list_cells
 from experiments.reproduce.command import find_recorded, reproduce
 from experiments.reproduce.cost import SIZES, START, Clock, estimate, image_of, steps_of
 from experiments.reproduce.dispatch import check_flags
-from experiments.reproduce.figures import in_per_cent, read_figure
 from experiments.reproduce.jobs import is_recorded, make_work
+from experiments.reproduce.metrics import in_per_cent, read_metric
 from experiments.reproduce.tables import read_table
 from fedmirage.commands.flags import reproduce_flags
 from fedmirage.common.errors import ConfigurationError, FedmirageError
@@ -25,7 +25,7 @@ from tests.support.runs import lines
 
 TABLE = """
 title = "a trial"
-figure = "accuracy"
+metric = "accuracy"
 columns = [
     { name = "last" },
     { name = "reached", when = "reached", target = 1.0 },
@@ -148,8 +148,8 @@ def test_a_figure_by_hand(when: Any, value: float) -> None:
     """Rounds 1 to 6 have 1, 2, 4, 7, 6, 6: the last five sum up to 25; 3 is reached in round 3."""
     numbers = (1, 2, 4, 7, 6, 6)
     found = [{"round": at, "a": {"b": number}} for at, number in enumerate(numbers, start=1)]
-    assert read_figure(found, "a/b", when, 3.0) == value
-    assert read_figure(found, "a/c", when, 3.0) is None
+    assert read_metric(found, "a/b", when, 3.0) == value
+    assert read_metric(found, "a/c", when, 3.0) is None
 
 
 def test_only_shares_are_shown_in_per_cent() -> None:

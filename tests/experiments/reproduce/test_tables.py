@@ -56,7 +56,7 @@ def test_every_cell_can_be_configured_or_says_why_not(name: str) -> None:
         if cell.missing:
             assert not cell.missing.endswith("."), "it continues a sentence"
             continue
-        assert cell.figure, cell
+        assert cell.metric, cell
         assert (cell.target is not None) >= (cell.when == "reached"), cell
         full, small = (cell.configure(scale, {}) for scale in ("paper", "small"))  # type: ignore[arg-type]
         assert small.rounds < full.rounds, cell
@@ -124,7 +124,7 @@ def table() -> Table:
     content = {
         "name": "fedcog/trial",
         "title": "a trial",
-        "figure": "accuracy",
+        "metric": "accuracy",
         "settings": {"lr": 0.1, "clients": 4, "rounds": 9},
         "arguments": {"fedcog": {"start": 5}},
         "small": {"settings": {"rounds": 3}, "arguments": {"fedcog": {"start": 2}}},

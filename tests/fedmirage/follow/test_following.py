@@ -25,8 +25,8 @@ class Recorder(Logger):
         self.told.append(("begin", opening.logged, opening.identity))
         return "one"
 
-    def log_round(self, number: int, figures: Mapping[str, float]) -> None:
-        self.told.append((number, figures["accuracy"]))
+    def log_round(self, number: int, metrics: Mapping[str, float]) -> None:
+        self.told.append((number, metrics["accuracy"]))
 
     def end(self, summary: Mapping[str, Any]) -> None:
         self.told.append(("end", summary.get("status")))
@@ -85,8 +85,8 @@ def test_another_run_in_the_same_folder_has_a_log_of_its_own(tmp_path: Path) -> 
 class Faulty(Recorder):
     """Fails in round 2."""
 
-    def log_round(self, number: int, figures: Mapping[str, float]) -> None:
-        super().log_round(number, figures)
+    def log_round(self, number: int, metrics: Mapping[str, float]) -> None:
+        super().log_round(number, metrics)
         if number == 2:
             raise RuntimeError("[the server] is gone")
 
@@ -112,7 +112,7 @@ def test_a_logger_that_hangs_is_not_waited_for(
     import threading
 
     class Hanging(Recorder):
-        def log_round(self, number: int, figures: Mapping[str, float]) -> None:
+        def log_round(self, number: int, metrics: Mapping[str, float]) -> None:
             threading.Event().wait(20)
 
     monkeypatch.setattr(following, "find_logger", lambda name: Hanging)

@@ -143,7 +143,7 @@ def test_clients_with_data_of_their_own_are_not_dealt_any(folder: Path) -> None:
     lines = read_lines(run)
     lines[1]["clients"][0]["examples"] = 100_000
     write_lines(run, lines)
-    assert "clients reported other data than were dealt" in html(folder, "holdings")
+    assert "clients reported other data than were split" in html(folder, "holdings")
 
 
 def test_domains_and_the_budget_have_sections_where_there_are_any(folder: Path) -> None:

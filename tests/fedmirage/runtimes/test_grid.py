@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from fedmirage.common.errors import FedmirageError
 from fedmirage.runtimes.grid import WorkerGrid, node_id
 from fedmirage.runtimes.parcels import Load, unpack
-from fedmirage.runtimes.workers import Job, LostWorkerError, Worker
+from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
 from fedmirage.server.messages.replies import exchange
 
 WEIGHTS = bytes(5000)
@@ -31,14 +31,14 @@ class Echo(Worker):
 
     def __init__(self, deadly: tuple[int, ...] = (), spare: Worker | None = None) -> None:
         self.deadly, self.spare = deadly, spare
-        self.jobs: deque[Job] = deque()
+        self.jobs: deque[QueuedMessage] = deque()
         self.answered: list[int] = []
         self.loads: list[Load] = []
 
     def await_start(self) -> None:
         pass
 
-    def send(self, job: Job, context: Context) -> None:
+    def send(self, job: QueuedMessage, context: Context) -> None:
         self.jobs.append(job)
         if job.load not in self.loads:
             self.loads.append(job.load)

@@ -14,7 +14,7 @@ from fedmirage.client.app import make_app
 from fedmirage.common.settings.config import configure
 from fedmirage.runtimes.inprocess import Helper, LocalGrid, node_id, run_in_process
 from fedmirage.runtimes.parcels import Load
-from fedmirage.runtimes.workers import Job
+from fedmirage.runtimes.workers import QueuedMessage
 from tests.support.hanging import hang_once
 from tests.support.inprocess import run_in_process as run_alone
 from tests.support.runs import SMALL, assert_same_bits, lines, without_times
@@ -40,7 +40,7 @@ def test_helpers_give_the_same_bits(
     tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """State between the messages of a secure round travels to whichever process answers."""
-    helped: list[Job] = []
+    helped: list[QueuedMessage] = []
     send = Helper.send
     monkeypatch.setattr(Helper, "send", lambda *_: helped.append(_[1]) or send(*_))
     settings = {**SMALL, **settings, "rounds": ROUNDS}
@@ -58,7 +58,7 @@ def test_a_helper_that_dies_is_a_failed_client_and_the_run_goes_on(
     died: list[Message] = []
     send = Helper.send
 
-    def die(helper: Helper, job: Job, context: Any) -> None:
+    def die(helper: Helper, job: QueuedMessage, context: Any) -> None:
         if job.message.metadata.message_type == "train" and not died:
             helper.process.kill()
             helper.process.join()
@@ -141,7 +141,9 @@ def test_a_helper_takes_a_message_while_it_sends_a_large_reply(tmp_path: Path) -
     for partition in partitions:
         message = Message(RecordDict(), node_id(partition), "query", ttl=60)
         message.metadata.__dict__["_message_id"] = str(partition)
-        helper.send(Job(message, lambda: load), Context(1, node_id(partition), {}, state, {}))
+        helper.send(
+            QueuedMessage(message, lambda: load), Context(1, node_id(partition), {}, state, {})
+        )
     replies = [helper.receive()[0] for _ in partitions]
     ended.cancel()
     helper.stop()

@@ -1,4 +1,4 @@
-"""The figures of heterogeneity against numbers worked out by hand, and that tables and pictures
+"""The metrics of heterogeneity against numbers worked out by hand, and that tables and pictures
 come out of any partition."""
 
 import math
@@ -12,7 +12,7 @@ from rich.console import Console
 from fedmirage.common.data.heterogeneity import class_table, gini, heterogeneity
 from fedmirage.common.data.partitions import split
 from fedmirage.common.data.set import DataSet, Split
-from fedmirage.show.partition import _caption, figures, report, show_classes, show_figures
+from fedmirage.show.partition import _caption, measure, report, show_classes, show_heterogeneity
 
 
 def test_equal_clients_are_not_heterogeneous() -> None:
@@ -56,7 +56,7 @@ def test_one_class_a_client() -> None:
 def test_numbers_of_samples_are_written_out() -> None:
     console = Console(width=100)
     with console.capture() as shown:
-        console.print(show_figures(heterogeneity(np.array([[10220, 0], [0, 20440]]))))
+        console.print(show_heterogeneity(heterogeneity(np.array([[10220, 0], [0, 20440]]))))
     row = next(line for line in shown.get().splitlines() if "samples per client" in line)
     assert row.split()[-3:] == ["10220", "15330", "20440"]
 
@@ -113,7 +113,7 @@ def test_tables_and_pictures(
             assert min(picture.size) > 200
     console = Console(width=80)
     with console.capture() as captured:
-        console.print(show_classes(dataset, parts), show_figures(figures(dataset, parts)))
+        console.print(show_classes(dataset, parts), show_heterogeneity(measure(dataset, parts)))
     text = captured.get()
     assert "samples of each class" in text
     assert "Hellinger" in text

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from fedmirage.client.methods.distil.cache import Entry, fingerprint
+from fedmirage.client.methods.distil.cache import CacheFile, fingerprint
 from fedmirage.client.methods.distil.matching import RealImages
 from fedmirage.client.methods.distil.virtual import begin_matching, prepare_virtual_set, virtual_set
 from fedmirage.client.round import LocalClient
@@ -71,7 +71,7 @@ def test_a_failed_step_is_remembered_across_turns() -> None:
     """A rate at which pixels overflow is halved until they do not, however the work is cut."""
     params = PARAMS.model_copy(update={"pixel_lr": 1e38})
     finish(local_client(LABELS), params)
-    entry = Entry.of(params, local_client(LABELS))
+    entry = CacheFile.of(params, local_client(LABELS))
     whole = entry.load(torch.device("cpu"), torch.channels_last)
     assert whole is not None
     assert whole.setbacks > 1
@@ -168,7 +168,7 @@ def test_of_two_processes_the_one_that_came_further_counts() -> None:
     local = local_client(LABELS)
     behind = begin_matching(PARAMS, local, RealImages.of(local))
     finish(local)
-    entry = Entry.of(PARAMS, local)
+    entry = CacheFile.of(PARAMS, local)
     entry.save(behind)
     assert entry.steps() == PARAMS.steps
     virtual_set(PARAMS, local)

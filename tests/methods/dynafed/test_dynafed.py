@@ -30,7 +30,7 @@ from fedmirage.common.settings.language import resolve_line
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.server.methods.dynafed import log as synthesis_log
 from fedmirage.server.methods.dynafed.server import COLLECTING, GIVEN_UP, REPAIRING, DynaFedServer
-from fedmirage.server.record.checkpoint import read as read_checkpoint
+from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.show.progress import Watch, show_summary
 from tests.support.dynafed import QUICK, RUN, line, run
 from tests.support.runs import (

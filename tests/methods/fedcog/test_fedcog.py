@@ -19,7 +19,7 @@ from fedmirage.common.models import Model
 from fedmirage.common.seeds import torch_generator
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
-from fedmirage.server.record.results import read
+from fedmirage.server.record.results import read_results
 from tests.support.facts import make_facts
 from tests.support.hand import open_round, settings, visit
 from tests.support.inprocess import run_in_process
@@ -335,4 +335,4 @@ def test_what_is_written_down(tmp_path: Path) -> None:
         weight.tobytes() for weight in weights(tmp_path / "b")
     ]
     assert one["bytes_up"] == one["bytes_down"]
-    assert read(tmp_path / "a/results.jsonl")[0]["methods"] == TINY
+    assert read_results(tmp_path / "a/results.jsonl")[0]["methods"] == TINY

@@ -11,7 +11,7 @@ from fedmirage.common.memory import Memory
 from fedmirage.common.methods.fedlgd import REMEMBERED_GLOBAL, REMEMBERED_LOCAL
 from fedmirage.common.methods.fedlgd.images import decode
 from fedmirage.common.settings.config import configure
-from fedmirage.server.record.checkpoint import read
+from fedmirage.server.record.checkpoint import read_checkpoint
 from tests.support.fedlgd import BASE, SHORT, fedlgd
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lines
@@ -31,7 +31,7 @@ def distil() -> str:
 
 
 def remembered(folder: Path, client: int, key: str) -> list[np.ndarray]:
-    state = read(folder / "checkpoint.safetensors")
+    state = read_checkpoint(folder / "checkpoint.safetensors")
     path = folder / "memory" / state.token / f"client-{client:05d}"
     found = Memory(path, state.round + 1).get(key)
     assert found is not None
@@ -103,7 +103,7 @@ def test_clients_and_server_hold_the_same_images(tmp_path: Path, precision: str)
     """Half of the clients take part; in the last round nothing is learned."""
     settings = {**BASE, "participation": 0.5, "rounds": 4}
     run_in_process(tmp_path, **settings, methods=fedlgd(precision=precision, times=1))
-    ours = decode(read(tmp_path / "checkpoint.safetensors").strategy["fedlgd.images"])
+    ours = decode(read_checkpoint(tmp_path / "checkpoint.safetensors").strategy["fedlgd.images"])
     for client in lines(tmp_path)[-1]["clients"]:
         *theirs, labels = remembered(tmp_path, client["partition"], REMEMBERED_GLOBAL)
         assert decode(theirs).tobytes() == ours.tobytes()
@@ -181,7 +181,7 @@ def test_a_run_that_is_killed_continues_with_the_same_bits(tmp_path: Path) -> No
     assert_same_bits(tmp_path / "whole", tmp_path / "cut")
     for name in ("fedlgd.images", "fedlgd.handout.holders"):
         whole, cut = (
-            read(tmp_path / run / "checkpoint.safetensors").strategy[name]
+            read_checkpoint(tmp_path / run / "checkpoint.safetensors").strategy[name]
             for run in ("whole", "cut")
         )
         assert all(map(np.array_equal, whole, cut))
@@ -246,7 +246,9 @@ def test_frozen_noise_is_the_noise_that_learning_starts_from(tmp_path: Path) -> 
     run_in_process(tmp_path / "learned", **{**BASE, "rounds": 1}, methods=fedlgd())
     assert_same_bits(tmp_path / "noise", tmp_path / "learned")
     noise, learned = (
-        decode(read(tmp_path / name / "checkpoint.safetensors").strategy["fedlgd.images"])
+        decode(
+            read_checkpoint(tmp_path / name / "checkpoint.safetensors").strategy["fedlgd.images"]
+        )
         for name in ("noise", "learned")
     )
     assert noise.std() == pytest.approx(1, abs=0.1)
@@ -367,7 +369,9 @@ def test_under_secure_aggregation_the_images_are_close_to_the_plain_ones(tmp_pat
     run_in_process(tmp_path / "plain", **settings)
     run_in_process(tmp_path / "secure", **settings, secagg="on")
     plain, secure = (
-        decode(read(tmp_path / name / "checkpoint.safetensors").strategy["fedlgd.images"])
+        decode(
+            read_checkpoint(tmp_path / name / "checkpoint.safetensors").strategy["fedlgd.images"]
+        )
         for name in ("plain", "secure")
     )
     assert np.abs(plain).max() > 1

@@ -67,7 +67,7 @@ def answer(values: list[float]) -> FitRes:
 def do_round(
     server: FedLgdServer, number: int, *models: list[float], clients: tuple[int, ...] = (0, 1)
 ) -> tuple[list[bool], dict[str, Any]]:
-    """Who was sent the images, and the figures of the round."""
+    """Who was sent the images, and the metrics of the round."""
     sent = ndarrays_to_parameters([np.zeros((2, 2), np.float32)])
     asked = server.configure_fit(number, sent, Everybody(2, clients))  # type: ignore[arg-type]
     sections = [
@@ -77,8 +77,8 @@ def do_round(
     replies = [
         (Client(client), answer(model)) for client, model in zip(clients, models, strict=False)
     ]
-    _, figures = server.aggregate_fit(number, replies, [])  # type: ignore[arg-type]
-    return [len(section) > 1 for section in sections], figures
+    _, metrics = server.aggregate_fit(number, replies, [])  # type: ignore[arg-type]
+    return [len(section) > 1 for section in sections], metrics
 
 
 def test_a_round_by_hand() -> None:
@@ -88,12 +88,12 @@ def test_a_round_by_hand() -> None:
     and its negative, and the distance falls from 0.8 to 0.607.
     """
     server = make_server()
-    _, figures = do_round(server, 1, *MOVED)
+    _, metrics = do_round(server, 1, *MOVED)
     expected = [[-0.256, 0.192], [3.256, 3.808]]
     np.testing.assert_allclose(server.decoded().view(2, 2), expected, atol=1e-5)
-    assert figures["fedlgd.distance_before"] == pytest.approx(0.8, abs=1e-5)
-    assert figures["fedlgd.distance"] == pytest.approx(0.6066, abs=1e-3)
-    assert figures["fedlgd.rows"] == 2
+    assert metrics["fedlgd.distance_before"] == pytest.approx(0.8, abs=1e-5)
+    assert metrics["fedlgd.distance"] == pytest.approx(0.6066, abs=1e-3)
+    assert metrics["fedlgd.rows"] == 2
 
 
 def test_the_learning_rate_is_that_of_the_round() -> None:
@@ -146,9 +146,9 @@ def test_both_sides_use_what_is_decoded(precision: str) -> None:
 def test_too_few_clients_leave_the_images_as_they_are() -> None:
     notes: list[str] = []
     server = make_server(notes)
-    _, figures = do_round(server, 1, MOVED[0])
+    _, metrics = do_round(server, 1, MOVED[0])
     assert torch.equal(server.decoded(), torch.tensor(START))
-    assert "fedlgd.distance" not in figures
+    assert "fedlgd.distance" not in metrics
     assert notes == [
         "fedlgd leaves its images as they are: to match an average of 1 clients could reveal their"
         " data (min_participants=2)"
@@ -158,23 +158,23 @@ def test_too_few_clients_leave_the_images_as_they_are() -> None:
 def test_an_average_that_did_not_move_is_not_matched() -> None:
     notes: list[str] = []
     server = make_server(notes)
-    _, figures = do_round(server, 1, [0.0] * 4, [0.0] * 4)
+    _, metrics = do_round(server, 1, [0.0] * 4, [0.0] * 4)
     assert torch.equal(server.decoded(), torch.tensor(START))
-    assert "fedlgd.distance" not in figures
+    assert "fedlgd.distance" not in metrics
     assert "the average did not move" in notes[0]
 
 
 def test_a_row_that_did_not_move_is_not_counted() -> None:
     server = make_server()
-    _, figures = do_round(server, 1, [-1.0, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0])
-    assert figures["fedlgd.rows"] == 1
-    assert figures["fedlgd.distance_before"] == pytest.approx(0.4, abs=1e-5)
+    _, metrics = do_round(server, 1, [-1.0, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0])
+    assert metrics["fedlgd.rows"] == 1
+    assert metrics["fedlgd.distance_before"] == pytest.approx(0.4, abs=1e-5)
 
 
 def test_a_round_that_nobody_finished(tmp_path: Path) -> None:
     server = make_server(min_participants=1)
-    _, figures = do_round(server, 1)
-    assert figures == {}
+    _, metrics = do_round(server, 1)
+    assert metrics == {}
     assert torch.equal(server.decoded(), torch.tensor(START))
 
 
@@ -191,9 +191,9 @@ def test_undone_steps_are_noted() -> None:
 def test_the_controls() -> None:
     """Noise is never learned; permuted labels reach clients only."""
     noise = make_server(source="noise")
-    _, figures = do_round(noise, 1, *MOVED)
+    _, metrics = do_round(noise, 1, *MOVED)
     assert torch.equal(noise.decoded(), torch.tensor(START))
-    assert figures == {}
+    assert metrics == {}
     permuted, plain = (
         make_server(source=source, global_per_class=8, gap=1) for source in ("permuted", "matched")
     )

@@ -18,7 +18,7 @@ from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.manifest import Manifest
 from fedmirage.common.wire.payload import Arrays, Sections, decode, unpack
-from fedmirage.server.record.checkpoint import read
+from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.show.catalogue import show_methods
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.rules import last_local_models, named
@@ -37,7 +37,7 @@ NOTHING = ", ".join(f"{name}=0.0" for name in WEIGHTS)
 
 
 def remembered(folder: Path, partition: int, key: str, before: int) -> Arrays:
-    token = read(folder / "checkpoint.safetensors").token
+    token = read_checkpoint(folder / "checkpoint.safetensors").token
     found = Memory(folder / "memory" / token / f"client-{partition:05d}", before).get(key)
     assert found is not None
     return found
@@ -198,7 +198,7 @@ def test_bytes_are_those_of_the_pair_and_the_counts(tmp_path: Path) -> None:
 def test_clients_get_the_distribution_and_nobodys_counts(tmp_path: Path) -> None:
     """Four clients of three classes: 0 to 2, 3 to 5, 6 to 8, and again 9, 0, 1."""
     run_in_process(tmp_path, **BASE, methods=TINY)
-    (shares,) = read(tmp_path / "checkpoint.safetensors").strategy["fedmd-cg.shares"]
+    (shares,) = read_checkpoint(tmp_path / "checkpoint.safetensors").strategy["fedmd-cg.shares"]
     assert shares.shape == (10,)
     assert shares.sum() == pytest.approx(1)
     assert (shares > 0).all()
@@ -229,7 +229,7 @@ def test_the_generator_stays_with_its_client_and_the_classifier_does_not(tmp_pat
 def test_the_optimisers_go_on_over_rounds(tmp_path: Path) -> None:
     """Three steps per round on the clients and two on the server, after two rounds."""
     run_in_process(tmp_path, **BASE, methods=TINY)
-    moments = read(tmp_path / "checkpoint.safetensors").strategy["fedmd-cg.moments"]
+    moments = read_checkpoint(tmp_path / "checkpoint.safetensors").strategy["fedmd-cg.moments"]
     assert moments[0].tolist() == [4]
     assert len(moments) == 1 + 2 * (4 + 10)  # m and v of the classifier's and generator's weights
     for partition in range(4):
@@ -247,7 +247,9 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, aggregation: str)
     with pytest.raises(KilledError):
         run_in_process(tmp_path / "cut", kill_in_round(3), **settings)
     run_in_process(tmp_path / "cut", **settings, resume=str(tmp_path / "cut"))
-    one, other = (read(tmp_path / name / "checkpoint.safetensors") for name in ("whole", "cut"))
+    one, other = (
+        read_checkpoint(tmp_path / name / "checkpoint.safetensors") for name in ("whole", "cut")
+    )
     for first, second in (
         (one.shared, other.shared),
         (one.strategy["fedmd-cg.moments"], other.strategy["fedmd-cg.moments"]),
@@ -299,7 +301,7 @@ def test_a_secure_sum_gives_nearly_the_same_pair(tmp_path: Path, aggregation: st
     run_in_process(tmp_path / "plain", **BASE, methods=line)
     run_in_process(tmp_path / "secure", **BASE, methods=line, secagg="on")
     plain, secure = (
-        read(tmp_path / name / "checkpoint.safetensors") for name in ("plain", "secure")
+        read_checkpoint(tmp_path / name / "checkpoint.safetensors") for name in ("plain", "secure")
     )
     np.testing.assert_allclose(
         secure.strategy["fedmd-cg.shares"][0], plain.strategy["fedmd-cg.shares"][0], atol=1e-6
@@ -373,7 +375,7 @@ def test_a_client_with_one_sample_trains_nothing_and_counts_nothing(tmp_path: Pa
             assert [examples for examples, _ in found] == expected
             assert all((steps > 0) == (examples > 0) for examples, steps in found)
         assert all(np.isfinite(array).all() for array in weights(out))
-    (shares,) = read(out / "checkpoint.safetensors").strategy["fedmd-cg.shares"]
+    (shares,) = read_checkpoint(out / "checkpoint.safetensors").strategy["fedmd-cg.shares"]
     assert np.allclose(shares * 6, np.rint(shares * 6))  # of six samples, not of seven
 
 

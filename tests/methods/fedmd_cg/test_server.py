@@ -13,7 +13,7 @@ from scipy.stats import entropy
 from fedmirage.common.learning.optimizers import Adam
 from fedmirage.common.models.generators import FeatureGenerator
 from fedmirage.server.methods._pairs.losses import (
-    Inputs,
+    GeneratorInputs,
     Pair,
     Teachers,
     compare_by_divergence,
@@ -36,7 +36,7 @@ def random_pair(seed: int) -> Pair:
     return Pair(torch.nn.Linear(5, CLASSES), generator, CLASSES).double().eval()
 
 
-def setting() -> tuple[Pair, Teachers, Inputs]:
+def setting() -> tuple[Pair, Teachers, GeneratorInputs]:
     """An averaged pair, two clients' pairs, and one batch with different noise for each."""
     pair, *clients = (random_pair(seed) for seed in range(1 + CLIENTS))
     shares = torch.tensor([[0.25, 0.5, 1.0], [0.75, 0.5, 0.0]], dtype=torch.float64)
@@ -44,7 +44,7 @@ def setting() -> tuple[Pair, Teachers, Inputs]:
     return (
         pair,
         Teachers(clients, [0.3, 0.7], shares),
-        Inputs(torch.tensor([0, 2, 1, 0]), noises[0], noises[1:]),
+        GeneratorInputs(torch.tensor([0, 2, 1, 0]), noises[0], noises[1:]),
     )
 
 

@@ -23,7 +23,7 @@ from fedmirage.common.models.base import Model
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.handout import digest
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
-from fedmirage.server.record.checkpoint import read
+from fedmirage.server.record.checkpoint import read_checkpoint
 from tests.support.facts import make_facts
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lines, weights
@@ -414,7 +414,9 @@ def test_pictures_and_distances(tmp_path: Path) -> None:
     assert 0 < line["methods"]["vhl.feature_distance"] < 2
     assert 0 < line["evaluation"]["feature_distance"] < 2
     assert (tmp_path / "images" / "virtual.png").stat().st_size > 0
-    assert len(read(tmp_path / "checkpoint.safetensors").strategy["vhl.virtual"][1]) == 20
+    assert (
+        len(read_checkpoint(tmp_path / "checkpoint.safetensors").strategy["vhl.virtual"][1]) == 20
+    )
 
 
 @pytest.mark.parametrize(

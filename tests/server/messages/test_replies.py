@@ -71,7 +71,7 @@ def test_a_good_reply_passes() -> None:
 def test_figures_that_nobody_declared_are_refused() -> None:
     assert problem(CHECK, answer(REFERENCE, steps=3, seconds=0.5)) is None
     words = str(problem(CHECK, answer(REFERENCE, **{"term.secret": 1.0})))
-    assert "the figure 'term.secret' is not declared by any method" in words
+    assert "the metric 'term.secret' is not declared by any method" in words
 
 
 def test_arrays_of_other_shapes_are_checked_by_their_declaration() -> None:

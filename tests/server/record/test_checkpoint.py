@@ -13,9 +13,9 @@ from fedmirage.common.methods.ema import Ema
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.files import read_arrays, write_arrays
 from fedmirage.server.methods.ema import EmaServer
-from fedmirage.server.record.checkpoint import Checkpoint, read
+from fedmirage.server.record.checkpoint import Checkpoint, read_checkpoint
 from fedmirage.server.record.results import Results
-from fedmirage.server.record.results import read as read_lines
+from fedmirage.server.record.results import read_checkpoint as read_lines
 from fedmirage.server.strategy.wrapper import load_state
 
 
@@ -36,7 +36,7 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
         {"waited": 2},
     )
     kept.write(tmp_path / "checkpoint.safetensors")
-    back = read(tmp_path / "checkpoint.safetensors")
+    back = read_checkpoint(tmp_path / "checkpoint.safetensors")
     assert (back.round, back.token, back.parent, back.progress) == (
         7,
         "abc",
@@ -57,10 +57,10 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def test_a_missing_or_broken_checkpoint_gets_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(FedmirageError, match="there is no checkpoint"):
-        read(tmp_path / "none.safetensors")
+        read_checkpoint(tmp_path / "none.safetensors")
     (tmp_path / "bad.safetensors").write_bytes(b"\x08\x00\x00\x00\x00\x00\x00\x00notjson!")
     with pytest.raises(FedmirageError, match="cannot be read"):
-        read(tmp_path / "bad.safetensors")
+        read_checkpoint(tmp_path / "bad.safetensors")
 
 
 def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
     damaged[-3] ^= 4
     path.write_bytes(damaged)
     with pytest.raises(FedmirageError, match=r"is damaged.*restore it from a copy"):
-        read(path)
+        read_checkpoint(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -83,7 +83,7 @@ def test_false_facts_of_a_checkpoint_get_a_sentence(tmp_path: Path) -> None:
     state = {"ema.mean": [np.ones(2)], "ema.entered": 3}
     Checkpoint(7, [np.ones(2)], "abc", "def@5", state, {"waited": 2}, {"0": 7}).write(path)
     arrays, facts = read_arrays(path)
-    load_state(strategy, read(path).strategy)
+    load_state(strategy, read_checkpoint(path).strategy)
     places = [(facts, key) for key in facts]
     places += [(facts["progress"], "waited"), (facts["counted"], "0")]
     places += [(facts["strategy"]["dict"], key) for key in state]
@@ -95,7 +95,7 @@ def test_false_facts_of_a_checkpoint_get_a_sentence(tmp_path: Path) -> None:
             owner[key] = value
             write_arrays(path, arrays, facts)
             try:
-                load_state(strategy, read(path).strategy)
+                load_state(strategy, read_checkpoint(path).strategy)
             except FedmirageError as error:
                 refused += bool(str(error))
         owner[key] = kept

@@ -13,7 +13,7 @@ from fedmirage.common.settings.config import configure
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record import folder as folders
 from fedmirage.server.record.folder import claim, explain, find_finished, require_vacant
-from fedmirage.server.record.results import FILE, Results, read
+from fedmirage.server.record.results import FILE, Results, read_results
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
 
@@ -71,7 +71,7 @@ def test_a_run_is_not_continued_with_other_settings(tmp_path: Path) -> None:
 
 
 def change_first_line(folder: Path, **more: Any) -> None:
-    first, *others = read(folder / "results.jsonl")
+    first, *others = read_results(folder / "results.jsonl")
     changed = [{**first, **more}, *others]
     (folder / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in changed))
 
@@ -127,7 +127,7 @@ def test_a_full_disk_ends_a_run_with_the_place_and_the_way_to_go_on(
     told = f"No space left on device while writing {tmp_path}; free some space there, then start"
     with pytest.raises(FedmirageError, match=told):
         run_in_process(tmp_path, **SMALL)
-    summary = read(tmp_path / FILE)[-1]
+    summary = read_results(tmp_path / FILE)[-1]
     assert summary["status"] == "failed"
     assert summary["reason"].startswith(told)
     (tmp_path / checkpoint.FILE).touch()
@@ -152,7 +152,7 @@ def test_an_interrupted_file_ends_with_one_summary(tmp_path: Path, torn: str) ->
     results.interrupt(2)
     assert [line["round"] for line in lines(tmp_path)] == [1, 2]
     assert [line["status"] for line in lines(tmp_path, "summary")] == ["interrupted"]
-    assert read(results.path)[-1]["rounds"] == 2
+    assert read_results(results.path)[-1]["rounds"] == 2
 
 
 def test_whoever_claims_a_folder_removes_what_a_killed_writer_left(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.config import defaults
-from fedmirage.common.wire.figures import DIAGNOSTICS, MEANINGS
+from fedmirage.common.wire.metrics import DIAGNOSTICS, MEANINGS
 from fedmirage.server.record.format import LINES, Named
-from fedmirage.server.record.results import read
+from fedmirage.server.record.results import read_results
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL
 
@@ -66,7 +66,7 @@ def _parts(part: Any) -> list[Any]:
 )
 def test_the_lines_of_a_run_have_the_declared_keys(tmp_path: Path, settings: Any) -> None:
     run_in_process(tmp_path, **{**SMALL, **settings})
-    lines = read(tmp_path / "results.jsonl")
+    lines = read_results(tmp_path / "results.jsonl")
     assert lines[-1]["kind"] == "summary"
     for line in lines:
         validate(line)

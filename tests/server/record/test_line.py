@@ -4,7 +4,7 @@ import pytest
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.settings.config import configure
-from fedmirage.common.wire.figures import DRIFT, ON_TEST, TEST_SHARD
+from fedmirage.common.wire.metrics import DRIFT, ON_TEST, TEST_SHARD
 from fedmirage.server.messages.plain import FitOutcome
 from fedmirage.server.record.line import make_round_line
 

@@ -18,7 +18,7 @@ from fedmirage.comparison.scores import read_score
 from fedmirage.follow.live import DATA, LivePage
 from fedmirage.report.command import write_report
 from fedmirage.server.record.folder import find_finished, require_vacant
-from fedmirage.server.record.results import FILE, Results, read
+from fedmirage.server.record.results import FILE, Results, read_results
 from fedmirage.settings.layers import settle
 from tests.support.comparison import plan_records, read_lines, write_lines, write_run
 
@@ -180,6 +180,6 @@ def test_a_line_in_the_middle_that_is_not_json_is_damage(folder: Path) -> None:
     lines = (folder / FILE).read_text().splitlines()
     (folder / FILE).write_text("\n".join([*lines[:3], '{"kind": "rou', *lines[4:], ""]))
     with pytest.raises(DataError, match="is damaged: line 4 is not JSON"):
-        read(folder / FILE)
+        read_results(folder / FILE)
     (folder / FILE).write_text("\n".join([*lines[:3], '{"kind": "rou']))
-    assert len(read(folder / FILE)) == 3
+    assert len(read_results(folder / FILE)) == 3

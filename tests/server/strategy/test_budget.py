@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from fedmirage.server.strategy.budget import epsilon, figures, spent
+from fedmirage.server.strategy.budget import epsilon, metrics, spent
 
 DELTA = 1e-5
 WHOLE = (1, 1)
@@ -93,7 +93,7 @@ def test_limits() -> None:
 
 
 def test_the_words() -> None:
-    line = figures({"dp.epsilon": 3.14159, "dp.delta": 1e-5, "dp.clipped": 0.5, "term.task": 1.0})
+    line = metrics({"dp.epsilon": 3.14159, "dp.delta": 1e-5, "dp.clipped": 0.5, "term.task": 1.0})
     assert line == {"epsilon": 3.14159, "delta": 1e-5, "clipped": 0.5}
     assert spent(line) == "epsilon 3.142 at delta 1e-05"
     assert spent({"epsilon": None, "delta": 1e-5}) == "epsilon infinite at delta 1e-05"

@@ -9,7 +9,7 @@ from flwr.server.strategy import FedAvg
 from fedmirage.common.method import Method
 from fedmirage.common.wire.handout import digest
 from fedmirage.common.wire.payload import LAYOUT, Arrays, take
-from fedmirage.server.record.checkpoint import Checkpoint, read
+from fedmirage.server.record.checkpoint import Checkpoint, read_checkpoint
 from fedmirage.server.strategy.average import ANSWERED
 from fedmirage.server.strategy.handout import HandOut, HandOutState
 from fedmirage.server.strategy.wrapper import StrategyWrapper, load_state, save_state
@@ -144,7 +144,7 @@ def test_a_checkpoint_brings_the_holders_back(tmp_path: Path) -> None:
     ask(one.handout, NodeClient(0, 100), NodeClient(1, 101))
     answer(one.handout, 1)
     Checkpoint(1, [], "token", strategy=save_state(one)).write(tmp_path / "checkpoint.safetensors")
-    load_state(other, read(tmp_path / "checkpoint.safetensors").strategy)
+    load_state(other, read_checkpoint(tmp_path / "checkpoint.safetensors").strategy)
     assert ask(other.handout, NodeClient(0, 300), NodeClient(1, 301)) == [2, 0]
     answer(other.handout, 0, 1)
     assert ask(other.handout, 0, 1, arrays=NEXT) == [1, 1]

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from fedmirage.common.data.files.pictures import arrange
-from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit
+from fedmirage.common.data.files.decoding import arrange
+from fedmirage.common.data.files.raw import Images, PictureForm, Raw, RawSplit
 from fedmirage.common.data.holdout import choose_held_out
 from fedmirage.common.seeds import numpy_generator
 
@@ -15,7 +15,7 @@ CELL = 14  # a picture of several digits has 2x2 cells
 DIGIT = 12  # side of a digit in its cell; the rest of the cell lets its position vary
 
 
-def digits(form: Form) -> Raw:
+def digits(form: PictureForm) -> Raw:
     """Read the digits; a fifth of every class is held out."""
     images, labels = _genuine()
     held = choose_held_out(labels, TEST_SHARE)
@@ -23,9 +23,9 @@ def digits(form: Form) -> Raw:
     return Raw(RawSplit(images[~held], labels[~held]), RawSplit(images[held], labels[held]))
 
 
-def digits_multi(form: Form, per_image: int, train: int, test: int, seed: int) -> Raw:
+def digits_multi(form: PictureForm, per_image: int, train: int, test: int, seed: int) -> Raw:
     """Compose pictures of one to `per_image` different digits; each split has digits of its own."""
-    source = digits(Form(size=DIGIT, channels=1))
+    source = digits(PictureForm(size=DIGIT, channels=1))
     assert source.test is not None  # digits() always gives one
     splits = []
     for part, count, purpose in ((source.train, train, "train"), (source.test, test, "test")):
@@ -35,19 +35,19 @@ def digits_multi(form: Form, per_image: int, train: int, test: int, seed: int) -
     return Raw(splits[0], splits[1])
 
 
-def digits_domains(form: Form, seed: int) -> Raw:
+def digits_domains(form: PictureForm, seed: int) -> Raw:
     """Make the digits in five styles.
 
     They get a margin of an eighth of the side, as wide as MNIST's, so that a warp cuts nothing off.
     """
-    from fedmirage.common.data.made.digits import (
+    from fedmirage.common.data.derived.digits import (
         make_domains,  # here, because nothing else here needs torch
     )
 
     assert form.size is not None  # the parameters of the set always give one
     margin = form.size // 8
     frame = ((0, 0), (0, 0), (margin, margin), (margin, margin))
-    bare = digits(Form(form.size - 2 * margin, channels=1))
+    bare = digits(PictureForm(form.size - 2 * margin, channels=1))
     train, test = (
         replace(split, images=np.pad(split.images, frame))
         for split in (bare.train, bare.test)

@@ -10,15 +10,17 @@ import numpy as np
 
 from fedmirage.common.data.catalogue.cards import DIGITS
 from fedmirage.common.data.files.archives import read_entries, read_text
-from fedmirage.common.data.files.pictures import decode
+from fedmirage.common.data.files.decoding import decode
 from fedmirage.common.data.files.places import is_picture, list_pictures
-from fedmirage.common.data.files.raw import Form, Raw, RawSplit
+from fedmirage.common.data.files.raw import PictureForm, Raw, RawSplit
 from fedmirage.common.errors import DataError
 
 Item = tuple[str, str, bytes | Path]  # class, name, content
 
 
-def image_folder(root: Path, test: Path | None, form: Form, classes: tuple[str, ...] = ()) -> Raw:
+def image_folder(
+    root: Path, test: Path | None, form: PictureForm, classes: tuple[str, ...] = ()
+) -> Raw:
     """Read your own pictures: the class is the first folder below the root."""
 
     def items(folder: Path) -> list[Item]:
@@ -37,7 +39,7 @@ def image_folder(root: Path, test: Path | None, form: Form, classes: tuple[str, 
     return Raw(_split(train, known, form), _split(tested, known, form) if test else None, known)
 
 
-def cinic10(path: Path, form: Form, classes: tuple[str, ...]) -> Raw:
+def cinic10(path: Path, form: PictureForm, classes: tuple[str, ...]) -> Raw:
     """Read train/<class>/<picture> and test/<class>/<picture> at any depth."""
     found: dict[str, list[Item]] = {"train": [], "test": []}
 
@@ -57,7 +59,7 @@ def cinic10(path: Path, form: Form, classes: tuple[str, ...]) -> Raw:
     return Raw(train, test)
 
 
-def mnist_m(path: Path, form: Form) -> Raw:
+def mnist_m(path: Path, form: PictureForm) -> Raw:
     """Read mnist_m_train/<picture> and mnist_m_test/<picture>.
 
     The lines of mnist_m_train_labels.txt and mnist_m_test_labels.txt are "<picture> <digit>".
@@ -87,7 +89,7 @@ def mnist_m(path: Path, form: Form) -> Raw:
     return Raw(splits[0], splits[1])
 
 
-def tiny_imagenet(path: Path, form: Form) -> Raw:
+def tiny_imagenet(path: Path, form: PictureForm) -> Raw:
     """Read train/<class>/images/<picture> and val/images/<picture> with val/val_annotations.txt.
 
     Classes are numbered in alphabetical order.
@@ -122,7 +124,7 @@ def tiny_imagenet(path: Path, form: Form) -> Raw:
     )
 
 
-def _split(items: list[Item], classes: tuple[str, ...], form: Form) -> RawSplit:
+def _split(items: list[Item], classes: tuple[str, ...], form: PictureForm) -> RawSplit:
     number = {name: position for position, name in enumerate(classes)}
     strangers = sorted({kind for kind, _, _ in items} - set(classes))
     if strangers:

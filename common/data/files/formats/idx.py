@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedmirage.common.data.files.archives import check_size, read_content
-from fedmirage.common.data.files.pictures import arrange
-from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
+from fedmirage.common.data.files.decoding import arrange
+from fedmirage.common.data.files.raw import Images, PictureForm, Raw, RawSplit, Values, reading
 from fedmirage.common.errors import DataError
 
 UNSIGNED_BYTE = 0x08
@@ -26,10 +26,10 @@ class IdxFiles(NamedTuple):
     test_labels: Path | bytes
 
 
-def read(
+def read_idx(
     files: IdxFiles,
     names: tuple[str, ...],
-    form: Form,
+    form: PictureForm,
     transposed: bool = False,
     first_label: int = 0,
 ) -> Raw:

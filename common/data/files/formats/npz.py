@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmirage.common.data.files.pictures import arrange
+from fedmirage.common.data.files.decoding import arrange
 from fedmirage.common.data.files.raw import (
-    Form,
     Images,
+    PictureForm,
     Raw,
     RawSplit,
     Values,
@@ -21,7 +21,7 @@ TRAIN = (("train_images", "train_labels"), ("x_train", "y_train"), ("images", "l
 TEST = (("test_images", "test_labels"), ("x_test", "y_test"))
 
 
-def read(path: Path, form: Form, columns: tuple[str, ...] = ()) -> Raw:
+def read_npz(path: Path, form: PictureForm, columns: tuple[str, ...] = ()) -> Raw:
     """Read both splits; without test arrays there is no test split."""
     with (
         reading(path, "a .npz file without pickled objects"),

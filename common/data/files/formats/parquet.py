@@ -9,15 +9,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedmirage.common.data.catalogue.cards import Card
+from fedmirage.common.data.files.decoding import decode
 from fedmirage.common.data.files.formats.labels import read_labels, to_array
-from fedmirage.common.data.files.pictures import decode
-from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit, number_values, reading
+from fedmirage.common.data.files.raw import (
+    Images,
+    PictureForm,
+    Raw,
+    RawSplit,
+    number_values,
+    reading,
+)
 from fedmirage.common.errors import DataError
 
 Files = tuple[Path, ...]
 
 
-def read(train: Files, test: Files, card: Card, form: Form, columns: tuple[str, ...] = ()) -> Raw:
+def read_parquet(
+    train: Files, test: Files, card: Card, form: PictureForm, columns: tuple[str, ...] = ()
+) -> Raw:
     """Read both splits of a set; without files for the test split there is none."""
     parts = [files for files in (train, test) if files]
     for files in parts:
@@ -84,7 +93,7 @@ def _values(files: Files, names: Sequence[str], key: str) -> pa.ChunkedArray:
         )
 
 
-def _pictures(files: Files, names: Sequence[str], form: Form) -> Images:
+def _pictures(files: Files, names: Sequence[str], form: PictureForm) -> Images:
     with reading(files[0], "a parquet file"):
         count = sum(pq.read_metadata(file).num_rows for file in files)
     return decode(_read_encoded(files, names), count, form)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fedmirage.common.data.files.archives import check_size, read_content, read_entries, unpickle
-from fedmirage.common.data.files.pictures import arrange
-from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
+from fedmirage.common.data.files.decoding import arrange
+from fedmirage.common.data.files.raw import Images, PictureForm, Raw, RawSplit, Values, reading
 from fedmirage.common.errors import DataError
 
 CIFAR10_TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
@@ -16,7 +16,7 @@ USPS_SIDE = 16
 USPS_BYTES = 2**27  # more than either of its files has
 
 
-def cifar10(path: Path, form: Form) -> Raw:
+def cifar10(path: Path, form: PictureForm) -> Raw:
     """Read cifar-10-python.tar.gz or the folder that it unpacks to."""
     batches = _cifar(path, (*CIFAR10_TRAIN, "test_batch"))
     train = [
@@ -29,7 +29,7 @@ def cifar10(path: Path, form: Form) -> Raw:
     return Raw(joined, _cifar_split(batches["test_batch"], "labels", f"{path}: test_batch", form))
 
 
-def cifar100(path: Path, form: Form) -> Raw:
+def cifar100(path: Path, form: PictureForm) -> Raw:
     """Read cifar-100-python.tar.gz or the folder that it unpacks to, with the fine labels."""
     batches = _cifar(path, ("train", "test", "meta"))
     train, test = (
@@ -42,7 +42,7 @@ def cifar100(path: Path, form: Form) -> Raw:
     return Raw(train, test, classes)
 
 
-def svhn(train: Path, test: Path, form: Form) -> Raw:
+def svhn(train: Path, test: Path, form: PictureForm) -> Raw:
     """Read train_32x32.mat and test_32x32.mat, or SynthDigits' synth_train_32x32.mat, ...
 
     X is (32, 32, 3, samples), and the label 10 means the digit 0.
@@ -59,7 +59,7 @@ def svhn(train: Path, test: Path, form: Form) -> Raw:
     return Raw(splits[0], splits[1])
 
 
-def usps_text(train: Path, test: Path, form: Form) -> Raw:
+def usps_text(train: Path, test: Path, form: PictureForm) -> Raw:
     """Read usps.bz2 and usps.t.bz2.
 
     There is one line per picture, "label 1:value ... 256:value"; labels start at 1, and values are
@@ -82,7 +82,7 @@ def usps_text(train: Path, test: Path, form: Form) -> Raw:
     return Raw(splits[0], splits[1])
 
 
-def usps_h5(path: Path, form: Form) -> Raw:
+def usps_h5(path: Path, form: PictureForm) -> Raw:
     """Read usps.h5: train/data (samples, 256) in [0, 1] and train/target, the same for test."""
     try:  # h5py is not a requirement, because only this one file needs it
         import h5py  # type: ignore[import-not-found]
@@ -125,7 +125,7 @@ def _cifar(path: Path, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _cifar_split(batch: dict[str, Any], key: str, name: str, form: Form) -> RawSplit:
+def _cifar_split(batch: dict[str, Any], key: str, name: str, form: PictureForm) -> RawSplit:
     with reading(name, "a batch of CIFAR"):
         images = np.asarray(batch["data"])
         if images.dtype != np.uint8:

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from fedmirage.common.models.base import Model
 from fedmirage.server.methods.dynafed.by_hand.convolution import KERNEL
-from fedmirage.server.methods.dynafed.by_hand.network import Form, Pass
+from fedmirage.server.methods.dynafed.by_hand.network import NetworkForm, Pass
 from fedmirage.server.methods.dynafed.by_hand.stage import Norm
 
 # Weights, images and targets to the gradient, as one node of the graph; None if images do not fit.
@@ -34,7 +34,7 @@ def gradient_by_hand(model: nn.Module, classes: int) -> Gradient | None:
         for layer in layers[1:-2:4]
     ]
     shapes = [weight.shape for weight in model.parameters()]
-    form = Form(shapes, norms, int(layers[0].padding[0]))  # type: ignore[index]
+    form = NetworkForm(shapes, norms, int(layers[0].padding[0]))  # type: ignore[index]
 
     def gradient(weights: Tensor, images: Tensor, targets: Tensor) -> Tensor | None:
         if not form.divides(images):
@@ -48,7 +48,9 @@ class ConvNetGradient(torch.autograd.Function):
     """The gradient as one node of autograd's graph."""
 
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, images: Tensor, targets: Tensor, form: Form) -> Tensor:
+    def forward(
+        ctx: Any, weights: Tensor, images: Tensor, targets: Tensor, form: NetworkForm
+    ) -> Tensor:
         """Pass through the network and back; keep what would take long to compute again."""
         gradient = torch.zeros_like(weights)
         results, kept = form.cut(gradient), list[Tensor]()

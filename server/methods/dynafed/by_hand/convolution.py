@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedmirage.server.methods.dynafed.by_hand.stage import WINDOW, Memory
+from fedmirage.server.methods.dynafed.by_hand.stage import WINDOW, Buffers
 
 KERNEL = 3
 FIELD = KERNEL + 1  # the side of what a window of 2 x 2 pixels depends on
@@ -42,7 +42,7 @@ class Patches:
     The last row of the matrix is one, for the bias.
     """
 
-    def __init__(self, images: Tensor, padding: int, memory: Memory) -> None:
+    def __init__(self, images: Tensor, padding: int, memory: Buffers) -> None:
         self.images, self.padding, self.memory = images, padding, memory
         padded = F.pad(images, (padding,) * 4)
         # What each window depends on: (channels, 4, 4, images, height / 2, width / 2)
@@ -106,7 +106,7 @@ class Patches:
 class Pooled:
     """What a stage gave: (images, places, channels)."""
 
-    def __init__(self, values: Tensor, size: Size, memory: Memory) -> None:
+    def __init__(self, values: Tensor, size: Size, memory: Buffers) -> None:
         self.size, self.memory = size, memory
         self.pixels = self.to_pixels(values)
 

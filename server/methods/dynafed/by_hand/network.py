@@ -19,7 +19,7 @@ from fedmirage.server.methods.dynafed.by_hand.convolution import (
     Pooled,
     Size,
 )
-from fedmirage.server.methods.dynafed.by_hand.stage import WINDOW, Memory, Norm, Stage
+from fedmirage.server.methods.dynafed.by_hand.stage import WINDOW, Buffers, Norm, Stage
 from fedmirage.server.methods.dynafed.trajectory import cut
 
 
@@ -33,16 +33,16 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Form:
+class NetworkForm:
     """What does not change while a network is trained."""
 
     shapes: list[torch.Size]
     norms: list[Norm]
     padding: int  # of the images
-    memories: list[Memory] = field(init=False)  # one for every block
+    memories: list[Buffers] = field(init=False)  # one for every block
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "memories", [Memory() for _ in self.norms])
+        object.__setattr__(self, "memories", [Buffers() for _ in self.norms])
 
     def sizes(self, images: Tensor) -> list[Size]:
         """The height and width of the inputs of every block, and finally of the features."""
@@ -73,7 +73,7 @@ class Pass:
     First come `forward` and `backward`, or `repeat` with what they kept; then the tangents.
     """
 
-    def __init__(self, form: Form, weights: Weights, images: Tensor) -> None:
+    def __init__(self, form: NetworkForm, weights: Weights, images: Tensor) -> None:
         self.form, self.weights, self.images = form, weights, images
         self.sizes = form.sizes(images)
         self.inputs: list[Inputs] = []

@@ -64,7 +64,7 @@ class Norm:
         return mean, (self.average(add_product(maps, maps), places) + self.eps).rsqrt_()
 
 
-class Memory:
+class Buffers:
     """Maps that are overwritten again and again, because memory outside of the cache is slow."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Stage:
         shift: Tensor,
         centred: Tensor,
         inverse: Tensor,
-        memory: Memory,
+        memory: Buffers,
     ) -> None:
         self.norm, self.memory = norm, memory
         self.scale, self.shift = scale, shift  # g and b

@@ -1,5 +1,5 @@
 """Where flwr-datasets' partitioners are the same thing as ours, and where not: the reason why we
-deal ourselves."""
+split ourselves."""
 
 import warnings
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedmirage.common.data.partitions import dirichlet, split
-from fedmirage.common.data.partitions.deal import deal
+from fedmirage.common.data.partitions.counts import split_by_counts
 from fedmirage.common.data.partitions.params import Dirichlet
 from fedmirage.common.data.set import Split
 
@@ -36,7 +36,7 @@ def ours(labels: np.ndarray, clients: int, seed: int, params: Dirichlet) -> list
     while True:
         counts = dirichlet._draw(params, np.bincount(labels), clients, generator)
         if counts is not None and counts.sum(axis=1).min() >= params.min_size:
-            return deal(labels, counts)
+            return split_by_counts(labels, counts)
 
 
 @pytest.mark.parametrize("seed", range(4))

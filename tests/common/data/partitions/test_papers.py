@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedmirage.common.data.partitions import dirichlet, split
-from fedmirage.common.data.partitions.deal import apportion, deal, divide_evenly
+from fedmirage.common.data.partitions.counts import apportion, divide_evenly, split_by_counts
 from fedmirage.common.data.partitions.params import Dirichlet, DirichletClient
 from fedmirage.common.errors import ConfigurationError
 from tests.support.label_samples import balanced, make_split, table
@@ -254,7 +254,7 @@ def test_natural_groups_stay_whole() -> None:
 def test_dealing_by_hand() -> None:
     labels = np.array([0, 1, 0, 1, 0])
     counts = np.array([[1, 1], [2, 0]])
-    assert [part.tolist() for part in deal(labels, counts)] == [
+    assert [part.tolist() for part in split_by_counts(labels, counts)] == [
         [0, 1],
         [2, 4],
     ]  # sample 3 belongs to nobody

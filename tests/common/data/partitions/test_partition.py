@@ -98,7 +98,7 @@ def test_one_client_holds_everything() -> None:
 
 
 def test_several_labels_a_sample() -> None:
-    """Only partitions that do not deal by class accept them; the others say which do."""
+    """Only partitions that do not split by class accept them; the others say which do."""
     columns = {"user": np.arange(60) % 3, "domain": np.arange(60) % 3}
     train = Split(
         np.zeros((60, 1, 1, 1), np.uint8),

@@ -28,7 +28,7 @@ class Sketch(Method):
     title: ClassVar[str] = "A sketch"
     authors: ClassVar[str] = "nobody"
     link: ClassVar[str] = ""
-    figures: ClassVar[tuple[str, ...]] = ("term.generator.imitation",)
+    metrics: ClassVar[tuple[str, ...]] = ("term.generator.imitation",)
 
     parts: ClassVar[Parts] = Parts(
         sends=(CLASSIFIER, GENERATOR), loads=(CLASSIFIER,), adds=(GENERATOR,)

@@ -19,7 +19,7 @@ class StandIn(Method):
     title: ClassVar[str] = "A stand-in"
     authors: ClassVar[str] = "nobody"
     link: ClassVar[str] = ""
-    figures: ClassVar[tuple[str, ...]] = ("stand-in.before", "stand-in.after")
+    metrics: ClassVar[tuple[str, ...]] = ("stand-in.before", "stand-in.after")
 
     replaces_data: ClassVar[bool] = True
     place: ClassVar[Place] = Place.READS

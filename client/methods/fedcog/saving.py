@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from fedmirage.client.round import LocalRound
+from fedmirage.common.image_grid import draw_grid
 from fedmirage.common.methods.fedcog import FedCog
-from fedmirage.common.sheet import draw_sheet
 
 ACROSS = 10  # images shown per label
 STAGES = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0)  # fractions of the generation, shown as columns
@@ -48,13 +48,13 @@ def draw_pictures(
         title(local, label): list(images[(numbers == label).to(images.device)][:ACROSS])
         for label in frames.strips
     }
-    draw_sheet(rows, mean, std).save(f"{start}.png")
+    draw_grid(rows, mean, std).save(f"{start}.png")
     strips = {
         title(local, label): [strip.get(step) for step in frames.steps]
         for label, strip in frames.strips.items()
     }
     columns = [f"step {step}" for step in frames.steps]
-    draw_sheet(strips, mean, std, columns).save(f"{start}-steps.png")
+    draw_grid(strips, mean, std, columns).save(f"{start}-steps.png")
 
 
 def title(local: LocalRound, label: int) -> str:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedmirage.common.data.made.resample import blur, positions, sample, uniform
+from fedmirage.common.data.derived.resample import blur, positions, sample, uniform
 
 
 def elastic_transform(images: Tensor, severity: int, generator: torch.Generator) -> Tensor:

@@ -19,7 +19,7 @@ from fedmirage.common.errors import FedmirageError, WireError
 VARIABLE = "FEDMIRAGE_NODES"
 
 
-def check_place(node: int, partition: int) -> None:
+def check_node_id(node: int, partition: int) -> None:
     """Raise a WireError if a node may not serve a partition.
 
     The file is read each time, because nodes may be admitted and revoked while a run goes on.
@@ -27,7 +27,7 @@ def check_place(node: int, partition: int) -> None:
     file = os.environ.get(VARIABLE)
     if not file:
         return
-    bound = read_places(Path(file)).get(node)
+    bound = read_node_ids(Path(file)).get(node)
     if bound is None:
         raise WireError(
             f"its key is bound to no partition; name node {node} in the file of {VARIABLE}"
@@ -38,7 +38,7 @@ def check_place(node: int, partition: int) -> None:
         )
 
 
-def read_places(path: Path) -> dict[int, int]:
+def read_node_ids(path: Path) -> dict[int, int]:
     """Read the partition of each node id."""
     try:
         places = tomllib.loads(path.read_text())

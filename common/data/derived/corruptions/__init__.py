@@ -13,9 +13,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fedmirage.common.data.made.corruptions import blurs, colours, noise, shapes, weather
-from fedmirage.common.data.made.corruptions.jpeg import jpeg_compression
-from fedmirage.common.data.made.corruptions.spatter import spatter
+from fedmirage.common.data.derived.corruptions import blurs, colours, noise, shapes, weather
+from fedmirage.common.data.derived.corruptions.jpeg import jpeg_compression
+from fedmirage.common.data.derived.corruptions.spatter import spatter
 
 Corruption = Callable[[Tensor, int, torch.Generator], Tensor]
 

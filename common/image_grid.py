@@ -13,7 +13,7 @@ GAP = 2
 TEXT = 12  # the font size
 
 
-def draw_sheet(
+def draw_grid(
     rows: Mapping[str, Sequence[Tensor | None]],
     mean: Sequence[float],
     std: Sequence[float],

@@ -1,9 +1,9 @@
 """Which number of a run a table means, read from the lines of its rounds.
 
-figure   where it stands in a round's line of results.jsonl, with "/" between the keys:
+metric   where it stands in a round's line of results.jsonl, with "/" between the keys:
          "accuracy", "evaluation/accuracy_domain_mean", "evaluation/domains/svhn", ...
 when     last: in the last round; best: the best of all rounds; last-five: the mean of the last
-         five; sum: over all rounds; reached: the first round whose figure is at least `target`
+         five; sum: over all rounds; reached: the first round whose metric is at least `target`
 """
 
 import statistics
@@ -22,19 +22,19 @@ WORDS = {
 }
 
 
-def look_up(line: dict[str, Any], figure: str) -> float | None:
-    """Find a figure in the line of a round; None if it is not there or empty."""
+def look_up(line: dict[str, Any], metric: str) -> float | None:
+    """Find a metric in the line of a round; None if it is not there or empty."""
     found: Any = line
-    for key in figure.split("/"):
+    for key in metric.split("/"):
         found = found.get(key) if isinstance(found, dict) else None
     return None if found is None else float(found)
 
 
-def read_figure(
-    lines: Sequence[dict[str, Any]], figure: str, when: When, target: float | None = None
+def read_metric(
+    lines: Sequence[dict[str, Any]], metric: str, when: When, target: float | None = None
 ) -> float | None:
     """Compute what a cell shows; None if the run never had it, or never reached the target."""
-    found = [(int(line["round"]), look_up(line, figure)) for line in lines]
+    found = [(int(line["round"]), look_up(line, metric)) for line in lines]
     values = [(number, value) for number, value in found if value is not None]
     if not values:
         return None
@@ -51,6 +51,6 @@ def read_figure(
     return computed[when]
 
 
-def in_per_cent(figure: str, when: When) -> bool:
+def in_per_cent(metric: str, when: When) -> bool:
     """Whether a cell shows a share in per cent; rounds and seconds stay as they are."""
-    return when not in ("reached", "sum") and not figure.startswith("seconds")
+    return when not in ("reached", "sum") and not metric.startswith("seconds")

@@ -13,7 +13,7 @@ from scipy import ndimage
 from torch import Tensor
 
 from fedmirage.common.data.catalogue import cards
-from fedmirage.common.data.made.corruptions import (
+from fedmirage.common.data.derived.corruptions import (
     CORRUPTIONS,
     blurs,
     colours,
@@ -21,7 +21,7 @@ from fedmirage.common.data.made.corruptions import (
     shapes,
     weather,
 )
-from fedmirage.common.data.made.corruptions.spatter import distance_to, find_edges
+from fedmirage.common.data.derived.corruptions.spatter import distance_to, find_edges
 
 # Of these, a higher severity is another corruption rather than a stronger one.
 UNEVEN = {"glass_blur", "frost", "elastic_transform", "spatter", "saturate"}

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedmirage.common.data.made.resample import blur
+from fedmirage.common.data.derived.resample import blur
 
 WATER = (175 / 255, 238 / 255, 238 / 255)
 MUD = (63 / 255, 42 / 255, 20 / 255)

@@ -8,7 +8,7 @@ import torch
 
 from fedmirage.common.data import load
 from fedmirage.common.data.catalogue.cards import CORRUPTIONS
-from fedmirage.common.data.made import corrupted
+from fedmirage.common.data.derived import corrupted
 from fedmirage.common.data.partitions import split
 from fedmirage.common.errors import ConfigurationError, DataError
 from tests.support.files import labels, pictures, write_parquet
@@ -105,8 +105,8 @@ def test_published_files_keep_pictures_of_both_splits_apart(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corrupted, "TEST_SHARE", 0.5)
         whole = load("cifar10-c(published=True, overlap=True)", data)
-        dealt = load("cifar10-c(published=True)", data)
-    for made in (whole, dealt):
+        split = load("cifar10-c(published=True)", data)
+    for made in (whole, split):
         shown = []
         for part in (made.train, made.test):
             kind, severity, picture = part.images[:, :, 0, 0].T
@@ -117,8 +117,8 @@ def test_published_files_keep_pictures_of_both_splits_apart(
         assert not shown[0] & shown[1]
         assert shown[0] | shown[1] == set(range(20))
     assert len(whole.train) == 19 * 5 * 10
-    assert len(dealt.train) == 5 * 10  # every picture in one domain, at all severities
-    picture, kind = dealt.train.images[:, 2, 0, 0], dealt.train.columns["domain"]
+    assert len(split.train) == 5 * 10  # every picture in one domain, at all severities
+    picture, kind = split.train.images[:, 2, 0, 0], split.train.columns["domain"]
     assert all(len(set(kind[picture == number].tolist())) == 1 for number in set(picture.tolist()))
 
 

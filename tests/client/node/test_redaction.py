@@ -9,7 +9,7 @@ from flwr.common import FitIns, MessageType, ndarrays_to_parameters
 from flwr.compat.common import recorddict_compat as compat
 
 from fedmirage.client.app import make_app
-from fedmirage.client.node.discretion import FAILURE, UNUSABLE_DATA, VARIABLE, keep_details, tell
+from fedmirage.client.node.redaction import FAILURE, UNUSABLE_DATA, VARIABLE, keep_details, tell
 from fedmirage.common.errors import DataError, FedmirageError, WireError
 from fedmirage.common.settings.config import configure
 from tests.support.inprocess import node_id, run_in_process
@@ -63,7 +63,7 @@ def test_a_client_that_fails_says_so_without_details(
     def fail(self: object, *arguments: object) -> None:
         raise ValueError(SECRET)
 
-    monkeypatch.setattr("fedmirage.client.client.FederatedClient.figures", fail)
+    monkeypatch.setattr("fedmirage.client.client.FederatedClient.metrics", fail)
     with pytest.raises(FedmirageError, match="its code raised an exception"):
         run_in_process(tmp_path, **{**SMALL, "rounds": 1, "retries": 0})
     assert SECRET not in (tmp_path / "results.jsonl").read_text()

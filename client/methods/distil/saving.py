@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fedmirage.client.methods.distil.matching import Matching
 from fedmirage.client.round import LocalClient
-from fedmirage.common.sheet import draw_sheet
+from fedmirage.common.image_grid import draw_grid
 
 ACROSS = 10  # images shown per class
 
@@ -18,4 +18,4 @@ def draw_picture(local: LocalClient, virtual: Matching, path: Path) -> None:
         for label in dict.fromkeys(virtual.labels.tolist())
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    draw_sheet(rows, local.data.mean, local.data.std).save(path)
+    draw_grid(rows, local.data.mean, local.data.std).save(path)

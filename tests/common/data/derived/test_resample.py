@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from fedmirage.common.data.made.resample import Border, blur, positions, sample, smooth_field
+from fedmirage.common.data.derived.resample import Border, blur, positions, sample, smooth_field
 
 MODES: dict[Border, str] = {"edge": "reflect", "centre": "mirror"}
 

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from fedmirage.common.data import load
+from fedmirage.common.data.derived import digits as styles
+from fedmirage.common.data.derived.glyphs import FONTS, render
+from fedmirage.common.data.derived.textures import colour_patches, grey_surfaces
 from fedmirage.common.data.files.formats import embedded
 from fedmirage.common.data.files.genuine import IDX_NAMES
-from fedmirage.common.data.files.raw import Form
-from fedmirage.common.data.made import digits as styles
-from fedmirage.common.data.made.glyphs import FONTS, render
-from fedmirage.common.data.made.textures import colour_patches, grey_surfaces
+from fedmirage.common.data.files.raw import PictureForm
 from fedmirage.common.data.partitions import split
-from fedmirage.common.data.partitions.deal import deal_evenly
+from fedmirage.common.data.partitions.counts import split_evenly
 from fedmirage.common.errors import ConfigurationError, DataError
 from tests.support.files import labels, pictures, write_idx
 
@@ -48,7 +48,7 @@ def test_every_picture_is_used_once_and_keeps_its_label(monkeypatch: pytest.Monk
     """With styles that change nothing, the four domains that use pictures show the digits of the
     base set, each exactly as often as it is there, in the split in which it is there."""
     monkeypatch.setattr(styles, "_change", lambda style, images, generator: images)
-    base = embedded.digits(Form(size=12, channels=1))
+    base = embedded.digits(PictureForm(size=12, channels=1))
     made = styles.make_domains(base, seed=3, channels=1)
     for ours, theirs in ((made.train, base.train), (made.test, base.test)):
         assert ours is not None
@@ -66,7 +66,7 @@ def test_every_picture_is_used_once_and_keeps_its_label(monkeypatch: pytest.Monk
 
 def test_no_picture_is_dealt_twice_and_classes_are_dealt_evenly() -> None:
     numbers = np.repeat(np.arange(10), [7, 8, 9, 10, 11, 12, 13, 14, 15, 16])
-    hands = deal_evenly(numbers, 4, np.random.default_rng(0))
+    hands = split_evenly(numbers, 4, np.random.default_rng(0))
     assert sorted(np.concatenate(hands).tolist()) == list(range(len(numbers)))
     counts = np.stack([np.bincount(numbers[hand], minlength=10) for hand in hands])
     assert np.ptp(counts, axis=0).max() <= 1
@@ -154,7 +154,7 @@ def test_rendered_digits_show_their_label() -> None:
 
 
 def test_fonts_differ_and_labels_are_balanced() -> None:
-    from fedmirage.common.data.made.glyphs import _rasters
+    from fedmirage.common.data.derived.glyphs import _rasters
 
     shapes = _rasters(28).flatten(2)  # (fonts, 10, pixels)
     assert shapes.shape[:2] == (len(FONTS), 10)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 STYLES = {"to_fedavg": ("o", "C0", "to FedAvg"), "to_placebo": ("s", "C1", "to its placebo")}
 
 
-class Picture(Figure):
+class NotebookFigure(Figure):
     """A figure that notebooks show by themselves, whether or not pyplot is set up for it."""
 
     def _repr_png_(self) -> bytes:
@@ -70,7 +70,7 @@ def draw_differences(differences: DataFrame, names: Mapping[str, str]) -> Figure
 
 
 def _begin(title: str) -> tuple[Figure, Any]:
-    figure = Picture(figsize=(7, 4), layout="constrained")
+    figure = NotebookFigure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(title, fontsize=10)
     axes.grid(alpha=0.3)

@@ -87,7 +87,7 @@ def round_of(path: Path) -> int:
     return int(found[1]) if found else 0
 
 
-def describe(path: Path) -> str:
+def describe_gallery(path: Path) -> str:
     """Say what a picture shows; this is its caption and its text for who does not see it."""
     number = round_of(path)
     when = f"round {number}: " if number else ""
@@ -125,7 +125,7 @@ def _read(path: Path, changed: int) -> Picture:
         sheet.save(buffer, "PNG")
         content, (width, height) = buffer.getvalue(), sheet.size
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
-    return Picture(describe(path), source, width, height)
+    return Picture(describe_gallery(path), source, width, height)
 
 
 def draw_snapshots(path: Path) -> Image.Image:
@@ -136,7 +136,7 @@ def draw_snapshots(path: Path) -> Image.Image:
     """
     import torch
 
-    from fedmirage.common.sheet import draw_sheet
+    from fedmirage.common.image_grid import draw_grid
 
     with safe_open(path, framework="numpy") as file:
         names = sorted(name for name in file.keys() if name.startswith("images@"))  # noqa: SIM118
@@ -148,7 +148,7 @@ def draw_snapshots(path: Path) -> Image.Image:
         scaled = torch.from_numpy((chosen - low) / max(high - low, 1e-9)).float()
         rows[f"after {int(name.rpartition('@')[2] or 0)}"] = list(scaled)
     channels = next(iter(snapshots.values())).shape[1]
-    return draw_sheet(rows, [0.0] * channels, [1.0] * channels)
+    return draw_grid(rows, [0.0] * channels, [1.0] * channels)
 
 
 def _order(path: Path) -> tuple[int, str]:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from fedmirage.common.data.made.resample import positions, smooth_field, turn, uniform
+from fedmirage.common.data.derived.resample import positions, smooth_field, turn, uniform
 
 
 def grey_surfaces(count: int, size: int, generator: torch.Generator) -> Tensor:

@@ -1,7 +1,7 @@
-"""The names of all figures that a client may report beside its arrays, and their prefixes.
+"""The names of all metrics that a client may report beside its arrays, and their prefixes.
 
-An undeclared figure is refused in every mode. Under secure aggregation each figure needs a fixed
-position in the sum, and in a plain run an undeclared figure is a misspelt one.
+An undeclared metric is refused in every mode. Under secure aggregation each metric needs a fixed
+position in the sum, and in a plain run an undeclared metric is a misspelt one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ STEPS = "steps"  # optimiser steps
 SAMPLES = "samples"  # samples in the batches of these steps, repeats included
 SECONDS = "seconds"  # how long the client took to handle the whole message
 TIMES = "seconds."  # the prefix of the times that methods take, which are part of it
-OPTIMIZER = "optimizer."  # the prefix of the figures of optimizer-state="kept"
+OPTIMIZER = "optimizer."  # the prefix of the metrics of optimizer-state="kept"
 AFRESH = f"{OPTIMIZER}started_afresh"  # 1 if a client has lost what its optimiser knew of the run
-MEMORY = "memory."  # the prefix of the figures of clients' memories
+MEMORY = "memory."  # the prefix of the metrics of clients' memories
 FELL_BACK = f"{MEMORY}fell_back"  # 1 if what a client remembered of its last round was damaged
-DP = "dp."  # the prefix of the figures of differential privacy
+DP = "dp."  # the prefix of the metrics of differential privacy
 CLIPPED = f"{DP}clipped"  # 1 if the client's update was longer than dp's clip
 SCORES = "local_model."  # the prefix of the scores of local models
 SHARD_SCORES = f"{SCORES}on_test_shard."  # those on the client's own shard of the test set
 TEST_SHARD = f"{SHARD_SCORES}by_examples."  # their mean over the clients, weighted by examples
 # The prefix of the scores of the average of all local models, which only a simulation knows.
 AVERAGE_SCORES = "average_of_local_models.on_test.by_examples."
-DIAGNOSTICS = "diagnostics."  # the prefix of the figures that --diagnostics adds
+DIAGNOSTICS = "diagnostics."  # the prefix of the metrics that --diagnostics adds
 DRIFT = f"{DIAGNOSTICS}drift"
 LOCAL_MODEL = f"{DIAGNOSTICS}local_model"
 ON_TEST = f"{LOCAL_MODEL}.on_test.accuracy"
@@ -56,14 +56,14 @@ MEANINGS = {
     " `by_clients`, where every client counts once.",
 }
 
-# Keys of a reply's metrics that are not figures.
+# Keys of a reply's metrics that are not metrics.
 ERROR = "error"  # why a client has nothing to send
 PARTICIPANTS = "participants"  # in the only reply of a secure sum: how many clients trained
 ANSWERED = "answered"  # in the same reply: the partitions that it represents, e.g. "0 2 3"
 
 
-def declared_figures(run: Run) -> tuple[str, ...]:
-    """All figures that the clients of a run may report, in a fixed order."""
+def declared_metrics(run: Run) -> tuple[str, ...]:
+    """All metrics that the clients of a run may report, in a fixed order."""
     config = run.config
     if config.dp_params.name == "local":  # such a client sends its noised update and nothing else
         return ()
@@ -77,19 +77,19 @@ def declared_figures(run: Run) -> tuple[str, ...]:
     if config.diagnostics:
         names += [ON_TEST, ON_OWN_LABELS]
         names += [name for method in config.method_list for name in method.diagnostics]
-    names += [name for method in config.method_list for name in method.figures]
+    names += [name for method in config.method_list for name in method.metrics]
     return tuple(dict.fromkeys(names))
 
 
-def check_declared(figures: Mapping[str, object], declared: Iterable[str]) -> None:
-    """Raise a WireError that names the first undeclared figure."""
-    if undeclared := sorted(figures.keys() - set(declared)):
+def check_declared(metrics: Mapping[str, object], declared: Iterable[str]) -> None:
+    """Raise a WireError that names the first undeclared metric."""
+    if undeclared := sorted(metrics.keys() - set(declared)):
         raise WireError(
-            f"the figure {undeclared[0]!r} is not declared by any method of this run; add it to"
-            " `figures` of its declaration"
+            f"the metric {undeclared[0]!r} is not declared by any method of this run; add it to"
+            " `metrics` of its declaration"
         )
 
 
-def weighting_of(figure: str) -> Weighting:
-    """How a figure is averaged over clients."""
-    return "uniform" if figure in (AFRESH, CLIPPED, FELL_BACK) else "examples"
+def weighting_of(metric: str) -> Weighting:
+    """How a metric is averaged over clients."""
+    return "uniform" if metric in (AFRESH, CLIPPED, FELL_BACK) else "examples"

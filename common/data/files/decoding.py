@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fedmirage.common.data.files.raw import Form, Images
+from fedmirage.common.data.files.raw import Images, PictureForm
 from fedmirage.common.errors import DataError
 
 # Only decoders of pixels: Pillow would hand an EPS file to Ghostscript, whatever its name ends in.
@@ -18,7 +18,7 @@ GREY_MODES = ("L", "LA", "1", "La")
 DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 
 
-def decode(encoded: Iterable[tuple[str, bytes | Path]], count: int, form: Form) -> Images:
+def decode(encoded: Iterable[tuple[str, bytes | Path]], count: int, form: PictureForm) -> Images:
     """Decode `count` named pictures (PNG, JPEG, ...); they must all end up with the same shape.
 
     A thread pool would not help: for small pictures most of the time is spent in Python, which
@@ -44,7 +44,7 @@ def decode(encoded: Iterable[tuple[str, bytes | Path]], count: int, form: Form) 
     return images[:position]
 
 
-def arrange(images: Images, form: Form) -> Images:
+def arrange(images: Images, form: PictureForm) -> Images:
     """Bring (samples, channels, height, width) into the form, just as if each had been a file."""
     channels, height, width = images.shape[1:]
     if channels not in (1, 3):
@@ -60,7 +60,7 @@ def arrange(images: Images, form: Form) -> Images:
     return _recolour(images, form.channels)
 
 
-def _open(name: str, content: bytes | Path, form: Form) -> Images:
+def _open(name: str, content: bytes | Path, form: PictureForm) -> Images:
     try:
         data = content.read_bytes() if isinstance(content, Path) else content
         picture: Image.Image = Image.open(io.BytesIO(data), formats=FORMATS)

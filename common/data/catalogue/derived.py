@@ -20,7 +20,7 @@ class DigitsDomains(StyleParams):
     """The embedded digits in five styles (domains): 1,797 + 448 pictures, 16x16.
 
     The styles are plain, inverted on a texture, blended with colourful patches (as MNIST-M is),
-    rendered from fonts, and warped. A picture is dealt to one style and one split before it is
+    rendered from fonts, and warped. A picture is assigned to one style and one split before it is
     changed. The partition `domains` gives each of five clients its own style.
     """
 
@@ -67,7 +67,7 @@ class Cifar10C(DatasetParams):
     """From 1 (weak) to 5; None takes all five: one for each picture that is made, and all versions
     of a picture in the published files."""
     overlap: bool = False
-    """Every corruption shows all pictures, as published; False deals each picture to one of them. A
+    """Every corruption shows all pictures, as published; False gives each picture to one of them. A
     picture of the training split is never in the test split."""
     published: bool = False
     """Reads the published files, instead of making the pictures from CIFAR-10."""

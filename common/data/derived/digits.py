@@ -1,6 +1,6 @@
 """Digits in five styles, each a domain, made from grey pictures of digits.
 
-Every picture is dealt to one domain, and to the training or the test split, before anything is done
+Every picture belongs to one domain, and to the training or the test split, before anything is done
 to it. So no picture occurs twice, however it was changed.
 """
 
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from fedmirage.common.data.catalogue.cards import DIGIT_STYLES
-from fedmirage.common.data.files.pictures import arrange
-from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit
-from fedmirage.common.data.made.glyphs import render
-from fedmirage.common.data.made.resample import blur, positions, sample, smooth_field
-from fedmirage.common.data.made.textures import colour_patches, grey_surfaces
-from fedmirage.common.data.partitions.deal import deal_evenly
+from fedmirage.common.data.derived.glyphs import render
+from fedmirage.common.data.derived.resample import blur, positions, sample, smooth_field
+from fedmirage.common.data.derived.textures import colour_patches, grey_surfaces
+from fedmirage.common.data.files.decoding import arrange
+from fedmirage.common.data.files.raw import Images, PictureForm, Raw, RawSplit
+from fedmirage.common.data.partitions.counts import split_evenly
 from fedmirage.common.seeds import numpy_generator, torch_generator
 
 CLASSES = 10
@@ -26,18 +26,18 @@ def make_domains(base: Raw, seed: int, channels: int | None) -> Raw:
     """Make a set with the column "domain" from a set of grey digits with both splits."""
     assert base.test is not None
     train, test = (
-        _make_split(part, seed, purpose, Form(channels=channels))
+        _make_split(part, seed, purpose, PictureForm(channels=channels))
         for part, purpose in ((base.train, "train"), (base.test, "test"))
     )
     return Raw(train, test)
 
 
-def _make_split(base: RawSplit, seed: int, purpose: str, form: Form) -> RawSplit:
+def _make_split(base: RawSplit, seed: int, purpose: str, form: PictureForm) -> RawSplit:
     """Make one split; the rendered domain, which uses no picture, is as large as the others."""
     labels, size = base.labels.astype(np.int64), base.images.shape[-1]
     used = [style for style in DIGIT_STYLES if style != "rendered"]
-    dealt = deal_evenly(labels, len(used), numpy_generator(seed, "digit-styles", purpose))
-    hands = dict(zip(used, dealt, strict=True))
+    given = split_evenly(labels, len(used), numpy_generator(seed, "digit-styles", purpose))
+    hands = dict(zip(used, given, strict=True))
     images, numbers = [], []
     for style in DIGIT_STYLES:
         generator = torch_generator(seed, "digit-styles", purpose, style)

@@ -1,6 +1,6 @@
 """CIFAR-10-C: made from CIFAR-10, or read from the published files.
 
-Both deal the pictures to the corruptions before anything else, and keep the pictures of the
+Both assign the pictures to the corruptions before anything else, and keep the pictures of the
 training and of the test split apart.
 """
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedmirage.common.data.catalogue.made import Cifar10C
-from fedmirage.common.data.files.pictures import arrange
-from fedmirage.common.data.files.raw import Form, Images, Raw, RawSplit, Values, reading
+from fedmirage.common.data.catalogue.derived import Cifar10C
+from fedmirage.common.data.derived.corruptions import corrupt
+from fedmirage.common.data.files.decoding import arrange
+from fedmirage.common.data.files.raw import Images, PictureForm, Raw, RawSplit, Values, reading
 from fedmirage.common.data.holdout import choose_held_out
-from fedmirage.common.data.made.corruptions import corrupt
-from fedmirage.common.data.partitions.deal import Indices, deal_evenly
+from fedmirage.common.data.partitions.counts import Indices, split_evenly
 from fedmirage.common.errors import DataError
 from fedmirage.common.seeds import numpy_generator, torch_generator
 
@@ -23,7 +23,7 @@ TEST_SHARE = 0.1  # of the published pictures, as in FedLGD
 BATCH = 500  # pictures that are corrupted together
 
 
-def make_corrupted(base: Raw, params: Cifar10C, form: Form) -> Raw:
+def make_corrupted(base: Raw, params: Cifar10C, form: PictureForm) -> Raw:
     """Corrupt the pictures of CIFAR-10; with severity=None every picture has one of its own."""
     assert base.test is not None
     names = params.about().domains
@@ -46,7 +46,9 @@ def make_corrupted(base: Raw, params: Cifar10C, form: Form) -> Raw:
     return Raw(splits[0], splits[1])
 
 
-def read_published(labels: Path, files: tuple[Path, ...], params: Cifar10C, form: Form) -> Raw:
+def read_published(
+    labels: Path, files: tuple[Path, ...], params: Cifar10C, form: PictureForm
+) -> Raw:
     """Read the published files: the same pictures five times, from severity 1 to severity 5."""
     numbers, arrays = _open(labels, files)
     pictures = len(numbers) // len(SEVERITIES)
@@ -77,7 +79,7 @@ def _deal(labels: Values, params: Cifar10C, purpose: str) -> list[Indices]:
     count = len(params.about().domains)
     if params.overlap:
         return [np.arange(len(labels))] * count
-    return deal_evenly(labels, count, numpy_generator(params.seed, "corruptions", purpose))
+    return split_evenly(labels, count, numpy_generator(params.seed, "corruptions", purpose))
 
 
 def _draw_severities(count: int, severity: int | None, generator: torch.Generator) -> Indices:
@@ -104,7 +106,7 @@ def _join(images: Images, labels: list[Indices], severities: list[Indices]) -> R
     return RawSplit(images, np.concatenate(labels), columns)
 
 
-def _shape(form: Form) -> tuple[int, int, int]:
+def _shape(form: PictureForm) -> tuple[int, int, int]:
     return form.channels or 3, form.size or 32, form.size or 32
 
 

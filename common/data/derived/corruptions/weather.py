@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from fedmirage.common.data.made.corruptions.blurs import enlarge, streak
-from fedmirage.common.data.made.resample import smooth_field, uniform
+from fedmirage.common.data.derived.corruptions.blurs import enlarge, streak
+from fedmirage.common.data.derived.resample import smooth_field, uniform
 
 GREY = (0.299, 0.587, 0.114)  # how bright red, green and blue appear
 ICE = (0.88, 0.95, 1.0)  # the colour of frost

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedmirage.common.data.made.resample import blur, uniform
+from fedmirage.common.data.derived.resample import blur, uniform
 
 
 def gaussian_blur(images: Tensor, severity: int, generator: torch.Generator) -> Tensor:

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from fedmirage.common.wire.files import write_arrays
+from fedmirage.report.galleries import describe_gallery, find_galleries, list_files, show, thin
 from fedmirage.report.groups import find_groups
-from fedmirage.report.pictures import describe, find_galleries, list_files, show, thin
 from fedmirage.report.sections.images import galleries
 from tests.support.comparison import plan_records, write_records
 
@@ -51,7 +51,7 @@ def test_pictures_are_in_the_order_of_rounds_and_thinned_evenly(tmp_path: Path) 
     ],
 )
 def test_captions_say_what_is_shown(name: str, said: str) -> None:
-    assert describe(Path(name)) == said
+    assert describe_gallery(Path(name)) == said
 
 
 def test_a_picture_is_taken_as_it_is_and_a_damaged_one_is_left_out(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ Indices = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]  # (clients, classes) or (clients,)
 
 
-def deal(
+def split_by_counts(
     labels: npt.NDArray[np.int64], counts: Counts, generator: np.random.Generator | None = None
 ) -> list[Indices]:
     """Give each client its `counts` of every class, as ascending positions.
 
-    With a generator, every class is shuffled before it is dealt.
+    With a generator, every class is shuffled before it is split.
     """
     clients, classes = counts.shape
     # all samples of class 0 in their own order, then those of class 1, ...
@@ -28,17 +28,17 @@ def deal(
     return [np.sort(np.concatenate(hand)).astype(np.int64) for hand in hands]
 
 
-def deal_evenly(
+def split_evenly(
     labels: npt.NDArray[np.int64], hands: int, generator: np.random.Generator
 ) -> list[Indices]:
-    """Shuffle every class and deal it like cards, each class beginning where the last one ended."""
+    """Shuffle every class and split it evenly; each class begins where the last one ended."""
     sizes = np.bincount(labels, minlength=1)
     firsts = np.cumsum(sizes) - sizes
     counts = [
         np.roll(divide_evenly(int(size), hands), int(first))
         for size, first in zip(sizes, firsts, strict=True)
     ]
-    return deal(labels, np.stack(counts, axis=1), generator)
+    return split_by_counts(labels, np.stack(counts, axis=1), generator)
 
 
 def divide_evenly(size: int, shares: int) -> Counts:

@@ -8,9 +8,9 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from fedmirage.common.data.files.pictures import arrange
-from fedmirage.common.data.files.raw import Form
-from fedmirage.common.data.made.resample import positions, sample, smooth_field, turn, uniform
+from fedmirage.common.data.derived.resample import positions, sample, smooth_field, turn, uniform
+from fedmirage.common.data.files.decoding import arrange
+from fedmirage.common.data.files.raw import PictureForm
 
 # Fonts that come with matplotlib: with and without serifs, upright and slanted, thin and bold.
 FONTS = (
@@ -67,7 +67,7 @@ def _rasters(size: int) -> Tensor:
         for font in FONTS
         for digit in range(10)
     ]
-    small = arrange(np.stack(drawn)[:, None], Form(size))
+    small = arrange(np.stack(drawn)[:, None], PictureForm(size))
     return torch.from_numpy(small).double().div(255).view(len(FONTS), 10, size, size)
 
 
