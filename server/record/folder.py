@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from fedmirage.common.drafts import remove_drafts
 from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError, keep_traceback
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.common.wire.files import remove_drafts
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record.results import FACTS, FILE, Results, find_versions, read_results
 

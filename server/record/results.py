@@ -12,10 +12,10 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from fedmirage.common.drafts import name_draft
 from fedmirage.common.errors import DataError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.project import project
-from fedmirage.common.wire.files import name_draft
 from fedmirage.server.record.schema import find_problem
 from fedmirage.server.record.shown import describe_outcome
 

@@ -17,13 +17,14 @@ from fedmirage.common.learning.schedules import SCHEDULES
 from fedmirage.common.methods import METHODS
 from fedmirage.common.models import MODELS
 from fedmirage.common.secagg.settings import SECAGG
-from fedmirage.common.settings.config import RunConfig, key_of
+from fedmirage.common.settings.config import RunConfig, configure, key_of
 from fedmirage.common.settings.project import project
 from fedmirage.comparison.curves import draw_runs
 from fedmirage.runtimes.bundle import digest, own_code
 from fedmirage.server.record.results import Results
 from fedmirage.settings.layers import PRESETS, read_toml, settle
 from tests.support.commands import fedmirage
+from tests.support.comparison import round_line, write_lines
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
 
@@ -205,14 +206,15 @@ def test_files_and_flags_in_their_order(tmp_path: Path) -> None:
 
 
 def test_an_old_run_is_never_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "results.jsonl").write_text('{"kind": "config"}\n' + 2 * '{"kind": "round"}\n')
+    config = {"kind": "config", **configure().flat()}
+    write_lines(tmp_path, [config, round_line(1, 0.5), round_line(2, 0.5)])
     done = fedmirage("run", "--out", str(tmp_path), timeout=60)
     assert done.returncode == 1
     assert "holds the results of another run" in done.stderr
 
 
 def test_resume_refuses_other_settings(tmp_path: Path) -> None:
-    (tmp_path / "results.jsonl").write_text('{"kind": "config", "lr": 0.5, "rounds": 3}\n')
+    write_lines(tmp_path, [{"kind": "config", **configure({"lr": 0.5, "rounds": 3}).flat()}])
     with pytest.raises(ConfigurationError, match=r"you gave lr=0\.1 \(it was 0\.5\)"):
         settle([], {"resume": str(tmp_path), "lr": "0.1"})
     with pytest.raises(ConfigurationError, match="drop preset, config and out"):

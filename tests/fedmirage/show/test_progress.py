@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from fedmirage.common.settings.config import configure
 from fedmirage.server.record.results import Results
 from fedmirage.show.progress import Watch, show_summary
 
@@ -49,8 +50,9 @@ def test_notes_stay_above_the_bar(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=80, force_terminal=True)
     results = Results(tmp_path)
     line: dict[str, Any] = {"kind": "round", "accuracy": 0.5, "loss": 1.0, "train": {}}
+    line |= {"bytes_up": 1, "bytes_down": 1, "seconds": {"round": 1.0}}
     with Watch(console, tmp_path, 3) as watch:
-        results.append({"kind": "config"})
+        results.append({"kind": "config", **configure().flat()})
         results.note(1, "dynafed synthesises: 5/10", progress=True)
         results.note(1, "dynafed leaves the model alone [for now]")
         watch._look()
