@@ -12,7 +12,6 @@ from flwr.clientapp import ClientApp
 
 from fedmirage.client.node.redaction import keep_details
 from fedmirage.client.secagg.mod import secure
-from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import RunConfig, validate
 
 
@@ -27,7 +26,7 @@ def make_app(config: RunConfig | None = None, memory: Path | None = None) -> Cli
 
         return build_client(config or validate(context.run_config), context, memory).to_client()
 
-    plain = config is not None and not isinstance(config.secagg_params, SecAggOn)
+    plain = config is not None and not config.secagg_params.active
     mods = [keep_details, *([] if plain else [secure(config, memory)])]
     return ClientApp(client_fn=client_fn, mods=mods)
 

@@ -34,7 +34,8 @@ from fedmirage.common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory, client_
 from fedmirage.common.methods import Method, half
 from fedmirage.common.models import Model
 from fedmirage.common.run import Run, appearance
-from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.secagg.flower import encode_update
+from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.metrics import (
@@ -181,10 +182,14 @@ class FederatedClient(NumPyClient):
 
     def send(self, reply: Reply, broadcast: NDArrays) -> tuple[NDArrays, int, dict[str, Scalar]]:
         """Pack the reply: as it is, or as one vector that can be masked."""
-        if isinstance(self.run.config.secagg_params, SecAggOn):
+        secagg = self.run.config.secagg_params
+        if isinstance(secagg, SecAggOn):
             numbers = {name: float(value) for name, value in reply.metrics.items()}
             vector = SecureVector(self.run)
             return [vector.encode(reply.sections, broadcast, reply.examples, numbers)], 1, {}
+        if isinstance(secagg, SecAggFlower):  # metrics would be sent in clear, so they are not
+            shared, examples = reply.sections[SHARED], reply.examples
+            return *encode_update(self.run, shared, broadcast, examples), {}
         flat, layout = pack(reply.sections)
         return flat, reply.examples, {**reply.metrics, LAYOUT: layout}
 

@@ -12,7 +12,6 @@ from fedmirage.client.node.redaction import tell
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalClient
 from fedmirage.common.methods import Method
-from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.metrics import ERROR
 from fedmirage.common.wire.preparation import Preparation
@@ -52,4 +51,4 @@ def join(parts: Sequence[Preparation]) -> Preparation:
 
 def hides_clients(config: RunConfig) -> bool:
     """Whether the server must learn nothing about a single client."""
-    return isinstance(config.secagg_params, SecAggOn) or config.dp_params.active
+    return config.secagg_params.active or config.dp_params.active

@@ -1,11 +1,16 @@
 """Explicit randomness: every generator is seeded from (seed, purpose, round, partition)."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch  # loaded where it is needed: messages that train nothing do without it
 
 
 def derive(seed: int, purpose: str, *position: int | str) -> int:
@@ -16,6 +21,8 @@ def derive(seed: int, purpose: str, *position: int | str) -> int:
 
 def torch_generator(seed: int, purpose: str, *position: int | str) -> torch.Generator:
     """A CPU generator, so that the numbers are the same whichever device they are moved to."""
+    import torch
+
     return torch.Generator().manual_seed(derive(seed, purpose, *position))
 
 
@@ -24,9 +31,17 @@ def numpy_generator(seed: int, purpose: str, *position: int | str) -> np.random.
     return np.random.default_rng(derive(seed, purpose, *position))
 
 
+def draw_order(seed: int, number: int, clients: int) -> list[int]:
+    """The order of all partitions from which the clients of a round are taken, first to last."""
+    order = numpy_generator(seed, "sampling", number).permutation(clients)
+    return [int(partition) for partition in order]
+
+
 @contextmanager
 def seed_torch(seed: int) -> Iterator[None]:
     """Seed torch's global CPU generator, which initialises layers, and restore it afterwards."""
+    import torch
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

@@ -21,7 +21,6 @@ from typing import Any
 from rich.console import Console
 
 from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError
-from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.breakpoints import copy_terminal
 from fedmirage.runtimes.observers import Observers
@@ -86,7 +85,7 @@ def describe_run(config: RunConfig, console: Console) -> None:
     """Print what runs, and what is odd about it."""
     where = f"{config.dataset}, {config.partition}, {config.clients} clients, {config.model}"
     console.print(f"{config.methods} on {where}, seed {config.seed}", highlight=False)
-    if isinstance(config.secagg_params, SecAggOn):
+    if config.secagg_params.active:
         console.print(config.secagg_params.budget(config.drawn), highlight=False)
     for caution in config.cautions:
         console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)

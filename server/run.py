@@ -23,7 +23,7 @@ from fedmirage.common.errors import FedmirageError
 from fedmirage.common.methods import half
 from fedmirage.common.methods.fedavg import FedAvg
 from fedmirage.common.run import Run, appearance, make_run
-from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.server.bounds import BoundedReplyCheck
@@ -121,6 +121,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         expected=appearance(dataset),
         told=announce_names(dataset),
         secret=config.dp_params.secret_draw,
+        no_substitutes=isinstance(config.secagg_params, SecAggOn),
     )
     if state.round == 0 and (first := strategy.initialize_parameters(roster)) is not None:
         # As in Flower, the strategy decides with which parameters a new run begins.
@@ -134,16 +135,20 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
 def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Checkpoint) -> Fit:
     """Choose how the server receives the clients' updates: each one, or only their sum."""
     config = run.config
-    timeout, least = config.round_timeout, config.min_replies
-    if isinstance(secagg := config.secagg_params, SecAggOn):
-        from fedmirage.server.messages.secagg import (
-            SecureFit,  # its cryptography takes time to load
-        )
+    usual = (strategy, roster, send, config.round_timeout, config.min_replies, state)
+    secagg = config.secagg_params
+    if not secagg.active:
+        return PlainFit(*usual, BoundedReplyCheck(run))
+    log(INFO, "%s", secagg.budget(config.drawn))
+    # Their cryptography takes time to load.
+    if isinstance(secagg, SecAggFlower):
+        from fedmirage.server.messages.flower import FlowerFit
 
-        log(INFO, "%s", secagg.budget(config.drawn))
-        vector, drawn = SecureVector(run), config.drawn
-        return SecureFit(strategy, roster, send, timeout, least, state, secagg, vector, drawn)
-    return PlainFit(strategy, roster, send, timeout, least, state, BoundedReplyCheck(run))
+        return FlowerFit(*usual, secagg, run)
+    from fedmirage.server.messages.secagg import SecureFit
+
+    assert isinstance(secagg, SecAggOn)
+    return SecureFit(*usual, secagg, SecureVector(run), config.drawn)
 
 
 def make_strategy(run: Run, state: Checkpoint, evaluator: Evaluator, results: Results) -> Strategy:

@@ -2,8 +2,9 @@
 
     flower-supernode --node-config 'partition-id=0 require="secagg, dp(noise>=2)" budget=8'
 
-`require` lists what a run must have, separated by commas: secagg, dp, central or local, each with
-conditions in parentheses if wanted (`dp(noise>=2, clip<=1)`). `budget` is the largest epsilon that
+`require` lists what a run must have, separated by commas: secagg (which means `on`), secagg-flower
+(which allows Flower's protocol as well), dp, central or local, each with conditions in parentheses
+if wanted (`dp(noise>=2, clip<=1)`). `budget` is the largest epsilon that
 this node may spend over all runs together, at `budget-delta` (1e-5 unless it is set). A run that
 asks for less protection, or for more than is left, is refused with a sentence, and gets nothing.
 """
@@ -21,12 +22,13 @@ from fedmirage.common.dp.accounting import compose_gaussians
 from fedmirage.common.dp.ledger import Ledger
 from fedmirage.common.dp.settings import CentralDp, DpOn, LocalDp
 from fedmirage.common.errors import ConfigurationError, FedmirageError
-from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn, SecAggParams
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import Params, nearest, split
 
 KINDS: dict[str, type[Params]] = {
     "secagg": SecAggOn,
+    "secagg-flower": SecAggFlower,
     "dp": DpOn,
     "central": CentralDp,
     "local": LocalDp,
@@ -59,9 +61,14 @@ class Demand:
 
     def is_met(self, config: RunConfig) -> bool:
         """Whether a run has the setting, with values that satisfy every condition."""
-        has: Params = config.secagg_params if self.kind is SecAggOn else config.dp_params
-        if isinstance(has, SecAggOn):
-            has = has.resolve(config.drawn)
+        if not issubclass(self.kind, SecAggParams):
+            return self.fits(config.dp_params)
+        has = config.secagg_params
+        stronger = self.kind is SecAggFlower and isinstance(has, SecAggOn)
+        return stronger or self.fits(has)
+
+    def fits(self, has: Params) -> bool:
+        """Whether this is the setting that is asked for, with such values."""
         return isinstance(has, self.kind) and all(one.holds(has) for one in self.conditions)
 
 

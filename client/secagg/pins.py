@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from flwr.app import Context
 
-from fedmirage.common.errors import FedmirageError, WireError
-from fedmirage.common.secagg.circle import Circle
+from fedmirage.common.errors import FedmirageError
 from fedmirage.common.secagg.keys import join
+from fedmirage.common.secagg.protocol import RefusalError, Task, write_number
 
 
 @dataclass(frozen=True)
@@ -38,22 +38,21 @@ class Pins:
         key, peers = (context.node_config.get(name) for name in ("secagg-key", "secagg-peers"))
         return cls(Path(str(key)) if key else None, Path(str(peers)) if peers else None)
 
-    def sign(self, circle: Circle, node: int, keys: list[bytes]) -> bytes | None:
-        """Sign this client's public keys of one try; None if it has no key to do so."""
+    def sign(self, task: Task, partition: int, keys: bytes) -> bytes:
+        """Sign this client's public keys of one try; nothing if it has no key to do so."""
         if self.key is None:
-            return None
+            return b""
         own = read_key(self.key, lambda data: load_ssh_private_key(data, None))
         if not isinstance(own, EllipticCurvePrivateKey):
             raise FedmirageError(
                 f"its secagg-key {self.key.name!r} is no elliptic-curve private key"
             )
-        return own.sign(statement(circle, node, keys), ECDSA(SHA256()))
+        return own.sign(statement(task, partition, keys), ECDSA(SHA256()))
 
-    def check(self, circle: Circle, node: int, keys: list[bytes], signature: Any) -> None:
+    def check(self, task: Task, partition: int, keys: bytes, signature: Any) -> None:
         """Refuse public keys that the partition's owner has not signed, if peers are known."""
         if self.peers is None:
             return
-        partition = circle.partitions[node]
         path = self.peers / f"{partition}.pub"
         peer = read_key(path, load_ssh_public_key)
         if not isinstance(peer, EllipticCurvePublicKey):
@@ -61,17 +60,19 @@ class Pins:
         try:
             if not isinstance(signature, bytes):
                 raise InvalidSignature
-            peer.verify(signature, statement(circle, node, keys), ECDSA(SHA256()))
+            peer.verify(signature, statement(task, partition, keys), ECDSA(SHA256()))
         except InvalidSignature:
-            raise WireError(
+            raise RefusalError(
                 f"the public keys of client {partition} are not signed with the key in"
-                f" {path.name} (secagg-peers); does its node have secagg-key, and who sent them?"
+                f" {path.name} (secagg-peers); does its node have secagg-key, and who sent them?",
+                names=[partition],
             ) from None
 
 
-def statement(circle: Circle, node: int, keys: list[bytes]) -> bytes:
-    """What is signed: these are a client's keys for this round with these clients."""
-    return join(b"fedmirage secagg keys", circle.digest, str(node).encode(), *keys)
+def statement(task: Task, partition: int, keys: bytes) -> bytes:
+    """What is signed: these are a client's keys for this round of this run."""
+    head = (b"fedmirage secagg keys", task.token.encode(), write_number(task.round), task.model)
+    return join(*head, write_number(partition), keys)
 
 
 def read_key(path: Path, load: Any) -> Any:

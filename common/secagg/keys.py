@@ -1,11 +1,8 @@
-"""Keys of secure aggregation: pairs, what two clients have in common, sealed messages and tags.
+"""Keys of secure aggregation: what two clients have in common, sealed messages, tags and masks.
 
-Flower agrees on keys with the curve P-384 and carries them as PEM text; X25519 with 32 raw bytes is
-more than ten times as fast, and no text has to be parsed. The functions in the first part have the
-names and arguments of Flower's, which replacements.py replaces.
-
-Every pair of neighbours has a key in common, with which the key shares that travel between them are
-sealed. A tag under that key cannot be made by the server, which only passes messages on.
+Keys are those of X25519, 32 bytes each. Two clients derive a key in common from their pairs, which
+the server, which only passes public keys on, cannot compute. With it they seal what the server
+carries between them, tag what they say, and draw the mask that they share.
 """
 
 import hmac
@@ -13,14 +10,22 @@ import os
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from fedmirage.common.errors import WireError
 
 KEY = 32  # bytes of a key, public or private
 TAG = 32  # bytes
-NONCE = 12  # bytes before a sealed message
+NONCE, OVERHEAD = 12, 28  # bytes before a sealed message, and bytes that sealing adds in all
+WORD = 8  # bytes per masked number
+BLOCK = 16  # bytes of AES
 # u-coordinates of the points whose order is at most 8: whatever the private key, the key in common
 # with them is 0.
 FIELD = 2**255 - 19
@@ -32,54 +37,41 @@ WEAK = {
     39382357235489614581723060781553021112529911719440698176882885853963445705823,
 }
 
-# In place of Flower's
+Steps = npt.NDArray[np.int64]  # numbers in whole steps of secure aggregation, modulo 2^64
 
 
-def generate_key_pairs() -> tuple[X25519PrivateKey, X25519PublicKey]:
-    """Draw a private key; return it with its public key."""
-    private = X25519PrivateKey.generate()
-    return private, private.public_key()
+def draw_private_key() -> bytes:
+    """Draw a private key."""
+    return X25519PrivateKey.generate().private_bytes_raw()
 
 
-def private_key_to_bytes(private_key: X25519PrivateKey) -> bytes:
-    """Write a private key as 32 bytes."""
-    return private_key.private_bytes_raw()
+@lru_cache(maxsize=8)  # a client agrees with everybody on the same few keys of its own
+def read_private_key(private: bytes) -> X25519PrivateKey:
+    """Read a private key, which costs a multiplication on the curve."""
+    return X25519PrivateKey.from_private_bytes(private)
 
 
-def public_key_to_bytes(public_key: X25519PublicKey) -> bytes:
-    """Write a public key as 32 bytes."""
-    return public_key.public_bytes_raw()
+def find_public_key(private: bytes) -> bytes:
+    """Compute the public key that belongs to a private one."""
+    return read_private_key(private).public_key().public_bytes_raw()
 
 
-@lru_cache(maxsize=1)  # Flower reads a client's own key once per neighbour, which costs a product
-def bytes_to_private_key(private_key_bytes: bytes) -> X25519PrivateKey:
-    """Read what `private_key_to_bytes` wrote; raise ValueError for another length."""
-    return X25519PrivateKey.from_private_bytes(private_key_bytes)
+def check_public_keys(data: Any, count: int) -> None:
+    """Refuse what are no public keys, weak ones, second encodings, and equal ones."""
+    if not isinstance(data, bytes) or len(data) != count * KEY:
+        raise WireError(f"its message holds no {count} public keys of 32 bytes")
+    keys = split(data, KEY)
+    numbers = [int.from_bytes(key, "little") for key in keys]
+    if any(number >= FIELD or number in WEAK for number in numbers):
+        raise WireError("its public keys are not proper ones of X25519")
+    if len(set(keys)) < len(keys):
+        raise WireError("some of its public keys are the same")
 
 
-def bytes_to_public_key(public_key_bytes: bytes) -> X25519PublicKey:
-    """Read what `public_key_to_bytes` wrote; raise ValueError for another length."""
-    return X25519PublicKey.from_public_bytes(public_key_bytes)
-
-
-def generate_shared_key(private_key: X25519PrivateKey, public_key: X25519PublicKey) -> bytes:
-    """Compute what two clients have in common; raise ValueError if the public key is weak."""
-    return derive(private_key.exchange(public_key), "key in common")
-
-
-def encrypt(key: bytes, plaintext: bytes) -> bytes:
-    """Seal a message; a key seals one message in each direction, so a random nonce is enough."""
-    nonce = os.urandom(NONCE)
-    return nonce + AESGCM(derive(key, "seal")).encrypt(nonce, plaintext, None)
-
-
-def decrypt(key: bytes, ciphertext: bytes) -> bytes:
-    """Open what `encrypt` sealed; raise InvalidTag if it was changed."""
-    nonce, sealed = ciphertext[:NONCE], ciphertext[NONCE:]
-    return AESGCM(derive(key, "seal")).decrypt(nonce, sealed, None)
-
-
-# Our own
+def agree(private: bytes, public: bytes) -> bytes:
+    """Compute the key that two clients have in common; raise ValueError for a weak public key."""
+    secret = read_private_key(private).exchange(X25519PublicKey.from_public_bytes(public))
+    return derive(secret, "key in common")
 
 
 def derive(secret: bytes, purpose: str) -> bytes:
@@ -87,20 +79,36 @@ def derive(secret: bytes, purpose: str) -> bytes:
     return hmac.digest(f"fedmirage {purpose}".encode(), secret, "sha256")
 
 
-def read_public_key(data: Any) -> bytes:
-    """Return a public key; refuse what is none, weak ones, and a second encoding of the same."""
-    if not isinstance(data, bytes) or len(data) != KEY:
-        raise WireError("its message holds no public keys of 32 bytes")
-    number = int.from_bytes(data, "little")
-    if number >= FIELD or number in WEAK:
-        raise WireError("its public keys are not proper ones of X25519")
-    return data
+def seal(key: bytes, content: bytes, *context: bytes) -> bytes:
+    """Seal a message for one context; few are sealed with a key, so a random nonce is enough."""
+    nonce = os.urandom(NONCE)
+    return nonce + AESGCM(derive(key, "seal")).encrypt(nonce, content, join(*context))
 
 
-def make_tag(shared_key: bytes, purpose: str, source: int, target: int, *parts: bytes) -> bytes:
-    """Make the tag with which the source shows the target that it said these things."""
-    words = [purpose.encode(), str(source).encode(), str(target).encode(), *parts]
-    return hmac.digest(derive(shared_key, "tag"), join(*words), "sha256")
+def unseal(key: bytes, sealed: bytes, *context: bytes) -> bytes | None:
+    """Open what `seal` has sealed for the same context; None if it was changed."""
+    try:
+        cipher = AESGCM(derive(key, "seal"))
+        return cipher.decrypt(sealed[:NONCE], sealed[NONCE:], join(*context))
+    except InvalidTag:
+        return None
+
+
+def make_tag(key: bytes, *parts: bytes) -> bytes:
+    """Make the tag by which somebody with the same key knows who has said these things."""
+    return hmac.digest(derive(key, "tag"), join(*parts), "sha256")
+
+
+def draw_mask(secret: bytes, size: int) -> Steps:
+    """Draw so many numbers, uniform modulo 2^64, with AES-256 in counter mode.
+
+    Every secret is used for one mask only, so the counter may begin at 0.
+    """
+    stream = Cipher(AES(derive(secret, "mask")), CTR(bytes(BLOCK))).encryptor()
+    words = np.zeros(size + BLOCK // WORD, dtype="<i8")  # the cipher insists on a free block
+    content = words.data.cast("B")
+    stream.update_into(content[: WORD * size], content)
+    return words[:size]
 
 
 def join(*parts: bytes) -> bytes:
@@ -108,6 +116,6 @@ def join(*parts: bytes) -> bytes:
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
-def is_tag(tag: Any, expected: bytes) -> bool:
-    """Compare in constant time; anything may have been sent in place of a tag."""
-    return isinstance(tag, bytes) and hmac.compare_digest(tag, expected)
+def split(data: bytes, size: int) -> list[bytes]:
+    """Split bytes into pieces of the same size."""
+    return [data[start : start + size] for start in range(0, len(data), size)]

@@ -1,8 +1,8 @@
 """Secure aggregation: the keys of `--secagg`, the bit budget, and which methods it supports.
 
-Flower's SecAgg+ adds up integer vectors modulo a power of two. Every client hides its vector with
-masks that cancel in the sum: the server learns the sum and nothing else. vector.py makes the
-vector, masks.py the masks.
+Every client hides its vector of whole numbers with masks that cancel in the sum: the server learns
+the sum and nothing else. `on` is our own protocol (protocol.py), whose clients do not trust the
+server; `flower` is Flower's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from fedmirage.common.secagg.neighbours import KeyPlan, plan_neighbours
 from fedmirage.common.settings.language import Params
 
 if TYPE_CHECKING:
@@ -20,51 +19,73 @@ if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
 
 LEAST = 3  # clients per sum: with two, each could subtract itself and learn the other's update
+MOST = 300  # clients per round: everybody shares keys with everybody, which grows with the square
 # The largest rounding error that is allowed in the update of a client with one example.
 COARSEST = 1e-4
-REFUSAL = "refusal"  # the record in which a client says why it does not take part
-# Bits of a sum, as many as a double holds exactly; a masked number is sent as 64 bits anyway.
-MODULUS_BITS = 53
-# The defaults of `threshold`: if all clients are neighbours, and if only some are.
-AMONG_ALL, AMONG_SOME = 0.67, 0.75
-
-Part = Annotated[float, Field(gt=0, le=1)]
+SUM_BITS = 53  # bits of a sum, as many as a double holds exactly
 
 
 class SecAggParams(Params):
     """The base of all values of `secagg`."""
 
+    active: ClassVar[bool] = True  # whether single updates are hidden from the server
+
     def check(self, config: RunConfig) -> list[str]:
         """Why these settings cannot run together, as sentences; none if they can."""
+        found = [f"secagg: {reason}" for reason in map(self.why_not, config.method_list) if reason]
+        if config.drawn < LEAST:
+            found.append(
+                f"secagg: a round has {config.drawn} of {config.clients} clients, but a sum of"
+                f" fewer than {LEAST} reveals single updates; raise clients or participation"
+            )
+        if config.validation:
+            found.append(
+                f"secagg: validation={config.validation:g} would show the server each client's loss"
+                " and number of samples; set validation=0"
+            )
+        if config.diagnostics:
+            found.append(
+                "secagg: diagnostics look at single clients, but the server sees only their sum;"
+                " drop diagnostics"
+            )
+        return found
+
+    def why_not(self, method: Method) -> str | None:
+        """Why a method cannot run with these settings, and what to do instead."""
+        return why_not(method)
+
+    def cautions(self) -> list[str]:
+        """What is odd about these settings, though they can run."""
         return []
+
+    def budget(self, drawn: int) -> str:
+        """A sentence about the numbers that can be added up, printed at the start of a run."""
+        raise NotImplementedError
 
 
 class SecAggOff(SecAggParams):
     """The server sees every client's update."""
 
     name: ClassVar[str] = "off"
+    active: ClassVar[bool] = False
+
+    def check(self, config: RunConfig) -> list[str]:
+        """Everything can run."""
+        return []
 
 
 class SecAggOn(SecAggParams):
-    """The server sees the sum of the clients' updates."""
+    """The server sees the sum of the clients' updates, even if it breaks the rules."""
 
     name: ClassVar[str] = "on"
 
-    renamed: ClassVar[dict[str, str]] = {"bound": "max_examples", "shares": "neighbour_share"}
+    renamed: ClassVar[dict[str, str]] = {"bound": "max_examples"}
 
-    neighbour_share: Part | None = None
-    """The fraction of the round's clients that act as neighbours of a client: it shares masks with
-    them and gives each a share of its keys. 1 means all. By default all clients are neighbours in
-    rounds of up to 64; in larger ones there are as many neighbours as are safe if a tenth of the
-    clients help a dishonest server and a tenth is lost (docs/security.md). If you set it, a client
-    has at least 2 log2(clients) + 1 neighbours, and nobody computes what that is safe against."""
-    threshold: Annotated[float, Field(gt=0.5, lt=1)] | None = None
-    """Fraction of a client's key shares that is needed to open its masks, and so the fraction of
-    its neighbours that must stay to the end; at most all shares but one are needed. It is more than
-    half, so that no two groups can open both masks of one client. By default it is 0.67 if all
-    clients are neighbours, which holds even if nearly a third of them help a dishonest server, and
-    0.75 otherwise, because a few neighbours may by chance hold more accomplices than their share
-    (docs/security.md)."""
+    threshold: Annotated[float, Field(gt=0.5, lt=1)] = 0.67
+    """Fraction of the clients drawn for a round that must stay to its end, and that together can
+    open the masks of one; at least three clients and, of more than three, never all. It is more
+    than half, so that no two groups can open both masks of one client. More of them stand more
+    accomplices of a dishonest server, fewer of them more losses (docs/security.md)."""
     clip: Annotated[float, Field(gt=0)] = 8.0
     """The largest absolute value that can be masked. A client whose weighted update contains a
     larger one says so and does not take part in the round."""
@@ -87,27 +108,18 @@ class SecAggOn(SecAggParams):
 
     def check(self, config: RunConfig) -> list[str]:
         """Why these settings cannot run with secure aggregation, as sentences; none if they can."""
-        found = [f"secagg: {reason}" for reason in map(why_not, config.method_list) if reason]
-        if config.drawn < LEAST:
+        found = super().check(config)
+        if config.drawn > MOST:
             found.append(
-                f"secagg: a round has {config.drawn} of {config.clients} clients, but a sum of"
-                f" fewer than {LEAST} reveals single updates; raise clients or participation"
+                f"secagg: a round has {config.drawn} clients, and each would share keys with all"
+                f" others; at most {MOST} are allowed, so lower participation to"
+                f" {math.floor(100 * MOST / config.clients) / 100:g}"
             )
-        if self.needed_bits(config.drawn) > MODULUS_BITS:
-            most = MODULUS_BITS - config.drawn.bit_length()
+        if self.needed_bits(config.drawn) > SUM_BITS:
+            most = SUM_BITS - config.drawn.bit_length()
             found.append(
                 f"secagg: {config.drawn} clients x bits={self.bits} could overflow the"
-                f" {MODULUS_BITS} bits of a sum; lower bits to {most}"
-            )
-        if config.validation:
-            found.append(
-                f"secagg: validation={config.validation:g} would show the server each client's loss"
-                " and number of samples; set validation=0"
-            )
-        if config.diagnostics:
-            found.append(
-                "secagg: diagnostics look at single clients, but the server sees only their sum;"
-                " drop diagnostics"
+                f" {SUM_BITS} bits of a sum; lower bits to {most}"
             )
         return found
 
@@ -116,45 +128,119 @@ class SecAggOn(SecAggParams):
         """The distance between two neighbouring numbers that can be masked."""
         return float(2 * self.clip / 2**self.bits)
 
-    def key_plan(self, clients: int) -> KeyPlan:
-        """How a round shares its keys; a circle needs an odd number of shares, or all clients."""
-        if self.neighbour_share is None:
-            plan = plan_neighbours(clients, self.threshold or AMONG_SOME)
-        else:
-            shares = max(
-                math.ceil(self.neighbour_share * clients), 2 * math.ceil(math.log2(clients)) + 1
-            )
-            shares = min(clients, shares + (shares % 2 == 0))
-            plan = KeyPlan.of(shares, self.threshold or AMONG_SOME)
-        return plan if plan.shares < clients else KeyPlan.of(clients, self.threshold or AMONG_ALL)
+    def quorum(self, drawn: int) -> int:
+        """How many clients a try and its sum need, and how many shares open a key (t).
 
-    def resolve(self, clients: int) -> Self:
-        """These settings with what their defaults stand for in a round of so many clients."""
-        shares = self.key_plan(clients).shares
-        threshold = self.threshold or (AMONG_ALL if shares == clients else AMONG_SOME)
-        return self.model_copy(update={"neighbour_share": shares / clients, "threshold": threshold})
+        It depends on how many are drawn for a round, whatever the server says of a try.
+        """
+        return max(LEAST, min(math.ceil(self.threshold * drawn), drawn - 1))
 
-    def least(self, drawn: int) -> int:
-        """How many of the `drawn` clients must stay to the end, so that none is singled out."""
-        return max(LEAST, drawn // 2 + 1)
+    def losses(self, drawn: int) -> int:
+        """How many of the drawn clients may be lost, so that the round still ends."""
+        return drawn - self.quorum(drawn)
+
+    def accomplices(self, drawn: int) -> int:
+        """How many clients of the federation may help the server, so that no update is seen.
+
+        Fewer than 2t - n, and two clients of a sum of t must be honest (docs/security.md).
+        """
+        quorum = self.quorum(drawn)
+        return min(2 * quorum - drawn - 1, quorum - 2)
 
     def needed_bits(self, clients: int) -> int:
         """Bits of the largest possible sum over the given number of clients."""
         return int(clients * 2**self.bits).bit_length()
 
-    def budget(self, clients: int) -> str:
-        """A sentence about the bit budget, printed at the start of a run."""
-        plan = self.key_plan(clients)
+    def budget(self, drawn: int) -> str:
+        """A sentence about the bit budget and the threshold, printed at the start of a run."""
         return (
-            f"secure aggregation: {clients} clients x {self.bits} bits need"
-            f" {self.needed_bits(clients)} of {MODULUS_BITS}; numbers within +-{self.clip:g} in"
-            f" steps of {self.step:.2g}; at most {self.max_examples} examples per client; at least"
-            f" {self.least(clients)} clients; {plan.threshold} of {plan.shares} key shares open a"
-            " lost client's masks"
+            f"secure aggregation: {drawn} clients x {self.bits} bits need"
+            f" {self.needed_bits(drawn)} of {SUM_BITS}; numbers within +-{self.clip:g} in"
+            f" steps of {self.step:.2g}; at most {self.max_examples} examples per client;"
+            f" {self.losses(drawn)} of {drawn} clients may be lost, and"
+            f" {self.accomplices(drawn)} may help a dishonest server"
         )
 
 
-SECAGG: dict[str, type[SecAggParams]] = {kind.name: kind for kind in (SecAggOff, SecAggOn)}
+class SecAggFlower(SecAggParams):
+    """Flower's own SecAgg+, unmodified; the keys and defaults are Flower's."""
+
+    name: ClassVar[str] = "flower"
+
+    num_shares: Annotated[float, Field(gt=0)] = 1.0
+    """Shares of a client's keys, one for each of its neighbours: a fraction of the round's clients
+    up to 1, or a number of 3 or more."""
+    reconstruction_threshold: Annotated[float, Field(gt=0)] = 0.67
+    """How many of them open a key: a fraction of the shares up to 1, or a number of 2 or more."""
+    max_weight: Annotated[float, Field(gt=0)] = 1000.0
+    """An upper bound on the examples of any client; one with more does not take part."""
+    clipping_range: Annotated[float, Field(gt=0)] = 8.0
+    """The largest absolute value that can be masked. A client whose weighted update contains a
+    larger one says so and does not take part."""
+    quantization_range: Annotated[int, Field(ge=2)] = 2**22
+    """The number of steps in the range from -clipping_range to +clipping_range."""
+    modulus_range: Annotated[int, Field(ge=4, le=2**32)] = 2**32
+    """What masked numbers are counted modulo, a power of two."""
+
+    @model_validator(mode="after")
+    def _allowed(self) -> Self:
+        for key, least in (("num_shares", LEAST), ("reconstruction_threshold", 2)):
+            value = getattr(self, key)
+            if value > 1 and (value != int(value) or value < least):
+                raise ValueError(
+                    f"{key}={value:g}: write a fraction up to 1, or a whole number of {least} or"
+                    " more"
+                )
+        if self.modulus_range.bit_count() != 1 or self.modulus_range <= self.quantization_range:
+            raise ValueError(
+                f"modulus_range={self.modulus_range}: write a power of two above quantization_range"
+            )
+        return self
+
+    def check(self, config: RunConfig) -> list[str]:
+        """Why these settings cannot run with Flower's SecAgg+, as sentences; none if they can."""
+        found = super().check(config)
+        most = self.modulus_range // self.quantization_range
+        if config.drawn > most:
+            found.append(
+                f"secagg: {config.drawn} clients x quantization_range={self.quantization_range}"
+                f" could overflow modulus_range={self.modulus_range}; lower quantization_range"
+            )
+        if config.dp_params.active:
+            found.append(
+                f"secagg: flower cannot carry the noise and the bounds of dp={config.dp!r}; write"
+                " secagg='on'"
+            )
+        return found
+
+    def why_not(self, method: Method) -> str | None:
+        """Why a method cannot run with Flower's SecAgg+: it must send nothing but the model."""
+        names = " and ".join(repr(section.name) for section in method.up)
+        more = (
+            f"{method.name} sends {names} beside the model, which Flower's protocol cannot carry;"
+            " write secagg='on'"
+        )
+        return why_not(method) or (more if names else None)
+
+    def cautions(self) -> list[str]:
+        """What this mode lacks."""
+        return [
+            "secagg=flower trusts the server to follow the rules; its masks come from seeds of 32"
+            " bits, which 2^32 guesses open, and every client's number of examples is sent in"
+            " clear; secagg=on has none of these gaps"
+        ]
+
+    def budget(self, drawn: int) -> str:
+        """A sentence about the range of the numbers, printed at the start of a run."""
+        return (
+            f"secure aggregation: Flower's SecAgg+, numbers within +-{self.clipping_range:g} in"
+            f" {self.quantization_range} steps; at most {self.max_weight:g} examples per client"
+        )
+
+
+SECAGG: dict[str, type[SecAggParams]] = {
+    kind.name: kind for kind in (SecAggOff, SecAggOn, SecAggFlower)
+}
 
 
 def why_not(method: Method) -> str | None:

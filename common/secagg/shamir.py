@@ -1,53 +1,74 @@
 """Shamir's secret sharing of keys: any `threshold` of the shares give the secret, fewer nothing.
 
-Flower shares every 16 bytes of a key on their own, bit by bit in Python, which took seven tenths of
-a secure round of 50 clients. Here a whole key is one number modulo a prime: the constant term of a
-random polynomial, of which each share is the value at one point. The functions have the names and
-arguments of Flower's, which replacements.py replaces.
+A key is one number modulo a prime: the constant term of a random polynomial. The share at a point
+is the value of the polynomial there, and its holder's place says which point that is.
 """
 
 import secrets
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import combinations, islice
 from math import prod
+
+from fedmirage.common.secagg.keys import find_public_key
 
 SECRET = 32  # bytes of a secret
 PRIME = 2**256 + 297  # the smallest one above all secrets
-INDEX, VALUE = 4, 33  # bytes of a share: the point, and the polynomial's value there
+SHARE = 33  # bytes of a share
+ATTEMPTS = 1000  # sets of shares that are tried before false ones are given up
 
 
-def create_shares(secret: bytes, threshold: int, num: int) -> list[bytes]:
-    """Split a secret of 32 bytes; the share at the point x is the x-th of the list, from 1."""
-    if len(secret) != SECRET:
-        raise ValueError(f"a secret of {len(secret)} bytes cannot be shared, only one of {SECRET}")
+def create_shares(secret: bytes, threshold: int, number: int) -> list[bytes]:
+    """Split a secret of 32 bytes into shares at the points 1, 2, ..., `number`."""
     # From the highest power to the constant term, as Horner's scheme wants them.
     coefficients = [secrets.randbelow(PRIME) for _ in range(threshold - 1)]
     coefficients.append(int.from_bytes(secret, "big"))
     shares = []
-    for point in range(1, num + 1):
+    for point in range(1, number + 1):
         value = 0
         for coefficient in coefficients:
             value = (value * point + coefficient) % PRIME
-        shares.append(point.to_bytes(INDEX, "little") + value.to_bytes(VALUE, "big"))
+        shares.append(value.to_bytes(SHARE, "big"))
     return shares
 
 
-def combine_shares(share_list: list[bytes]) -> bytes:
-    """Recover the secret from the threshold's number of shares, or more."""
-    if any(len(share) != INDEX + VALUE for share in share_list):
-        raise ValueError("a key share has another length than those of this version")
-    values = {
-        int.from_bytes(share[:INDEX], "little"): int.from_bytes(share[INDEX:], "big")
-        for share in share_list
-    }
-    if len(values) != len(share_list) or 0 in values:
-        raise ValueError("some key shares belong to the same point")
-    points = tuple(sorted(values))
-    secret = sum(
-        weight * values[point] for point, weight in zip(points, weigh_points(points), strict=True)
+def is_share(data: bytes) -> bool:
+    """Whether these bytes are the value of a polynomial modulo the prime."""
+    return len(data) == SHARE and int.from_bytes(data, "big") < PRIME
+
+
+def combine_shares(shares: Mapping[int, bytes]) -> bytes | None:
+    """Recover the secret from the threshold's number of shares by point; None if they give none."""
+    points = tuple(sorted(shares))
+    weighed = (
+        weight * int.from_bytes(shares[point], "big")
+        for point, weight in zip(points, weigh_points(points), strict=True)
     )
-    if secret % PRIME >= 2 ** (8 * SECRET):
-        raise ValueError("the key shares do not fit together")
-    return (secret % PRIME).to_bytes(SECRET, "big")
+    secret = sum(weighed) % PRIME
+    return secret.to_bytes(SECRET, "big") if secret < 2 ** (8 * SECRET) else None
+
+
+def recover_secret(
+    shares: Mapping[int, bytes], threshold: int, public: bytes, doubted: set[int]
+) -> bytes | None:
+    """Recover the secret that has this public key, although some shares may be false.
+
+    Whose shares had to be left out is added to `doubted`, and is asked last the next time.
+    """
+    trusted = sorted(shares, key=lambda point: (point in doubted, point))
+    for chosen in islice(choose(trusted, threshold), ATTEMPTS):
+        secret = combine_shares({point: shares[point] for point in chosen})
+        if secret is not None and find_public_key(secret) == public:
+            doubted |= set(trusted[: trusted.index(chosen[-1])]) - set(chosen)
+            return secret
+    return None
+
+
+def choose(points: list[int], count: int) -> Iterator[list[int]]:
+    """Choose so many points: the first ones, then without one of them, then without two, ..."""
+    for without in range(len(points) - count + 1):
+        for left_out in combinations(points[: count + without], without):
+            yield [point for point in points if point not in left_out][:count]
 
 
 @lru_cache(maxsize=32)  # unless clients are lost, the same points answer for everybody

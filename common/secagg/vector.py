@@ -9,11 +9,11 @@ equally, and 0 for a client that did not train. A missing metric, or one that is
 sent as 0; otherwise the sum would reveal which clients reported it. The server learns sum_i v_i:
 the mean of a section is its sum over the sum of the p_i, and `shared` is w plus that mean.
 
-Weights are inside the vector, so that the server sees nothing but the sum, and the steps are fine
-enough for clients with 10 and with 60,000 examples in one round. Numbers are rounded to the steps
-of secure aggregation, within +-clip, so that one seed gives the same bits again. Numbers that may
-be large (metrics, counts, running statistics) are wide: they take two elements of the vector, one
-for whole units and one for the magnified rest.
+Weights are inside the vector, so the server sees nothing but the sum, and the steps are fine enough
+for clients with 10 and with 60,000 examples in one round. Numbers within +-clip are rounded to
+whole steps, so one seed gives the same bits again. Numbers that may be large (metrics, counts,
+running statistics) are wide: they take two elements of the vector, one for whole units and one for
+the magnified rest.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ import numpy.typing as npt
 from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.method import Weighting
 from fedmirage.common.run import Run
+from fedmirage.common.secagg.keys import Steps
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.wire.manifest import Entry
 from fedmirage.common.wire.metrics import check_declared, declared_metrics, weighting_of
 from fedmirage.common.wire.payload import SHARED, Array, Arrays, Sections
 
 Vector = npt.NDArray[np.float64]
-Steps = npt.NDArray[np.int64]  # a sum of vectors, in whole steps of secure aggregation
 WIDE_BITS = 19  # wide numbers may be as large as 2^19
 COUNTS = 2  # the first two wide numbers: 1 if the client trained, and n_i / max_examples
 
@@ -99,7 +99,7 @@ class SecureVector:
 
     def encode(
         self, sections: Sections, reference: Arrays, examples: int, metrics: Mapping[str, float]
-    ) -> Vector:
+    ) -> Steps:
         """A client's vector; refuses what cannot be masked, without revealing how large it is."""
         if examples > self.secagg.max_examples:
             raise FedmirageError(
@@ -133,9 +133,7 @@ class SecureVector:
                 )
             (wide if slot.wide else narrow).append(array.ravel())
         wide.append(self._weigh(metrics, weights))
-        return np.concatenate(
-            [*self._split(np.concatenate(wide)), *map(self._round_to_steps, narrow)]
-        )
+        return np.concatenate([*self._split(np.concatenate(wide)), *map(self._count_steps, narrow)])
 
     def _weigh(self, metrics: Mapping[str, float], weights: Mapping[Weighting, float]) -> Vector:
         """All declared metrics in order, each times its weight; a missing metric is 0."""
@@ -152,6 +150,12 @@ class SecureVector:
 
     def decode(self, sums: Steps, reference: Arrays, active: int) -> SecureMeans | None:
         """The means that follow from the sum of so many vectors; None if nobody trained."""
+        most = active * 2 ** (self.secagg.bits - 1)
+        if sums.max(initial=0) > most or sums.min(initial=0) < -most:
+            raise WireError(
+                f"the sum holds numbers that {active} clients cannot have sent; a client's vector"
+                " was not the one that its masks belong to"
+            )
         wide, narrow = self._join(sums[: 2 * self.wide]), sums[2 * self.wide :] * self.secagg.step
         self._check_counts(float(wide[0]), float(wide[1]), active)
         clients, share = round(wide[0]), float(wide[1])
@@ -198,15 +202,14 @@ class SecureVector:
         """The value of one step of a wide number's first element."""
         return float(2.0 ** (WIDE_BITS + 1 - self.secagg.bits))
 
-    def _round_to_steps(self, values: Array) -> Vector:
-        return np.asarray(np.rint(values / self.secagg.step) * self.secagg.step, dtype=np.float64)
+    def _count_steps(self, values: Array) -> Steps:
+        return np.rint(values / self.secagg.step).astype(np.int64)
 
-    def _split(self, values: Vector) -> tuple[Vector, Vector]:
-        """Two elements per number: whole units as steps, and the rest, magnified to +-clip/2."""
+    def _split(self, values: Vector) -> tuple[Steps, Steps]:
+        """Two elements per number: whole units, and the rest, magnified to +-clip/2."""
         whole = np.rint(values / self.unit)
-        return whole * self.secagg.step, self._round_to_steps(
-            (values - whole * self.unit) * (self.secagg.clip / self.unit)
-        )
+        rest = (values - whole * self.unit) * (self.secagg.clip / self.unit)
+        return whole.astype(np.int64), self._count_steps(rest)
 
     def _join(self, pairs: Steps) -> Vector:
         """The sums of wide numbers from the sums of their two elements."""

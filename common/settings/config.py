@@ -25,7 +25,7 @@ from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.learning.schedules import Exponential, Schedule
 from fedmirage.common.method import NETWORK, Method, Weighting, parts_of, required_weighting
 from fedmirage.common.models.params import ModelParams
-from fedmirage.common.secagg.settings import SecAggOn, SecAggParams
+from fedmirage.common.secagg.settings import SecAggParams
 from fedmirage.common.settings.language import nearest, sentence
 from fedmirage.common.settings.lines import Lines, read_lines
 from fedmirage.common.settings.project import project
@@ -94,7 +94,8 @@ class RunConfig(BaseModel):
     runtime."""
     secagg: str
     """Secure aggregation: the server sees the sum of the updates, but no single one. Write "on",
-    "off" or e.g. "on(clip=4, max_examples=6000)"; the flag --secagg alone means "on"."""
+    "off", e.g. "on(clip=4, max_examples=6000)", or "flower" for Flower's own protocol; the flag
+    --secagg alone means "on"."""
     dp: str
     """Differential privacy for every client: "off"; "central(clip=1, noise=1)", where the server,
     which the clients must trust, adds the noise; or "local(clip=1, noise=1)", where each client
@@ -268,14 +269,15 @@ class RunConfig(BaseModel):
 
         Secure aggregation and dp keep single models from the server, so not with these.
         """
-        hidden = isinstance(self.secagg_params, SecAggOn) or self.dp_params.active
+        hidden = self.secagg_params.active or self.dp_params.active
         return self.scores_local_models and not hidden
 
     @property
     def cautions(self) -> list[str]:
         """What methods, privacy and schedule find odd about these settings, though they can run."""
         methods = [caution for method in self.method_list for caution in method.cautions(self)]
-        return methods + self.dp_params.cautions(self) + self.schedule_params.cautions(self)
+        private = self.secagg_params.cautions() + self.dp_params.cautions(self)
+        return methods + private + self.schedule_params.cautions(self)
 
     def evaluates(self, round_number: int) -> bool:
         """Whether models are evaluated on the test set in this round."""

@@ -120,6 +120,8 @@ def supernode(context: typer.Context) -> None:
     example --insecure --superlink HOST:9092 --node-config 'partition-id=0'. Its own are --code (own
     or any), --tasks (forked: from a process that has torch loaded; fresh: a new Python per message)
     and --waiting (adaptive: short while a run is active; flower: always three seconds).
+    --forget RUN starts nothing: it lets the node answer rounds of secure aggregation again that it
+    has answered in a run (docs/security.md says what that may reveal).
     """
     from fedmirage.node.supernode import start
 

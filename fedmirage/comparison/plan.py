@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.common.errors import ConfigurationError
-from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.comparison.choices import Choice, choice_of, make_choices, read_schedules
 from fedmirage.comparison.rows import FEDAVG, Row, make_rows
@@ -161,9 +160,9 @@ def shared_rounds(config: RunConfig) -> int:
 
     Noise and masks are new in every run, and patience counts from the beginning of a run.
     """
-    if config.warm_start or config.patience or config.dp_params.active:
+    if config.warm_start or config.patience:
         return 0
-    if isinstance(config.secagg_params, SecAggOn):
+    if config.dp_params.active or config.secagg_params.active:
         return 0
     if not all(method.begins_as_fedavg for method in config.method_list):
         return 0

@@ -47,6 +47,8 @@ class Way:
 
 def start(arguments: list[str]) -> None:
     """Become the SuperNode; what takes its tasks is started by it, and ends with it."""
+    if forgets(arguments):
+        return
     way = read_arguments(arguments)
     program = Path(sys.executable).with_name("flower-supernode")
     if not program.exists():
@@ -62,6 +64,30 @@ def start(arguments: list[str]) -> None:
     fixed += ["--isolation", "process"]
     signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)  # until the node heeds them
     os.execve(sys.executable, [*ours, *way.rest, *fixed], environment())
+
+
+def forgets(arguments: list[str]) -> bool:
+    """Forget which rounds of the run in --forget this node has answered, if that is asked for."""
+    from flwr.common.config import parse_config_args
+
+    from fedmirage.client.secagg.notes import forget
+    from fedmirage.common.memory import flower_home
+
+    parser = argparse.ArgumentParser(add_help=False)
+    for name in ("--forget", "--node-config"):
+        parser.add_argument(name)
+    known, _ = parser.parse_known_args(arguments)
+    if known.forget is None:
+        return False
+    settings = parse_config_args([known.node_config] if known.node_config else None)
+    memory = Path(str(settings.get("memory") or flower_home() / "fedmirage" / "memory"))
+    if not (count := forget(memory, known.forget)):
+        raise FedmirageError(
+            f"--forget {known.forget}: {memory} notes no round of this run; add --node-config if"
+            " the node has a memory folder of its own"
+        )
+    print(f"This node forgets that it has answered {count} rounds of run {known.forget}.")
+    return True
 
 
 def read_arguments(arguments: list[str]) -> Way:

@@ -1,166 +1,224 @@
-"""The exchanges of one try of a secure round: Flower's SecAgg+ workflow, with our masks.
+"""The server's side of one try of a secure round: five exchanges, one after the other.
 
-There are four: public keys; key shares; masked vectors, for which the clients train; shares that
-open the masks of the sum. If not all clients are neighbours, they draw lots for their seats after
-the first. Before the last, the clients agree on who is left, unless all of them are neighbours and
-nobody was lost (docs/security.md says why that is enough). A client that is lost while training is
-left out, and the sum of the others is exact. A client that is lost earlier ends the try, because
-the masks of the others depend on it.
+    advertise   collects the clients' public keys; whoever answers is in the try
+    share       passes them on, and collects key shares that the clients seal for each other
+    mask        passes these on, and collects the masked vectors, for which the clients train
+    agree       only if somebody was lost since: collects who the clients say is left
+    open        passes that on, collects the shares that open the masks, and takes the masks away
+
+Differs from Bonawitz et al.: a client that is lost in the second exchange ends the try, because
+everything after it is bound to the list of clients. A client that is lost later is left out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, RecordDict
-from flwr.common import FitRes, Parameters, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.compat.common import recorddict_compat as compat
-from flwr.server import LegacyContext
-from flwr.server.client_manager import ClientManager
-from flwr.server.client_proxy import ClientProxy
-from flwr.server.strategy import FedAvg
-from flwr.server.workflow import SecAggPlusWorkflow
-from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD
-from flwr.server.workflow.constant import Key as WorkflowKey
-from flwr.server.workflow.secure_aggregation.secaggplus_workflow import WorkflowState
 
-from fedmirage.common.secagg.neighbours import KeyPlan
-from fedmirage.common.secagg.replacements import ON_THE_SERVER, install
-from fedmirage.common.secagg.settings import MODULUS_BITS, SecAggOn
-from fedmirage.common.secagg.vector import Steps
-from fedmirage.server.messages.courier import Courier
-from fedmirage.server.messages.plain import Asked, RoundFailed, explain
+from fedmirage.common.errors import WireError
+from fedmirage.common.secagg import keys, shamir
+from fedmirage.common.secagg import protocol as wire
+from fedmirage.common.secagg.keys import Steps, split
+from fedmirage.common.secagg.protocol import Task, Try
+from fedmirage.server.messages.carrier import Carrier
+from fedmirage.server.messages.replies import clean
 
-install(import_module(SecAggPlusWorkflow.__module__), ON_THE_SERVER)
-Step = Callable[[Any, LegacyContext, WorkflowState], bool]
-# What Flower and the replaced functions raise for shares or keys that do not fit together.
-UNFIT = (ValueError, KeyError, TypeError, IndexError)
+Answers = dict[int, Mapping[str, Any]]  # by partition
+Check = Callable[[Mapping[str, Any]], Any]  # raises a sentence if an answer is malformed
+Parts = dict[int, dict[int, bytes]]  # what clients have for each other
 
 
 @dataclass
 class Protocol:
-    """One try; `run` raises RoundFailed if too few clients are left, or if somebody has lied."""
+    """One try; its exchanges raise RoundFailed if too few clients are left."""
 
-    secagg: SecAggOn
-    asked: Asked
-    courier: Courier
-    manager: ClientManager
-    state: WorkflowState = field(default_factory=WorkflowState)
-    opening: bool = False  # whether clients were asked for what opens the sum
+    task: Task
+    quorum: int  # how many clients a try and its sum need, and how many shares open a key
+    size: int  # numbers of a vector
+    carrier: Carrier
+    # whom clients blame -> who does
+    accused: dict[int, set[int]] = field(default_factory=dict)
+    # for which clients somebody has opened the round in an earlier try -> who says so
+    bound: dict[tuple[int, ...], set[int]] = field(default_factory=dict)
+    stage: str = wire.ADVERTISE  # how far the try has come
+    left: list[int] = field(default_factory=list)  # the clients whose vectors are in the sum
 
-    def __post_init__(self) -> None:
-        circle, plan = self.courier.circle, self.plan
-        self.workflow = SecAggPlusWorkflow(
-            plan.shares,
-            plan.threshold,
-            max_weight=1.0,
-            clipping_range=self.secagg.clip,
-            quantization_range=2**self.secagg.bits,
-            modulus_range=2**MODULUS_BITS,
-            timeout=self.courier.timeout,
-        )
-        self.handover = Handover(self.asked)
-        self.context = LegacyContext(
-            Context(0, 0, {}, RecordDict(), {}), strategy=self.handover, client_manager=self.manager
-        )
-        self.context.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord(
-            {WorkflowKey.CURRENT_ROUND: circle.round}
-        )
-        self.context.state.array_records[MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(
-            ndarrays_to_parameters([]), True
-        )
+    def run(self, least: int) -> Steps:
+        """Do all exchanges; return the sum of at least so many vectors.
 
-    def exchange_keys(self) -> None:
-        """Do the first two exchanges, in which nobody may be lost."""
-        self.stage("exchanging keys", self.workflow.setup_stage, len(self.asked))
-        if self.courier.draws_lots and (drawn := self.courier.draw_seats()) < len(self.asked):
-            raise self.failed(f"{drawn} of {len(self.asked)} clients drew lots for their seats.")
-        circle, shares = self.courier.circle, self.plan.shares
-        self.state.nid_to_neighbours = {
-            node: circle.neighbours(node, shares) for node in circle.partitions
-        }
-        self.stage("sharing keys", self.workflow.share_keys_stage, len(self.asked))
-
-    def train(self, least: int) -> set[int]:
-        """Collect the masked vectors; return the nodes that are left, at least so many."""
-        needed = max(least, self.plan.threshold)
-        self.stage("training", self.workflow.collect_masked_vectors_stage, needed)
-        left = set(self.state.active_node_ids)
-        if not self.courier.circle.are_connected(left, self.plan.shares):
-            raise self.failed("the clients that are left have no masks in common.")
-        return left
-
-    def open_sum(self, left: set[int]) -> Steps:
-        """Let the clients agree on who is left, and open the sum of their vectors."""
-        if self.plan.shares < len(self.asked) or len(left) < len(self.asked):
-            agreed = self.courier.collect_agreement(left)
-            if agreed < self.plan.threshold:
-                raise self.failed(
-                    f"{agreed} of {len(left)} clients agreed on who is left,"
-                    f" {self.plan.threshold} are needed."
-                )
-        # With these two, Flower neither shifts nor scales the sum of whole numbers.
-        self.state.clipping_range = 0.0
-        self.state.quantization_range = len(left) * 2**self.secagg.bits
-        self.opening = True
-        self.stage("opening the sum", self.workflow.unmask_stage, self.plan.threshold)
-        sums, factor = self.handover.aggregated
-        return self.check_sum(sums, factor, len(left))
-
-    def stage(self, what: str, step: Step, needed: int) -> None:
-        """Do one exchange of Flower's workflow, after which so many clients must be left."""
-        try:
-            done = step(self.courier, self.context, self.state)
-        except UNFIT as error:
-            raise self.failed(f"secure aggregation failed while {what}: {error!r}.") from None
-        remaining = len(self.state.active_node_ids)
-        left = f"secure aggregation was left with {remaining} of {len(self.asked)} clients"
-        if remaining < needed:
-            raise self.failed(f"{left} while {what}, {needed} are needed.")
-        if not done:
-            raise self.failed(f"{left} while {what}, and some client has too few neighbours.")
-
-    def check_sum(self, sums: Any, factor: Any, clients: int) -> Steps:
-        """Return the sum in steps; refuse numbers that the clients cannot have sent.
-
-        They show that masks did not cancel, or that a client has changed Flower's factor.
+        It is what the masks leave: whether clients can have sent it is for others to check.
         """
-        most = clients * 2**self.secagg.bits
-        if factor.tolist() != [1.0] or sums.min(initial=0) < 0 or sums.max(initial=0) > most:
-            raise self.failed(
-                f"the sum holds numbers that {clients} clients cannot have sent; a client's masks"
-                " or message were not those of this version."
+        this = self.advertise()
+        vectors = self.mask(this, self.share(this), max(least, self.quorum))
+        self.left = sorted(vectors)
+        shares = self.open(this, self.agree() if self.left != this.clients else {})
+        masked = np.sum([*vectors.values()], axis=0, dtype=np.int64)
+        return np.asarray(masked - self.find_masks(this, shares))
+
+    # The exchanges
+
+    def advertise(self) -> Try:
+        """Collect public keys; whoever sends usable ones is in the try."""
+        everybody = [proxy.partition for proxy, _ in self.carrier.asked]
+        request = {"version": wire.VERSION, **self.task.write()}
+        answers = self.ask(wire.ADVERTISE, dict.fromkeys(everybody, request), check_keys)
+        owned = {
+            partition: split(answer["keys"], keys.KEY) for partition, answer in answers.items()
+        }
+        seen = [key for own in owned.values() for key in own]
+        for partition in [one for one, own in owned.items() if any(seen.count(k) > 1 for k in own)]:
+            self.carrier.lost[partition] = "its public keys are also those of another client"
+            del answers[partition]
+        self.require(len(answers), self.quorum, "exchanging keys")
+        self.signatures = [answers[partition]["signature"] for partition in sorted(answers)]
+        return Try(self.task, {one: answers[one]["keys"] for one in sorted(answers)})
+
+    def share(self, this: Try) -> Parts:
+        """Collect what the clients seal for each other, by receiver and sender."""
+        request = {**this.write(), "signatures": self.signatures}
+        check = require_bytes("sealed", wire.SEALED * (len(this.clients) - 1), "key shares")
+        answers = self.ask(wire.SHARE, dict.fromkeys(this.clients, request), check)
+        self.require(len(answers), len(this.clients), "sharing keys")
+        return turn(this.clients, answers, "sealed", wire.SEALED)
+
+    def mask(self, this: Try, sealed: Parts, least: int) -> dict[int, Steps]:
+        """Let the clients train; collect the masked vectors of those that are left."""
+        requests = {
+            target: {"sealed": b"".join(parts[source] for source in this.others(target))}
+            for target, parts in sealed.items()
+        }
+        check = require_bytes("vector", keys.WORD * self.size, "masked numbers")
+        answers = self.ask(wire.MASK, requests, check)
+        self.require(len(answers), least, "training")
+        return {one: np.frombuffer(answer["vector"], "<i8") for one, answer in answers.items()}
+
+    def agree(self) -> Parts:
+        """Collect the tags with which clients say who is left, by receiver and sender."""
+        check = require_bytes("tags", keys.TAG * (len(self.left) - 1), "tags")
+        request = {"survivors": self.left}
+        answers = self.ask(wire.AGREE, dict.fromkeys(self.left, request), check)
+        self.require(len(answers), self.quorum, "agreeing on who is left")
+        tags = turn(self.left, answers, "tags", keys.TAG)
+        return {partition: tags[partition] for partition in answers}
+
+    def open(self, this: Try, tags: Parts) -> Parts:
+        """Collect the shares that open the masks, by owner and by the holder's point."""
+        requests = {}
+        for partition in tags or self.left:
+            told = dict(sorted(tags.get(partition, {}).items()))
+            said = {"sources": [*told], "tags": b"".join(told.values())}
+            requests[partition] = {"survivors": self.left, **said}
+        size = shamir.SHARE * len(this.clients)
+        answers = self.ask(wire.OPEN, requests, require_bytes("shares", size, "key shares"))
+        self.require(len(answers), self.quorum, "opening the sum")
+        shares: Parts = {owner: {} for owner in this.clients}
+        for holder, answer in answers.items():
+            for owner, share in zip(
+                this.clients, split(answer["shares"], shamir.SHARE), strict=True
+            ):
+                if shamir.is_share(share):
+                    shares[owner][this.points[holder]] = share
+        return shares
+
+    # What the shares give
+
+    def find_masks(self, this: Try, shares: Parts) -> Steps:
+        """Compute what the masks add to the sum: own ones, and those in common with lost clients.
+
+        A key that was recovered must be the one whose public key the client has sent.
+        """
+        masks, doubted = np.zeros(self.size, np.int64), set[int]()
+        for owner in this.clients:
+            pair = wire.OWN if owner in self.left else wire.MASKING
+            public = this.key(owner, pair)
+            secret = shamir.recover_secret(shares[owner], self.quorum, public, doubted)
+            if secret is None:
+                raise self.carrier.failed(
+                    f"the key shares of client {owner} do not give the key whose public key it has"
+                    " sent."
+                )
+            if pair == wire.OWN:
+                masks += keys.draw_mask(secret, self.size)
+                continue
+            for other in self.left:
+                common = keys.agree(secret, this.key(other, wire.MASKING))
+                mask = keys.draw_mask(common, self.size)
+                masks += mask if other > owner else -mask
+        for point in doubted:
+            self.carrier.lost[this.clients[point - 1]] = "it has sent false key shares"
+        return masks
+
+    # Messages
+
+    def ask(self, stage: str, requests: Mapping[int, dict[str, Any]], check: Check) -> Answers:
+        """Send the requests of an exchange, and return the usable answers."""
+        self.stage, group = stage, str(self.task.round)
+        messages = []
+        for proxy, ins in self.carrier.asked:
+            if proxy.partition not in requests:
+                continue
+            train = stage == wire.MASK
+            content = compat.fitins_to_recorddict(ins, True) if train else RecordDict()
+            content[wire.RECORD] = ConfigRecord({"stage": stage, **requests[proxy.partition]})
+            messages.append(Message(content, proxy.node_id, MessageType.TRAIN, group_id=group))
+        replies = self.carrier.exchange(
+            messages, lambda partition, content: check(self.read(partition, content))
+        )
+        return {one: replies[one].content.config_records[wire.RECORD] for one in replies}
+
+    def read(self, partition: int, content: RecordDict) -> Mapping[str, Any]:
+        """Read an answer; a refusal is raised, and what it tells is noted."""
+        records = content.config_records
+        if wire.REFUSAL in records:
+            told = records[wire.REFUSAL]
+            names, clients = (cast(list[int], told.get(key)) for key in ("names", "clients"))
+            if wire.are_ascending(names) and len(names) == 1:
+                self.accused.setdefault(names[0], set()).add(partition)
+            if wire.are_ascending(clients) and len(clients) >= self.quorum:
+                self.bound.setdefault(tuple(clients), set()).add(partition)
+            raise WireError(clean(told.get("reason")))
+        if wire.RECORD not in records:
+            raise WireError("it sent a plain reply; does it run the same version, with secagg?")
+        return records[wire.RECORD]
+
+    def require(self, found: int, needed: int, what: str) -> None:
+        """End the try if too few clients are left."""
+        if found < needed:
+            raise self.carrier.failed(
+                f"secure aggregation was left with {found} of {len(self.carrier.asked)} clients"
+                f" while {what}, {needed} are needed."
             )
-        return np.asarray(sums.astype(np.int64) - most // 2)
-
-    def failed(self, why: str) -> RoundFailed:
-        """Say why the try ends, and who was lost."""
-        lost = explain(self.courier.list_refused())
-        return RoundFailed(f"round {self.courier.circle.round}: {why} {lost}".rstrip())
-
-    @property
-    def plan(self) -> KeyPlan:
-        """How the try shares its keys."""
-        return self.secagg.key_plan(len(self.asked))
 
 
-class Handover(FedAvg):
-    """Stands in for the strategy in Flower's workflow: passes instructions on, keeps the sum."""
+def check_keys(answer: Mapping[str, Any]) -> None:
+    """Check a client's public keys."""
+    if answer.get("version") != wire.VERSION:
+        raise WireError(f"it does not speak {wire.VERSION!r}; run the same version on both sides")
+    keys.check_public_keys(answer.get("keys"), wire.PAIRS)
+    if not isinstance(answer.get("signature"), bytes):
+        raise WireError("its message holds no signature, not even an empty one")
 
-    def __init__(self, asked: Asked) -> None:
-        super().__init__()
-        self.asked = asked
-        self.aggregated: list[Any] = []
 
-    def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
-        """Return what the run's own strategy has configured."""
-        return self.asked
+def require_bytes(name: str, size: int, what: str) -> Check:
+    """Make a check that an answer holds so many bytes under a name."""
 
-    def aggregate_fit(
-        self, server_round: int, results: list[tuple[ClientProxy, FitRes]], failures: Any
-    ) -> Any:
-        """Keep what every result holds: the sum, and the factor by which Flower has scaled it."""
-        self.aggregated = parameters_to_ndarrays(results[0][1].parameters)
-        return None, {}
+    def check(answer: Mapping[str, Any]) -> None:
+        content = answer.get(name)
+        if not isinstance(content, bytes) or len(content) != size:
+            held = f"{len(content)} bytes" if isinstance(content, bytes) else "nothing"
+            raise WireError(f"its {what} are malformed: {held} instead of {size} bytes")
+
+    return check
+
+
+def turn(clients: list[int], answers: Answers, name: str, size: int) -> Parts:
+    """Sort what each client has sent for all others by the receiver, then by the sender."""
+    received: Parts = {target: {} for target in clients}
+    for source, answer in answers.items():
+        others = [target for target in clients if target != source]
+        for target, part in zip(others, split(answer[name], size), strict=True):
+            received[target][source] = part
+    return received

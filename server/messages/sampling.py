@@ -5,7 +5,7 @@ client *is* its partition. Every node is asked once, when it appears, which part
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from logging import WARNING
 from random import SystemRandom
 from typing import Any
@@ -20,7 +20,7 @@ from flwr.server.criterion import Criterion
 from flwr.serverapp import Grid
 
 from fedmirage.common.errors import FedmirageError, WireError
-from fedmirage.common.seeds import numpy_generator
+from fedmirage.common.seeds import draw_order
 from fedmirage.common.wire.metrics import ERROR
 from fedmirage.server.messages.node_ids import check_node_id
 from fedmirage.server.messages.replies import Replies, clean, read_reply
@@ -53,6 +53,7 @@ class Roster(ClientManager):
         expected: Mapping[str, str | int],
         told: Mapping[str, str] | None = None,
         secret: bool = False,
+        no_substitutes: bool = False,
     ) -> None:
         self.grid, self.clients, self.seed, self.exchange = grid, clients, seed, exchange
         # facts that the nodes' data must have: shape, classes, and for a common set its fingerprint
@@ -60,6 +61,8 @@ class Roster(ClientManager):
         self.told = dict(told or {})  # facts that nodes compare with their data themselves
         # Draws come from the system's generator, so that nobody who knows the seed can repeat them.
         self.secret = secret
+        # Nobody takes the place of a missing client: under secagg, clients repeat the draw.
+        self.no_substitutes = no_substitutes and not secret
         # Only nodes with data of their own may enter: others would train on the server's test set.
         self.only_own = False
         self.round = 0  # set by the rounds' loop before each draw
@@ -185,13 +188,15 @@ class Roster(ClientManager):
         depend on which are connected, so that a lost node changes nothing for the others. A secret
         draw has an order that nobody can repeat.
         """
-        order: Iterable[int] = (
+        order = (
             SystemRandom().sample(range(self.clients), self.clients)
             if self.secret
-            else numpy_generator(self.seed, "sampling", self.round).permutation(self.clients)
+            else draw_order(self.seed, self.round, self.clients)
         )
+        if self.no_substitutes:
+            order = order[:num_clients]
         ready = self.proxies.keys() - self.left_out - self.unprepared
-        present = [self.proxies[partition] for partition in map(int, order) if partition in ready]
+        present = [self.proxies[partition] for partition in order if partition in ready]
         chosen = [proxy for proxy in present if criterion is None or criterion.select(proxy)][
             :num_clients
         ]

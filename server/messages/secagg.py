@@ -4,6 +4,7 @@ A try that fails is repeated, without the clients that have to be done without.
 """
 
 import time
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,14 +19,13 @@ from flwr.common import (
 )
 
 from fedmirage.common.errors import WireError
-from fedmirage.common.secagg.circle import Circle
+from fedmirage.common.secagg.protocol import ADVERTISE, SHARE, Task
 from fedmirage.common.secagg.settings import SecAggOn
-from fedmirage.common.secagg.vector import SecureMeans, SecureVector, Steps
+from fedmirage.common.secagg.vector import SecureMeans, SecureVector
 from fedmirage.common.wire.metrics import ANSWERED, PARTICIPANTS
 from fedmirage.common.wire.payload import LAYOUT, pack
-from fedmirage.server.messages.courier import Courier
+from fedmirage.server.messages.carrier import Carrier
 from fedmirage.server.messages.plain import (
-    Asked,
     Fit,
     FitOutcome,
     RoundFailed,
@@ -37,107 +37,103 @@ from fedmirage.server.messages.protocol import Protocol
 from fedmirage.server.messages.sampling import PartitionProxy
 from fedmirage.server.strategy.average import Results
 
+Summed = tuple[SecureMeans | None, set[int]]  # the means, if anybody trained, and who answered
+
 
 @dataclass
-class SecureFit(Fit):
+class SumFit(Fit):
     """The server sees no single update: the strategy gets one reply for all that trained."""
-
-    secagg: SecAggOn
-    vector: SecureVector
-    drawn: int  # clients per round
-    # the clients that ended the last try before they trained, and why
-    lost: list[dict[str, Any]] = field(default_factory=list)
-    # by round, the partitions for which it may have been opened: clients open it for no others
-    begun: dict[int, set[int]] = field(default_factory=dict)
 
     def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
         """Ask, wait, add up, aggregate."""
         started = time.perf_counter()
-        asked = self.ask(round_number, parameters)
-        least = self.secagg.least(self.drawn)
-        if len(asked) < least:
-            left_out = [entry for entry in self.lost if entry["partition"] in self.roster.left_out]
-            raise RoundFailed(
-                f"round {round_number}: {len(asked)} clients are connected, and a secure sum of"
-                f" {self.drawn} needs at least {least}. {explain(left_out)}".rstrip()
-            )
-        nodes = {proxy.node_id: proxy.partition for proxy, _ in asked}
-        circle = Circle.gather(self.state.token, round_number, nodes)
-        shares = self.secagg.key_plan(len(asked)).shares
-        courier = Courier(self.send, self.timeout, self.vector.size, asked, circle, shares)
-        courier.kept = self.begun.get(round_number)
+        asked = sorted(self.ask(round_number, parameters), key=lambda pair: pair[0].partition)
+        carrier = Carrier(round_number, asked, self.send, self.timeout)
         try:
-            sums, active = self.protocol(asked, courier)
+            means, left = self.add_up(carrier, parameters)
         except RoundFailed as error:
-            lost = courier.list_refused()
+            lost = carrier.list_lost()
             hopeless = len(lost) == len(asked) and is_one_exception(lost)
             raise RoundFailed(str(error), hopeless) from None
         finally:
-            warn(courier.list_refused())
+            warn(carrier.list_lost())
         answered = time.perf_counter()
-
-        means = self.decode(round_number, sums, parameters, len(active))
+        active = [proxy for proxy, _ in asked if proxy.partition in left]
         self.count(round_number, active)
         results: Results = [(active[0], make_reply(means, active))] if means else []
         aggregated, metrics = self.strategy.aggregate_fit(round_number, results, [])
-        clients = [{"partition": proxy.partition} for proxy in active]
-        seconds = {"clients": answered - started, "aggregate": time.perf_counter() - answered}
-        totals = (
-            {"clients": means.clients, "examples": means.examples}
-            if means
-            else {"clients": 0, "examples": 0}
-        )
+        clients, examples = (means.clients, means.examples) if means else (0, 0)
         return FitOutcome(
             aggregated,
             metrics,
-            clients,
-            refused=courier.list_refused(),
-            bytes_up=courier.up,
-            bytes_down=courier.down,
-            seconds=seconds,
-            secagg=totals,
+            [{"partition": proxy.partition} for proxy in active],
+            carrier.list_lost(),
+            carrier.up,
+            carrier.down,
+            {"clients": answered - started, "aggregate": time.perf_counter() - answered},
+            {"clients": clients, "examples": examples},
         )
 
-    def protocol(self, asked: Asked, courier: Courier) -> tuple[Steps, list[PartitionProxy]]:
-        """Do all exchanges; return the sum of the vectors, and the clients in it."""
-        protocol = Protocol(self.secagg, asked, courier, self.roster)
-        try:
-            protocol.exchange_keys()
-        except RoundFailed:
-            self.lost = courier.list_refused()
-            self.roster.left_out |= {entry["partition"] for entry in self.lost}
-            raise
-        left = protocol.train(max(self.secagg.least(self.drawn), self.min_replies))
-        active = sorted(
-            (proxy for proxy, _ in asked if proxy.node_id in left),
-            key=lambda proxy: proxy.partition,
-        )
-        try:
-            return protocol.open_sum(left), active
-        finally:
-            if protocol.opening:
-                self.begun = {courier.circle.round: {proxy.partition for proxy in active}}
+    @abstractmethod
+    def add_up(self, carrier: Carrier, parameters: Parameters) -> Summed:
+        """Do all exchanges of one try; raise RoundFailed if the round may be tried again."""
 
-    def decode(
-        self, round_number: int, sums: Steps, parameters: Parameters, clients: int
-    ) -> SecureMeans | None:
-        """Compute the means; a sum that no honest clients can have ends the try, not the run."""
+
+@dataclass
+class SecureFit(SumFit):
+    """Rounds with our own protocol."""
+
+    secagg: SecAggOn
+    vector: SecureVector
+    drawn: int  # clients per round
+    # the clients that are left out of further tries, and why
+    left_out: list[dict[str, Any]] = field(default_factory=list)
+    believed: set[int] = field(default_factory=set)  # clients that have said alone who is to go
+
+    def add_up(self, carrier: Carrier, parameters: Parameters) -> Summed:
+        """Open the sum of the vectors, and compute the means that follow from it."""
+        quorum, asked = self.secagg.quorum(self.drawn), carrier.asked
+        if len(asked) < quorum:
+            why = [entry for entry in self.left_out if entry["partition"] in self.roster.left_out]
+            raise RoundFailed(
+                f"round {carrier.number}: {len(asked)} clients are connected, and a secure sum of"
+                f" {self.drawn} needs at least {quorum}. {explain(why)}".rstrip()
+            )
+        protocol = Protocol(Task.of(asked[0][1]), quorum, self.vector.size, carrier)
         try:
-            return self.vector.decode(sums, parameters_to_ndarrays(parameters), clients)
-        except WireError as error:
-            raise RoundFailed(f"round {round_number}: {error}.") from None
+            sums = protocol.run(self.min_replies)
+            before = parameters_to_ndarrays(parameters)
+            return self.vector.decode(sums, before, len(protocol.left)), set(protocol.left)
+        except (RoundFailed, WireError) as error:
+            self.do_without(protocol)
+            raise error if isinstance(error, RoundFailed) else carrier.failed(f"{error}.") from None
+
+    def do_without(self, protocol: Protocol) -> None:
+        """Leave out of further tries whoever was lost early, is to blame, or may not be there.
+
+        Clients that have begun to open a round open it for nobody else. What one client alone says
+        of others is believed once; the next time it is left out itself.
+        """
+        everybody, lost = set(range(self.roster.clients)), protocol.carrier.lost
+        if protocol.left:
+            self.roster.left_out |= everybody - set(protocol.left)
+            return
+        said = [(everybody - set(clients), who) for clients, who in protocol.bound.items()]
+        said += [({accused}, who) for accused, who in protocol.accused.items()]
+        out = set(lost) if protocol.stage in (ADVERTISE, SHARE) and not said else set()
+        for partitions, who in said:
+            alone = who if len(who) == 1 else set()
+            out |= alone if alone & self.believed else partitions
+            self.believed |= alone
+        why = explain(protocol.carrier.list_lost())
+        self.left_out = [{"partition": one, "reason": lost.get(one, why)} for one in sorted(out)]
+        self.roster.left_out |= out
 
 
 def make_reply(means: SecureMeans, active: list[PartitionProxy]) -> FitRes:
     """Make one reply that stands for all clients that answered; strategies average it alone."""
     flat, layout = pack(means.sections)
     whose = " ".join(proxy.cid for proxy in active)
-    metrics: dict[str, Scalar] = {
-        **means.metrics,
-        LAYOUT: layout,
-        PARTICIPANTS: means.clients,
-        ANSWERED: whose,
-    }
-    return FitRes(
-        Status(Code.OK, ""), ndarrays_to_parameters(flat), max(1, means.examples), metrics
-    )
+    told: dict[str, Scalar] = {LAYOUT: layout, PARTICIPANTS: means.clients, ANSWERED: whose}
+    parameters, status = ndarrays_to_parameters(flat), Status(Code.OK, "")
+    return FitRes(status, parameters, max(1, means.examples), {**means.metrics, **told})

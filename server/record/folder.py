@@ -29,8 +29,10 @@ def claim(folder: Path) -> Iterator[None]:
 
     The operating system releases the claim when the process ends, however that happens.
     """
-    make_folder(folder)
-    with (folder / LOCK).open("a+") as file:
+    with say_if_full(folder):
+        make_folder(folder)
+        file = (folder / LOCK).open("a+b", buffering=0)  # nothing is left to write when it closes
+    with file:
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
@@ -39,17 +41,29 @@ def claim(folder: Path) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     file.seek(0)
+                    owner = file.read().decode().strip() or "unknown"
                     raise FedmirageError(
-                        f"process {file.read().strip() or 'unknown'} is writing into {folder}; wait"
-                        " until it ends, end it, or choose another folder"
+                        f"process {owner} is writing into {folder}; wait until it ends, end it, or"
+                        " choose another folder"
                     ) from None
                 time.sleep(0.1)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        with say_if_full(folder):
+            file.truncate(0)
+            file.write(str(os.getpid()).encode())
         for place in (folder, folder / "models", *folder.glob("memory/*/client-*")):
             remove_drafts(place)
         yield
+
+
+@contextmanager
+def say_if_full(folder: Path) -> Iterator[None]:
+    """Turn the system's error about a full disk into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        raise FedmirageError(explain(error, folder)) from None
 
 
 def make_folder(folder: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedmirage.common.settings.config import configure
@@ -23,7 +24,7 @@ from fedmirage.runtimes.guardian import processes_with
 from fedmirage.server.record.results import read_results
 from tests.support.commands import wait_until
 from tests.support.inprocess import run_in_process
-from tests.support.runs import assert_same_bits
+from tests.support.runs import assert_same_bits, weights
 
 pytestmark = pytest.mark.slow
 
@@ -109,6 +110,29 @@ def test_flowers_own_simulation_gives_the_same_bits(
     assert "round 2/2: accuracy" in done.stdout
     assert "finished after round 2; final accuracy" in done.stdout
     wait_until(lambda: statuses(environment) == ["finished:completed"], 30, "the run ends")
+
+
+def test_fedcog_with_flowers_own_protocol_in_flowers_own_simulation(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """The claim of the FedCOG paper, with nothing but Flower's own parts: the plain result, within
+    Flower's quantisation."""
+    cog = "fedcog(start=2, steps=2, samples=8)"
+    run_in_process(tmp_path / "plain", **SETTINGS, methods=cog)
+    federation, out = "num-supernodes=3 client-resources-num-cpus=1", tmp_path / "run"
+    line = LINE.replace("fedavg", cog)
+    settings = f'{line} secagg="flower" out="{out}"'
+    told = ("--federation-config", federation, "--run-config", settings)
+    done = flwr(environment, "run", ".", "--stream", *told)
+    assert read_results(out / "results.jsonl")[-1].get("status") == "finished", (
+        done.stdout + done.stderr
+    )
+    counted = [
+        line["secagg"] for line in read_results(out / "results.jsonl") if line["kind"] == "round"
+    ]
+    bound = 3 * (16 / 2**22) / (counted[0]["examples"] / 1000)
+    pairs = zip(weights(out), weights(tmp_path / "plain"), strict=True)
+    assert max(float(np.abs(a - b).max()) for a, b in pairs) < 10 * bound < 1e-3
 
 
 def test_too_few_supernodes_are_a_failed_run_though_flwr_exits_with_0(

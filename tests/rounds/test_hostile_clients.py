@@ -1,27 +1,24 @@
 """Clients that lie in a secure round: it costs them the round, or all the try, never the run."""
 
+import os
 import re
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Message
-from flwr.client.mod import secaggplus_mod
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 
-from fedmirage.common.secagg.settings import MODULUS_BITS
+from fedmirage.client.secagg import participant
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.secagg.protocol import ADVERTISE, AGREE, MASK, OPEN, SEALED, SHARE
+from fedmirage.common.secagg.shamir import SHARE as SHARE_SIZE
 from fedmirage.common.secagg.shamir import create_shares
-from fedmirage.common.secagg.vector import SecureVector
-from fedmirage.common.wire.payload import decode
-from tests.support.inprocess import node_id, run_in_process
+from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE
 from tests.support.runs import assert_same_bits, lines
-from tests.support.secure_rounds import array_bytes, broken, lose, stage_of
+from tests.support.secure_rounds import both, lose, spoil
 
-SMALL = {**BASE, "eval_every": 1, "rounds": 1, "secagg": "on"}
+SMALL = {**BASE, "eval_every": 1, "rounds": 1, "secagg": "on", "round_timeout": 0.5}
 
 
 def in_the_round(folder: Path) -> list[int]:
@@ -30,150 +27,174 @@ def in_the_round(folder: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("stage", "key", "value", "reason"),
+    ("keys", "reason"),
     [
-        (Stage.SETUP, Key.PUBLIC_KEY_1, "text", "message holds no public keys"),
-        (Stage.SETUP, Key.PUBLIC_KEY_2, b"junk", "message holds no public keys"),
-        (Stage.SETUP, Key.PUBLIC_KEY_1, bytes(32), "public keys are not proper ones"),
-        (Stage.SETUP, Key.PUBLIC_KEY_2, b"\xff" * 32, "public keys are not proper ones"),
-        (Stage.SHARE_KEYS, Key.DESTINATION_LIST, [1, 2, 3], "key shares are malformed"),
-        (Stage.SHARE_KEYS, Key.DESTINATION_LIST, [node_id(0)] * 3, "key shares are malformed"),
-        (Stage.SHARE_KEYS, Key.CIPHERTEXT_LIST, [b"x"], "key shares are malformed"),
+        ("text", "message holds no 3 public keys"),
+        (b"junk", "message holds no 3 public keys"),
+        (bytes(96), "public keys are not proper ones"),
+        (b"\xff" * 96, "public keys are not proper ones"),
+        (b"\x09" * 96, "public keys are the same"),
     ],
 )
-def test_malformed_keys_cost_their_sender_the_round(
-    tmp_path: Path, stage: str, key: str, value: Any, reason: str
-) -> None:
+def test_malformed_keys_cost_their_sender_the_round(tmp_path: Path, keys: Any, reason: str) -> None:
     """And nobody else, though the others would notice."""
-
-    def spoil(node: int, reply: Message) -> Message:
-        if node == node_id(1) and stage_of(reply) == stage:
-            reply.content.config_records[RECORD_KEY_CONFIGS][key] = value
-        return reply
-
-    run_in_process(tmp_path, spoil, **SMALL)
-    (retry,) = lines(tmp_path, "retry")
-    assert f"client 1: its {reason}" in retry["reason"]
-    assert in_the_round(tmp_path) == [0, 2, 3]
-
-
-def test_two_equal_keys_cost_their_sender_the_round(tmp_path: Path) -> None:
-    def spoil(node: int, reply: Message) -> Message:
-        if node == node_id(1) and stage_of(reply) == Stage.SETUP:
-            record = reply.content.config_records[RECORD_KEY_CONFIGS]
-            record[Key.PUBLIC_KEY_2] = record[Key.PUBLIC_KEY_1]
-        return reply
-
-    run_in_process(tmp_path, spoil, **SMALL)
-    (retry,) = lines(tmp_path, "retry")
-    assert "client 1: its two public keys are the same" in retry["reason"]
+    run_in_process(tmp_path, spoil(1, ADVERTISE, lambda _: keys), **SMALL, retries=0)
+    (refused,) = lines(tmp_path)[0]["refused"]
+    assert reason in refused["reason"]
     assert in_the_round(tmp_path) == [0, 2, 3]
 
 
 def test_the_same_key_from_two_clients_costs_both_the_round(tmp_path: Path) -> None:
-    """Clients 1 and 3 of five have one key between them."""
-    seen: list[Any] = []
+    """Clients 1 and 3 of five have one key between them: three are left, where four are needed."""
+    seen: list[bytes] = []
 
-    def spoil(node: int, reply: Message) -> Message:
-        if node in (node_id(1), node_id(3)) and stage_of(reply) == Stage.SETUP:
-            record = reply.content.config_records[RECORD_KEY_CONFIGS]
-            seen.append(record[Key.PUBLIC_KEY_1])
-            record[Key.PUBLIC_KEY_1] = seen[0]
-        return reply
+    def copy(keys: bytes) -> bytes:
+        seen.append(keys)
+        return seen[0][:32] + keys[32:]
 
-    run_in_process(tmp_path, spoil, **{**SMALL, "clients": 5})
-    (retry,) = lines(tmp_path, "retry")
-    assert "clients 1, 3: its public keys are also those of another client" in retry["reason"]
+    two = both(spoil(1, ADVERTISE, copy, 1), spoil(3, ADVERTISE, copy, 1))
+    run_in_process(tmp_path, two, **{**SMALL, "clients": 5, "secagg": "on(threshold=0.55)"})
     assert in_the_round(tmp_path) == [0, 2, 4]
+    refused = lines(tmp_path)[0]["refused"]
+    assert [entry["partition"] for entry in refused] == [1, 3]
+    assert "its public keys are also those of another client" in refused[0]["reason"]
+
+
+@pytest.mark.parametrize("sealed", ["text", b"", b"x", 7, [b"x"] * 3])
+def test_key_shares_of_another_form_cost_their_sender_the_round(
+    tmp_path: Path, sealed: Any
+) -> None:
+    run_in_process(tmp_path, spoil(1, SHARE, lambda _: sealed), **SMALL)
+    (retry,) = lines(tmp_path, "retry")
+    assert "client 1: its key shares are malformed" in retry["reason"]
+    assert in_the_round(tmp_path) == [0, 2, 3]
+
+
+@pytest.mark.parametrize("receivers", [1, 2, 3])
+def test_key_shares_that_cannot_be_opened_cost_their_sender_the_round(
+    tmp_path: Path, receivers: int
+) -> None:
+    """Who gets them says so. If it is one client only, the round ends without that one; if there
+    are more, the next try is without the sender."""
+
+    def junk(sealed: bytes) -> bytes:
+        return os.urandom(receivers * SEALED) + sealed[receivers * SEALED :]
+
+    run_in_process(tmp_path, spoil(1, SHARE, junk), **SMALL)
+    assert in_the_round(tmp_path) == ([1, 2, 3] if receivers == 1 else [0, 2, 3])
+    assert len(lines(tmp_path, "retry")) == (receivers > 1)
+
+
+def test_a_client_that_blames_others_is_believed_once(tmp_path: Path) -> None:
+    """Client 0 says of one after the other that their key shares are malformed. Then it is left out
+    itself. All six replies are needed here, so every try fails."""
+    blamed: list[int] = []
+    true = participant.Participant.open_shares
+
+    def lie(self: Any, this: Any) -> bytes:
+        if self.own == 0:
+            blamed.append(this.others(0)[0])
+            raise participant.RefusalError("it lies", names=blamed[-1:])
+        return true(self, this)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(participant.Participant, "open_shares", lie)
+        settings = {**SMALL, "clients": 6, "secagg": "on(threshold=0.6)", "min_replies": 6}
+        with pytest.raises(FedmirageError, match="secure aggregation was left with"):
+            run_in_process(tmp_path, **settings, retries=2)
+    assert blamed == [1, 2]
+
+
+def reshare(spoiled: Any, pairs: int) -> Any:
+    """Deal shares as a cheat does: client after client shares two secrets, its own mask's first."""
+    count = [0]
+
+    def share(secret: bytes, threshold: int, number: int) -> list[bytes]:
+        count[0] += 1
+        shares = create_shares(secret, threshold, number)
+        return spoiled(shares) if count[0] == pairs else shares
+
+    return share
+
+
+SPOILED = [
+    lambda shares: [bytes(SHARE_SIZE)] * len(shares),
+    lambda shares: create_shares(os.urandom(32), 3, len(shares)),
+    lambda shares: [b"\xff" * SHARE_SIZE] * len(shares),
+]
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
+@pytest.mark.parametrize("lost", [True, False])
+def test_shares_of_no_key_end_the_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoiled: Any, lost: bool
+) -> None:
+    """Client 1 shares another key than its own, once: the masking key, which counts if it is lost,
+    or that of its own mask. The public key shows it. Shares that are none are seen by all."""
+    share = reshare(spoiled, 4 if lost else 3)
+    monkeypatch.setattr(participant.shamir, "create_shares", share)
+    run_in_process(tmp_path, lose(1, MASK) if lost else None, **SMALL)
+    (retry,) = lines(tmp_path, "retry")
+    assert re.search("the key shares of client 1 (do not give the key|are malf)", retry["reason"])
+    seen = spoiled is SPOILED[2]
+    assert in_the_round(tmp_path) == ([0, 2, 3] if lost or seen else [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("stage", [AGREE, OPEN])
+@pytest.mark.parametrize("content", ["text", b"", b"x", 7, [1]])
+def test_a_malformed_end_changes_nothing(tmp_path: Path, stage: str, content: Any) -> None:
+    """Five of six are left, and four are enough."""
+    settings = {**SMALL, "clients": 6, "secagg": "on(threshold=0.6)", "retries": 0}
+    run_in_process(tmp_path / "whole", lose(5, MASK), **settings)
+    spoiled = both(lose(5, MASK), spoil(1, stage, lambda _: content))
+    run_in_process(tmp_path / "spoiled", spoiled, **settings)
+    assert_same_bits(tmp_path / "spoiled", tmp_path / "whole")
 
 
 @pytest.mark.parametrize(
-    ("spoil", "reason"),
-    [
-        (lambda share: share + b"x", "secure aggregation failed while opening the sum"),
-        (lambda share: bytes(4) + share[4:], "secure aggregation failed while opening the sum"),
-        (lambda share: share[:4] + bytes(33), "numbers that 3 clients cannot have sent"),
-    ],
+    "change",
+    [lambda shares: os.urandom(len(shares)), lambda shares: bytes(len(shares)), lambda s: s[::-1]],
 )
-def test_shares_of_no_key_end_the_try(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Any, reason: str
-) -> None:
-    """Only when a client is lost do the others' shares show what it has really shared: here too
-    many bytes, a share of no point, or shares of another key than its own. The others have begun
-    to open the round without it, and open it for nobody else: it cannot come back."""
-    left = [2 * SMALL["clients"]]  # every client shares two secrets
-
-    def share(secret: bytes, threshold: int, number: int) -> list[bytes]:
-        left[0] -= 1
-        shares = create_shares(secret, threshold, number)
-        is_key = left[0] % 2 == 0
-        return [spoil(part) for part in shares] if is_key and left[0] >= 0 else shares
-
-    monkeypatch.setattr(import_module(secaggplus_mod.__module__), "create_shares", share)
-    lost = lose(1, Stage.COLLECT_MASKED_VECTORS)
-    run_in_process(tmp_path, lost, **SMALL, round_timeout=0.5)
-    (retry,) = lines(tmp_path, "retry")
-    assert reason in retry["reason"]
-    assert in_the_round(tmp_path) == [0, 2, 3]
+def test_false_shares_of_the_sum_are_found(tmp_path: Path, change: Any) -> None:
+    """Three of four are enough, and the public keys show which."""
+    run_in_process(tmp_path / "spoiled", spoil(0, OPEN, change), **SMALL, retries=0)
+    run_in_process(tmp_path / "whole", **SMALL)
+    assert_same_bits(tmp_path / "spoiled", tmp_path / "whole")
 
 
 # Sums that cannot be
 
 
-def lie(trained: float, share: float) -> Callable[..., np.ndarray]:
-    """The encoding of clients of which the first says something else of its examples, once."""
-    honest, left = SecureVector.encode, [1]
+def lie(trained: float, share: float) -> Any:
+    """Client 0 adds something to the count of clients, and to the share of examples, once."""
+    unit = 2.0 ** (20 - 40)  # the value of one step of a wide number's first element
 
-    def encode(self: SecureVector, *arguments: Any) -> np.ndarray:
-        vector = honest(self, *arguments)
-        if left[0]:
-            left[0] -= 1
-            vector[:2], vector[self.wide : self.wide + 2] = self._split(np.array([trained, share]))
-        return vector
+    def change(vector: bytes) -> bytes:
+        numbers = np.frombuffer(vector, "<i8").copy()
+        numbers[:2] += np.rint(np.array([trained, share]) / unit).astype(np.int64)
+        return numbers.tobytes()
 
-    return encode
+    return spoil(0, MASK, change, times=1)
 
 
 @pytest.mark.parametrize(
     ("trained", "share", "reason"),
     [
-        (1.0, -6e-4, r"says that 4 clients have -4\.\d+ examples together"),
-        (1.0, -5.1e-4, r"says that 4 clients have 1\.\d+ examples together"),
-        (1.0, 4.5, "which is impossible if each has 1 to 65536"),
-        (5.0, 1e-4, "says that 8 of 4 clients trained"),
-        (-4.0, 1e-4, "says that -1 of 4 clients trained"),
-        (0.5, 1e-4, r"says that 3\.5 of 4 clients trained"),
-        (-3.0, 1e-4, "says that 0 clients have"),
+        (0.0, -8e-4, r"says that 4 clients have -\d+\.?\d* examples together"),
+        (0.0, 4.5, "which is impossible if each has 1 to 65536"),
+        (4.0, 0.0, "says that 8 of 4 clients trained"),
+        (-5.0, 0.0, "says that -1 of 4 clients trained"),
+        (-0.5, 0.0, r"says that 3\.5 of 4 clients trained"),
+        (-4.0, 0.0, "says that 0 clients have"),
     ],
 )
 def test_false_counts_end_the_try_and_not_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: float, share: float, reason: str
+    tmp_path: Path, trained: float, share: float, reason: str
 ) -> None:
     """The mean update is the sum divided by the share of examples: whoever makes that small, or
-    negative, multiplies everybody's update. The other three have 35 of 65,536 examples."""
+    negative, multiplies everybody's update. All have 47 of 65,536 examples."""
     run_in_process(tmp_path / "honest", **SMALL)
-    monkeypatch.setattr(SecureVector, "encode", lie(trained, share))
-    run_in_process(tmp_path / "lied", **SMALL)
+    run_in_process(tmp_path / "lied", lie(trained, share), **SMALL)
     (retry,) = lines(tmp_path / "lied", "retry")
     assert re.search(reason, retry["reason"])
-    assert_same_bits(tmp_path / "lied", tmp_path / "honest")
-
-
-def test_a_false_factor_ends_the_try(tmp_path: Path) -> None:
-    """Flower divides by the sum of the clients' factors, which are masked like the rest: a client
-    that changes its own scales everybody's numbers."""
-    left = [1]
-
-    def change(parts: list[bytes]) -> list[bytes]:
-        (factor,) = decode(parts[:1])
-        left[0] -= 1
-        return [array_bytes((factor + 2**40) % 2**MODULUS_BITS), parts[1]]
-
-    def once(node: int, reply: Message) -> Message | None:
-        return broken(change)(node, reply) if left[0] else reply
-
-    run_in_process(tmp_path / "lied", once, **SMALL)
-    run_in_process(tmp_path / "honest", **SMALL)
-    (retry,) = lines(tmp_path / "lied", "retry")
-    assert "holds numbers that 4 clients cannot have sent" in retry["reason"]
     assert_same_bits(tmp_path / "lied", tmp_path / "honest")

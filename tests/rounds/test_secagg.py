@@ -1,29 +1,25 @@
-"""Secure rounds in one process: Flower's real protocol and cryptography, without the network."""
+"""Secure rounds in one process: the real protocol and cryptography, without the network."""
 
 import json
-import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app import Message
 from flwr.common import parameters_to_ndarrays
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 from flwr.compat.common import recorddict_compat as compat
 
 from fedmirage.client.app import make_app
-from fedmirage.client.secagg.mod import secure
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.memory import local_models
 from fedmirage.common.method import Place
 from fedmirage.common.methods import METHODS
-from fedmirage.common.secagg.agreement import AGREE
-from fedmirage.common.secagg.masks import GENERATOR, MASKS, mask
-from fedmirage.common.secagg.settings import MODULUS_BITS, REFUSAL, why_not
+from fedmirage.common.secagg.keys import draw_mask
+from fedmirage.common.secagg.protocol import ADVERTISE, AGREE, MASK, OPEN, RECORD, REFUSAL, SHARE
+from fedmirage.common.secagg.settings import why_not
 from fedmirage.common.settings.config import configure
-from fedmirage.common.wire.payload import decode
 from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.rounds import Rounds
 from fedmirage.server.run import run
@@ -31,10 +27,10 @@ from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 from tests.support.pairs import BASE, BATCH_NORM, finite, line
 from tests.support.runs import KilledError, kill_in_round
 from tests.support.secure_rounds import (
-    array_bytes,
-    broken,
+    both,
     exchange_long_term_keys,
     lose,
+    spoil,
     stage_of,
 )
 
@@ -183,31 +179,20 @@ def test_nothing_of_a_single_client_can_be_read(tmp_path: Path) -> None:
         "classes",
     }
     assert list(map(stage_of, protocol)) == [
-        Stage.SETUP,
-        Stage.SHARE_KEYS,
-        Stage.COLLECT_MASKED_VECTORS,
-        Stage.UNMASK,
+        ADVERTISE,
+        SHARE,
+        MASK,
+        OPEN,
     ]
     for message in protocol:
-        assert not any(len(record) for record in message.content.array_records.values())
-        assert not any(
-            len(record)
-            for name, record in message.content.config_records.items()
-            if name.endswith("metrics")
-        )
-        for (
-            record
-        ) in message.content.metric_records.values():  # Flower's own: it says 1 for everybody
-            assert dict(record) == {"num_examples": 1}
-    _, vector = decode(
-        protocol[2].content.config_records[RECORD_KEY_CONFIGS][Key.MASKED_PARAMETERS]
-    )  # type: ignore[arg-type]
-    masked = vector[-len(update) :].astype(np.float64)
+        assert not message.content.array_records
+        assert not message.content.metric_records
+        assert list(message.content.config_records) == [RECORD]
+    vector = np.frombuffer(protocol[2].content.config_records[RECORD]["vector"], "<u8")  # type: ignore[call-overload]
+    masked = vector[-len(update) :].astype(np.float64) / 2**64
     assert abs(np.corrcoef(masked, update)[0, 1]) < 5 / np.sqrt(len(update))
-    assert abs(masked.mean() / 2**MODULUS_BITS - 0.5) < 5 / np.sqrt(
-        12 * len(masked)
-    )  # uniform below the modulus
-    assert abs(masked.std() / 2**MODULUS_BITS - np.sqrt(1 / 12)) < 0.02
+    assert abs(masked.mean() - 0.5) < 5 / np.sqrt(12 * len(masked))  # uniform below the modulus
+    assert abs(masked.std() - np.sqrt(1 / 12)) < 0.02
     (summary,) = lines(tmp_path / "secure")
     assert summary["clients"] == [{"partition": partition} for partition in range(4)]
 
@@ -218,9 +203,7 @@ def test_nothing_of_a_single_client_can_be_read(tmp_path: Path) -> None:
 def test_a_client_lost_while_training_is_left_out(tmp_path: Path) -> None:
     """The others' weighted mean, as in a plain round that lost the same client."""
     settings = {**SMALL, "rounds": 1, "round_timeout": 0.5}
-    run_in_process(
-        tmp_path / "secure", lose(2, Stage.COLLECT_MASKED_VECTORS), **settings, secagg="on"
-    )
+    run_in_process(tmp_path / "secure", lose(2, MASK), **settings, secagg="on")
     seen: list[int] = []
 
     def silent(node: int, reply: Message) -> Message | None:
@@ -234,15 +217,12 @@ def test_a_client_lost_while_training_is_left_out(tmp_path: Path) -> None:
     assert close(shared(tmp_path / "secure"), shared(tmp_path / "plain"), 2e-5)
 
 
-@pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SHARE_KEYS])
-def test_a_client_lost_earlier_means_another_try(tmp_path: Path, stage: str) -> None:
-    settings = {**SMALL, "rounds": 1, "round_timeout": 0.5}
-    run_in_process(tmp_path / "early", lose(2, stage), **settings, secagg="on")
-    run_in_process(
-        tmp_path / "later", lose(2, Stage.COLLECT_MASKED_VECTORS), **settings, secagg="on"
-    )
+def test_a_client_lost_while_sharing_keys_means_another_try(tmp_path: Path) -> None:
+    settings = {**SMALL, "rounds": 1, "round_timeout": 0.5, "secagg": "on"}
+    run_in_process(tmp_path / "early", lose(2, SHARE), **settings)
+    run_in_process(tmp_path / "later", lose(2, MASK), **settings)
     (retry,) = lines(tmp_path / "early", "retry")
-    assert "secure aggregation was left with 3 of 4 clients" in retry["reason"]
+    assert "left with 3 of 4 clients while sharing keys, 4 are needed" in retry["reason"]
     assert "client 2: no answer" in retry["reason"]
     assert [client["partition"] for client in lines(tmp_path / "early")[0]["clients"]] == [0, 1, 3]
     assert close(shared(tmp_path / "early"), shared(tmp_path / "later"), 0)
@@ -250,7 +230,7 @@ def test_a_client_lost_earlier_means_another_try(tmp_path: Path, stage: str) -> 
 
 def test_a_client_lost_before_the_sum_is_opened_changes_nothing(tmp_path: Path) -> None:
     settings = {**SMALL, "rounds": 1, "round_timeout": 0.5, "secagg": "on"}
-    run_in_process(tmp_path / "lost", lose(2, Stage.UNMASK), **settings)
+    run_in_process(tmp_path / "lost", lose(2, OPEN), **settings)
     run_in_process(tmp_path / "whole", **settings)
     assert [client["partition"] for client in lines(tmp_path / "lost")[0]["clients"]] == [
         0,
@@ -261,27 +241,17 @@ def test_a_client_lost_before_the_sum_is_opened_changes_nothing(tmp_path: Path) 
     assert close(shared(tmp_path / "lost"), shared(tmp_path / "whole"), 0)
 
 
-def test_a_client_that_never_shares_its_keys_is_done_without(tmp_path: Path) -> None:
-    """It is connected but silent, so later tries of the round do not ask it again."""
-    run_in_process(
-        tmp_path,
-        lose(2, Stage.SETUP, times=9),
-        **{**SMALL, "round_timeout": 0.3},
-        retries=1,
-        secagg="on",
-    )
+def test_a_client_without_keys_is_not_in_the_try(tmp_path: Path) -> None:
+    silent = lose(2, ADVERTISE, times=9)
+    run_in_process(tmp_path, silent, **{**SMALL, "round_timeout": 0.3}, retries=0, secagg="on")
     assert [[client["partition"] for client in line["clients"]] for line in lines(tmp_path)] == [
         [0, 1, 3]
     ] * 2
-    assert len(lines(tmp_path, "retry")) == 2
+    assert lines(tmp_path)[1]["refused"][0]["partition"] == 2
 
 
 def test_tries_end(tmp_path: Path) -> None:
-    def two(node: int, reply: Message) -> Message | None:
-        return (
-            None if node in (node_id(0), node_id(1)) and stage_of(reply) == Stage.SETUP else reply
-        )
-
+    two = both(lose(0, ADVERTISE, times=9), lose(1, ADVERTISE, times=9))
     with pytest.raises(
         FedmirageError,
         match=r"2 clients are connected, .* at least 3\. clients 0, 1: no answer .* tried 2 times",
@@ -291,42 +261,35 @@ def test_tries_end(tmp_path: Path) -> None:
 
 
 def test_too_many_lost_while_training(tmp_path: Path) -> None:
-    def two(node: int, reply: Message) -> Message | None:
-        return (
-            None
-            if node in (node_id(0), node_id(1)) and stage_of(reply) == Stage.COLLECT_MASKED_VECTORS
-            else reply
-        )
-
+    two = both(lose(0, MASK), lose(1, MASK))
     with pytest.raises(
         FedmirageError, match=r"left with 2 of 4 clients while training, 3 are needed"
     ):
         run_in_process(tmp_path, two, **{**SMALL, "round_timeout": 0.3}, retries=0, secagg="on")
 
 
-def test_fewer_neighbours_than_clients(tmp_path: Path) -> None:
-    """Masks with a part of the others, and two lost in training: the plain mean of the rest."""
-    settings = {
-        **SMALL,
-        "dataset": "digits(limit=200, size=8)",
-        "clients": 14,
-        "rounds": 1,
-        "round_timeout": 1.0,
-    }
-    lost = (node_id(3), node_id(9))
+@pytest.mark.parametrize(("clients", "lost"), [(5, 1), (10, 3)])
+@pytest.mark.parametrize("stage", [ADVERTISE, MASK, OPEN])
+def test_as_many_may_be_lost_as_the_table_says(
+    tmp_path: Path, clients: int, lost: int, stage: str
+) -> None:
+    settings = {**SMALL, "dataset": "digits(limit=200, size=8)", "clients": clients, "rounds": 1}
+    gone = both(*(lose(who, stage) for who in range(lost)))
+    run_in_process(tmp_path, gone, **settings, round_timeout=0.3, secagg="on", retries=0)
+    left = clients if stage == OPEN else clients - lost
+    assert lines(tmp_path)[0]["secagg"]["clients"] == left
 
-    def some(node: int, reply: Message) -> Message | None:
-        trained = (
-            stage_of(reply) == Stage.COLLECT_MASKED_VECTORS
-            or "fitres.num_examples" in reply.content.metric_records
-        )
-        return None if node in lost and trained else reply
 
-    run_in_process(tmp_path / "secure", some, **settings, secagg="on(neighbour_share=0.1)")
-    run_in_process(tmp_path / "plain", some, **settings)
-    assert configure({"secagg": "on(neighbour_share=0.1)"}).secagg_params.key_plan(14).shares == 9  # type: ignore[attr-defined]
-    assert lines(tmp_path / "secure")[0]["secagg"]["clients"] == 12
-    assert close(shared(tmp_path / "secure"), shared(tmp_path / "plain"), 2e-6)
+def test_nobody_takes_the_place_of_a_missing_client(tmp_path: Path) -> None:
+    """Clients repeat the draw, so a substitute would be refused; a plain round has one."""
+    settings = {**SMALL, "dataset": "digits(limit=200, size=8)", "clients": 8, "rounds": 1}
+    settings |= {"participation": 0.5, "round_timeout": 0.3, "seed": 1}
+    run_in_process(tmp_path / "whole", **settings, secagg="on")
+    drawn = [client["partition"] for client in lines(tmp_path / "whole")[0]["clients"]]
+    assert len(drawn) == 4
+    gone = lose(drawn[0], SHARE, times=9)
+    run_in_process(tmp_path / "gone", gone, **settings, secagg="on")
+    assert [one["partition"] for one in lines(tmp_path / "gone")[0]["clients"]] == drawn[1:]
 
 
 def test_a_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
@@ -366,7 +329,7 @@ def test_a_round_that_was_opened_is_repeated_with_the_same_clients(
     assert close(shared(tmp_path / "whole"), shared(tmp_path / "cut"), 0)
 
 
-@pytest.mark.parametrize("stage", [Stage.SETUP, Stage.COLLECT_MASKED_VECTORS])
+@pytest.mark.parametrize("stage", [ADVERTISE, MASK])
 def test_a_round_that_was_opened_is_not_repeated_without_a_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
@@ -382,15 +345,35 @@ def test_a_round_that_was_opened_is_not_repeated_without_a_client(
     assert lines(tmp_path)[-1]["round"] == 2
 
 
+def test_a_round_that_was_opened_for_some_is_repeated_with_these(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has forgotten who they were, and the clients tell."""
+    settings = {**SMALL, "secagg": "on", "round_timeout": 0.3}
+    run_in_process(tmp_path / "whole", lose(1, MASK, times=2), **settings)
+    kill_before_checkpoint(monkeypatch, 2)
+    with pytest.raises(KilledError):
+        run_in_process(tmp_path / "cut", lose(1, MASK, times=2), **settings)
+    run_in_process(tmp_path / "cut", **settings, resume=str(tmp_path / "cut"))
+    assert [one["partition"] for one in lines(tmp_path / "cut")[-1]["clients"]] == [0, 2, 3]
+    assert close(shared(tmp_path / "whole"), shared(tmp_path / "cut"), 0)
+
+
+def test_a_command_may_be_repeated(tmp_path: Path) -> None:
+    """Runtimes of one host keep the notes in the folder of the run; in one folder, they would be a
+    second answer."""
+    for name in ("one", "two"):
+        run_in_process(tmp_path / name, **SMALL, secagg="on")
+    assert close(shared(tmp_path / "one"), shared(tmp_path / "two"), 0)
+    config = configure({**SMALL, "secagg": "on", "retries": 0, "out": str(tmp_path / "three")})
+    with pytest.raises(FedmirageError, match="already answered round 1 for this model"):
+        run(InProcessGrid(make_app(config, tmp_path / "one" / "memory"), 4), config)
+
+
 def test_a_try_that_could_not_be_opened_is_repeated(tmp_path: Path) -> None:
     """Two of four answers to the last request are lost: some shares were sent, of the same sum."""
     settings = {**SMALL, "rounds": 1, "round_timeout": 0.3, "secagg": "on"}
-    both = [lose(who, Stage.UNMASK) for who in (1, 2)]
-
-    def two(node: int, reply: Message) -> Message | None:
-        return None if any(drop(node, reply) is None for drop in both) else reply
-
-    run_in_process(tmp_path / "lost", two, **settings)
+    run_in_process(tmp_path / "lost", both(lose(1, OPEN), lose(2, OPEN)), **settings)
     run_in_process(tmp_path / "whole", **settings)
     assert len(lines(tmp_path / "lost", "retry")) == 1
     assert close(shared(tmp_path / "lost"), shared(tmp_path / "whole"), 0)
@@ -400,21 +383,11 @@ def test_a_client_lost_while_the_others_agree_changes_nothing(tmp_path: Path) ->
     """Client 4 of six is lost in training; client 2 says nothing when asked who is left."""
     settings = {**SMALL, "rounds": 1, "clients": 6, "round_timeout": 0.3}
     settings["secagg"] = "on(threshold=0.6)"  # four of six
-    both = [lose(4, Stage.COLLECT_MASKED_VECTORS), lose(2, AGREE, times=9)]
-
-    def two(node: int, reply: Message) -> Message | None:
-        return None if any(drop(node, reply) is None for drop in both) else reply
-
-    run_in_process(tmp_path / "one", lose(4, Stage.COLLECT_MASKED_VECTORS), **settings)
-    run_in_process(tmp_path / "two", two, **settings)
+    run_in_process(tmp_path / "one", lose(4, MASK), **settings)
+    run_in_process(tmp_path / "two", both(lose(4, MASK), lose(2, AGREE, times=9)), **settings)
     assert close(shared(tmp_path / "one"), shared(tmp_path / "two"), 0)
-    assert [client["partition"] for client in lines(tmp_path / "two")[0]["clients"]] == [
-        0,
-        1,
-        2,
-        3,
-        5,
-    ]
+    left = [client["partition"] for client in lines(tmp_path / "two")[0]["clients"]]
+    assert left == [0, 1, 2, 3, 5]
 
 
 def test_a_client_out_of_range_says_so_and_sits_out(tmp_path: Path) -> None:
@@ -436,45 +409,13 @@ def test_a_client_out_of_range_says_so_and_sits_out(tmp_path: Path) -> None:
 # Peers that do not fit
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda parts: parts[:1], "holds no masked vector"),
-        (lambda parts: [parts[0], b"noise"], "cannot be read"),
-        (lambda parts: [parts[0], parts[1] + bytes(10**6)], "bytes instead of"),
-        (
-            lambda parts: [parts[0], array_bytes(np.zeros(3, np.int64))],
-            r"int64\(3,\) instead of int64",
-        ),
-        (
-            lambda parts: [parts[0], array_bytes(decode([parts[1]])[0].astype(np.float64))],
-            "float64",
-        ),
-        (
-            lambda parts: [parts[0], array_bytes(decode([parts[1]])[0] + 2**60)],
-            "not below the modulus",
-        ),
-    ],
-)
-def test_a_malformed_vector_is_refused(tmp_path: Path, change: Any, reason: str) -> None:
-    run_in_process(tmp_path, broken(change), **{**SMALL, "rounds": 1}, secagg="on")
-    (line,) = lines(tmp_path)
-    assert [client["partition"] for client in line["clients"]] == [0, 2, 3]
-    (refused,) = line["refused"]
-    assert re.search(reason, refused["reason"])
-
-
-def test_malformed_shares_of_the_sum_change_nothing(tmp_path: Path) -> None:
-    """Three of four are enough to open it."""
-
-    def spoil(node: int, reply: Message) -> Message:
-        if node == node_id(1) and stage_of(reply) == Stage.UNMASK:
-            reply.content.config_records[RECORD_KEY_CONFIGS][Key.NODE_ID_LIST] = [5]
-        return reply
-
-    run_in_process(tmp_path / "spoiled", spoil, **{**SMALL, "rounds": 1}, secagg="on")
-    run_in_process(tmp_path / "whole", **{**SMALL, "rounds": 1}, secagg="on")
-    assert close(shared(tmp_path / "spoiled"), shared(tmp_path / "whole"), 0)
+@pytest.mark.parametrize("vector", [b"", b"noise", bytes(10**6), 7, "text", [1, 2]])
+def test_a_malformed_vector_is_refused(tmp_path: Path, vector: Any) -> None:
+    run_in_process(tmp_path, spoil(1, MASK, lambda _: vector), **SMALL, secagg="on")
+    for found in lines(tmp_path):
+        assert [client["partition"] for client in found["clients"]] == [0, 2, 3]
+        (refused,) = found["refused"]
+        assert "its masked numbers are malformed: " in refused["reason"]
 
 
 def test_what_an_exception_says_stays_with_the_client(
@@ -496,74 +437,22 @@ def test_masks_that_do_not_cancel_are_noticed(tmp_path: Path) -> None:
     """A vector of its own noise is well-formed; the sum shows that it is not what the masks belong
     to."""
 
-    def noise(parts: list[bytes]) -> list[bytes]:
-        size = len(decode([parts[1]])[0])
-        return [parts[0], array_bytes(mask(b"other", 2**MODULUS_BITS, [(size,)])[0])]
+    def noise(vector: bytes) -> bytes:
+        return draw_mask(b"other", len(vector) // 8).tobytes()
 
     with pytest.raises(FedmirageError, match="holds numbers that 4 clients cannot have sent"):
-        run_in_process(tmp_path, broken(noise), **SMALL, retries=0, secagg="on")
+        run_in_process(tmp_path, spoil(1, MASK, noise), **SMALL, retries=0, secagg="on")
 
 
-def test_a_client_with_other_masks_is_refused(tmp_path: Path) -> None:
-    """Flower's own mod does not name its generator when it answers the set-up."""
-
+def test_a_client_of_another_version_is_left_out(tmp_path: Path) -> None:
     def without(node: int, reply: Message) -> Message:
-        if node == node_id(1) and stage_of(reply) == Stage.SETUP:
-            del reply.content.config_records[RECORD_KEY_CONFIGS][MASKS]
+        if node == node_id(1) and stage_of(reply) == ADVERTISE:
+            del reply.content.config_records[RECORD]["version"]
         return reply
 
-    with pytest.raises(FedmirageError, match="client 1: its masks do not come from 'aes256-ctr-2'"):
-        run_in_process(tmp_path, without, **SMALL, retries=0, secagg="on")
-
-
-SETUP = {
-    Key.STAGE: Stage.SETUP,
-    Key.SAMPLE_NUMBER: 4,
-    Key.SHARE_NUMBER: 4,
-    Key.THRESHOLD: 3,
-    Key.CLIPPING_RANGE: 8.0,
-    Key.TARGET_RANGE: 2**40,
-    Key.MOD_RANGE: 2**MODULUS_BITS,
-    Key.MAX_WEIGHT: 1.0,
-    MASKS: GENERATOR,
-}
-
-
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({MASKS: "mt19937"}, "the server's masks come from 'mt19937'"),
-        ({MASKS: None}, "the server's masks come from \"Flower's own generator\""),
-        (
-            {Key.SAMPLE_NUMBER: 3},
-            "the server wants the sum of 3 clients; of 6 there must be at least 4",
-        ),
-        ({Key.SAMPLE_NUMBER: 7}, "the server wants the sum of 7 clients; of 6"),
-        ({Key.THRESHOLD: 2}, "the server's threshold is 2, but secagg gives 3"),
-        ({Key.MOD_RANGE: 2**32}, "the server's mod_range is"),
-        ({Key.CLIPPING_RANGE: 1e9}, "the server's clipping_range is"),
-        (
-            {Key.STAGE: Stage.SHARE_KEYS},
-            "Abort secure aggregation: expect setup stage, but receive share_keys stage",
-        ),
-    ],
-)
-def test_a_client_holds_the_server_to_the_configuration(
-    changed: dict[str, Any], reason: str
-) -> None:
-    settings = {key: value for key, value in {**SETUP, **changed}.items() if value is not None}
-    message = Message(
-        RecordDict({RECORD_KEY_CONFIGS: ConfigRecord(settings)}), 7, MessageType.TRAIN
-    )
-    message.metadata.__dict__["_message_id"] = "1"
-    context = Context(1, 7, {}, RecordDict(), {})
-
-    def never(*_: Any) -> Message:
-        raise AssertionError("a client trained for a server that it does not trust")
-
-    reply = secure(configure({"secagg": "on", "clients": 6}))(message, context, never)
-    assert list(reply.content) == [REFUSAL]
-    assert re.search(reason, str(reply.content.config_records[REFUSAL]["reason"]))
+    run_in_process(tmp_path, without, **SMALL, retries=0, secagg="on")
+    (refused,) = lines(tmp_path)[0]["refused"]
+    assert "it does not speak 'fedmirage-secagg-3'" in refused["reason"]
 
 
 def test_clients_that_know_each_other_give_the_same_bits(tmp_path: Path) -> None:

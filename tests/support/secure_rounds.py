@@ -1,11 +1,9 @@
 """Clients of secure rounds that are lost, or that send something else than they should."""
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -13,58 +11,58 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from flwr.app import Message
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key, Stage
 from flwr.supercore.primitives.asymmetric import generate_key_pairs
 
-from fedmirage.common.secagg.agreement import AGREE, DRAW, LOT, TAGS
+from fedmirage.common.secagg.protocol import ADVERTISE, AGREE, MASK, OPEN, RECORD, SHARE
 from tests.support.inprocess import Intercept, node_id
+
+MARKS = {"keys": ADVERTISE, "sealed": SHARE, "vector": MASK, "tags": AGREE, "shares": OPEN}
 
 
 def stage_of(reply: Message) -> str:
     """Which of the exchanges a client's reply belongs to."""
-    if reply.has_error() or RECORD_KEY_CONFIGS not in reply.content.config_records:
+    if reply.has_error() or RECORD not in reply.content.config_records:
         return ""
-    keys = reply.content.config_records[RECORD_KEY_CONFIGS].keys()
-    marks = {
-        Key.PUBLIC_KEY_1: Stage.SETUP,
-        LOT: DRAW,
-        Key.DESTINATION_LIST: Stage.SHARE_KEYS,
-        Key.MASKED_PARAMETERS: Stage.COLLECT_MASKED_VECTORS,
-        TAGS: AGREE,
-        Key.SHARE_LIST: Stage.UNMASK,
-    }
-    return next(stage for mark, stage in marks.items() if mark in keys)
+    found = reply.content.config_records[RECORD].keys() & MARKS.keys()
+    return MARKS[found.pop()]
 
 
 def lose(partition: int, stage: str, times: int = 1) -> Intercept:
     """A client whose answers in one stage never arrive, so many times."""
+    return spoil(partition, stage, lambda _: None, times)
+
+
+def spoil(
+    partition: int, stage: str, change: Callable[[Any], Any], times: int = 10**6
+) -> Intercept:
+    """A client that changes what it sends in one stage, so many times; None loses its answer."""
     left = [times]
+    names = {stage: name for name, stage in MARKS.items()}
 
     def intercept(node: int, reply: Message) -> Message | None:
-        if node == node_id(partition) and stage_of(reply) == stage and left[0]:
-            left[0] -= 1
+        if node != node_id(partition) or stage_of(reply) != stage or not left[0]:
+            return reply
+        left[0] -= 1
+        record = reply.content.config_records[RECORD]
+        changed = change(record[names[stage]])
+        if changed is None:
             return None
+        record[names[stage]] = changed
         return reply
 
     return intercept
 
 
-def broken(change: Callable[[list[Any]], list[Any]]) -> Intercept:
-    """Partition 1 sends another masked vector than its own."""
+def both(*intercepts: Intercept) -> Intercept:
+    """Several clients at once."""
 
-    def intercept(node: int, reply: Message) -> Message:
-        if node == node_id(1) and stage_of(reply) == Stage.COLLECT_MASKED_VECTORS:
-            record = reply.content.config_records[RECORD_KEY_CONFIGS]
-            record[Key.MASKED_PARAMETERS] = change(record[Key.MASKED_PARAMETERS])  # type: ignore[arg-type]
+    def intercept(node: int, reply: Message) -> Message | None:
+        for one in intercepts:
+            if one(node, reply) is None:
+                return None
         return reply
 
     return intercept
-
-
-def array_bytes(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
-    return file.getvalue()
 
 
 def exchange_long_term_keys(folder: Path, clients: int) -> dict[int, dict[str, str]]:

@@ -1,51 +1,49 @@
-"""Keys in common, sealed messages, tags, and public keys that are refused."""
+"""Keys in common, sealed messages, tags, masks, and public keys that are refused."""
 
+import numpy as np
 import pytest
-from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.secagg.keys import (
     FIELD,
     WEAK,
-    bytes_to_private_key,
-    bytes_to_public_key,
-    decrypt,
-    encrypt,
-    generate_key_pairs,
-    generate_shared_key,
+    agree,
+    check_public_keys,
+    derive,
+    draw_mask,
+    draw_private_key,
+    find_public_key,
     make_tag,
-    private_key_to_bytes,
-    public_key_to_bytes,
-    read_public_key,
+    seal,
+    unseal,
 )
 
 
 def test_two_clients_have_one_key_in_common() -> None:
-    (one, her), (other, his) = generate_key_pairs(), generate_key_pairs()
-    written = bytes_to_private_key(private_key_to_bytes(one))
-    common = generate_shared_key(written, bytes_to_public_key(public_key_to_bytes(his)))
-    assert common == generate_shared_key(other, her)
-    assert common != generate_shared_key(one, her)
+    hers, his = draw_private_key(), draw_private_key()
+    common = agree(hers, find_public_key(his))
+    assert common == agree(his, find_public_key(hers))
+    assert common != agree(hers, find_public_key(hers))
 
 
-def test_a_sealed_message_is_opened_by_the_same_key_only() -> None:
-    sealed = encrypt(b"k" * 32, b"a message")
-    assert decrypt(b"k" * 32, sealed) == b"a message"
-    assert sealed != encrypt(b"k" * 32, b"a message")
-    for key, changed in ((b"j" * 32, sealed), (b"k" * 32, sealed[:-1] + bytes([sealed[-1] ^ 1]))):
-        with pytest.raises(InvalidTag):
-            decrypt(key, changed)
+def test_a_sealed_message_is_opened_by_the_same_key_in_the_same_context_only() -> None:
+    sealed = seal(b"k" * 32, b"a message", b"from", b"to")
+    assert unseal(b"k" * 32, sealed, b"from", b"to") == b"a message"
+    assert sealed != seal(b"k" * 32, b"a message", b"from", b"to")
+    assert unseal(b"j" * 32, sealed, b"from", b"to") is None
+    assert unseal(b"k" * 32, sealed, b"fro", b"mto") is None
+    assert unseal(b"k" * 32, sealed[:-1] + bytes([sealed[-1] ^ 1]), b"from", b"to") is None
 
 
 def test_a_tag_depends_on_everything_that_it_vouches_for() -> None:
     tags = {
-        make_tag(b"key", "shares", 1, 2, b"ab", b"c"),
-        make_tag(b"yek", "shares", 1, 2, b"ab", b"c"),
-        make_tag(b"key", "survivors", 1, 2, b"ab", b"c"),
-        make_tag(b"key", "shares", 2, 1, b"ab", b"c"),
-        make_tag(b"key", "shares", 1, 2, b"a", b"bc"),
+        make_tag(b"key", b"survivors", b"1", b"2", b"ab", b"c"),
+        make_tag(b"yek", b"survivors", b"1", b"2", b"ab", b"c"),
+        make_tag(b"key", b"survivors", b"2", b"1", b"ab", b"c"),
+        make_tag(b"key", b"survivors", b"1", b"2", b"a", b"bc"),
     }
-    assert len(tags) == 5
+    assert len(tags) == 4
 
 
 @pytest.mark.parametrize("number", sorted(WEAK))
@@ -53,25 +51,44 @@ def test_weak_public_keys_are_refused(number: int) -> None:
     """The key in common with them does not depend on the private key."""
     weak = number.to_bytes(32, "little")
     with pytest.raises(WireError, match="not proper ones of X25519"):
-        read_public_key(weak)
+        check_public_keys(weak, 1)
     with pytest.raises(ValueError, match="shared key"):
-        generate_shared_key(generate_key_pairs()[0], bytes_to_public_key(weak))
+        agree(draw_private_key(), weak)
 
 
 @pytest.mark.parametrize("bit", [0, 2**255])
 def test_a_second_encoding_of_a_key_is_refused(bit: int) -> None:
     """X25519 ignores the highest bit and reduces modulo the field: 9 has four encodings or so."""
-    private, _ = generate_key_pairs()
+    private = draw_private_key()
     nine = (9).to_bytes(32, "little")
     other = (bit + 9 if bit else FIELD + 9).to_bytes(32, "little")
-    common = generate_shared_key(private, bytes_to_public_key(nine))
-    assert common == generate_shared_key(private, bytes_to_public_key(other))
-    assert read_public_key(nine) == nine
+    assert agree(private, nine) == agree(private, other)
+    check_public_keys(nine, 1)
     with pytest.raises(WireError, match="not proper ones of X25519"):
-        read_public_key(other)
+        check_public_keys(other, 1)
 
 
 @pytest.mark.parametrize("data", ["text", b"", bytes(31), bytes(33), None])
 def test_what_is_no_public_key_is_refused(data: object) -> None:
-    with pytest.raises(WireError, match="no public keys of 32 bytes"):
-        read_public_key(data)
+    with pytest.raises(WireError, match="no 1 public keys of 32 bytes"):
+        check_public_keys(data, 1)
+
+
+def test_a_mask_is_the_stream_of_aes_in_counter_mode() -> None:
+    secret = b"s" * 32
+    cipher = Cipher(algorithms.AES(derive(secret, "mask")), modes.CTR(bytes(16))).encryptor()
+    expected = np.frombuffer(cipher.update(bytes(8 * 7)), "<i8")
+    assert np.array_equal(draw_mask(secret, 7), expected)
+    assert np.array_equal(draw_mask(secret, 3), expected[:3])
+    assert not np.array_equal(draw_mask(b"t" * 32, 7), expected)
+
+
+def test_masks_are_uniform_and_their_sums_cancel() -> None:
+    drawn = [draw_mask(b"%d" % number, 1000) for number in range(50)]
+    parts = np.concatenate(drawn).astype(np.float64) / 2**63
+    assert abs(parts.mean()) < 0.02
+    assert abs(parts.std() - np.sqrt(1 / 3)) < 0.01
+    total = np.sum(drawn, axis=0)
+    for part in drawn:
+        total -= part
+    assert not total.any()

@@ -7,8 +7,7 @@ import pytest
 
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.method import Method, Section
-from fedmirage.common.secagg.neighbours import KeyPlan
-from fedmirage.common.secagg.settings import SecAggOff, SecAggOn, why_not
+from fedmirage.common.secagg.settings import SecAggFlower, SecAggOff, SecAggOn, why_not
 from fedmirage.common.settings.config import configure
 
 
@@ -32,9 +31,32 @@ def test_off_is_the_default_and_on_the_bare_flag() -> None:
         ({"secagg": "on", "clients": 2}, "a round has 2 of 2 clients"),
         ({"secagg": "on", "clients": 10, "participation": 0.2}, "a round has 2 of 10 clients"),
         (
-            {"secagg": "on", "clients": 300_000},
-            "300000 clients x bits=40 could overflow the 53 bits of a sum; lower bits to 34",
+            {"secagg": "on(bits=48)", "clients": 40},
+            "40 clients x bits=48 could overflow the 53 bits of a sum; lower bits to 47",
         ),
+        (
+            {"secagg": "on", "clients": 1000},
+            "at most 300 are allowed, so lower participation to 0.3",
+        ),
+        ({"secagg": "on(neighbour_share=0.5)"}, "neighbour_share"),
+        ({"secagg": "flower(num_shares=1.5)"}, "num_shares=1.5: write a fraction up to 1, or a"),
+        ({"secagg": "flower(modulus_range=1000)"}, "write a power of two above quantization_range"),
+        (
+            {"secagg": "flower", "clients": 1025},
+            "1025 clients x quantization_range=4194304 could overflow modulus_range",
+        ),
+        ({"secagg": "flower", "validation": 0.1}, "validation=0.1 would show the server"),
+        ({"secagg": "flower", "diagnostics": True}, "diagnostics look at single clients"),
+        ({"secagg": "flower", "clients": 2}, "a round has 2 of 2 clients"),
+        (
+            {"secagg": "flower", "dp": "central(clip=1, noise=1)"},
+            "flower cannot carry the noise and the bounds of dp",
+        ),
+        (
+            {"secagg": "flower", "methods": "scaffold"},
+            "scaffold sends 'control-delta' beside the model, .*; write secagg='on'",
+        ),
+        ({"secagg": "flower", "methods": "fedgen"}, "fedgen needs each client's"),
         (
             {"secagg": "on", "validation": 0.1},
             "validation=0.1 would show the server each client's loss",
@@ -47,6 +69,14 @@ def test_refusals(settings: dict[str, object], reason: str) -> None:
         configure(settings)
 
 
+def test_flowers_protocol_says_what_it_lacks() -> None:
+    config = configure({"secagg": "flower", "methods": "fedcog"})
+    assert isinstance(config.secagg_params, SecAggFlower)
+    (caution,) = [caution for caution in config.cautions if "secagg=flower" in caution]
+    for gap in ("trusts the server", "32 bits", "number of examples is sent in clear"):
+        assert gap in caution
+
+
 def test_all_refusals_at_once() -> None:
     with pytest.raises(ConfigurationError) as refusal:
         configure({"secagg": "on", "clients": 2, "validation": 0.1, "diagnostics": True})
@@ -54,60 +84,47 @@ def test_all_refusals_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("clients", "shares", "threshold"),
+    ("drawn", "quorum", "losses", "accomplices"),
     [
-        (3, 3, 2),
-        (4, 4, 3),
-        (5, 5, 4),
-        (10, 10, 7),
-        (50, 50, 34),
-        (64, 64, 43),
-        (65, 51, 39),
-        (200, 79, 60),
-        (1000, 227, 171),
+        (3, 3, 0, 1),
+        (4, 3, 1, 1),
+        (5, 4, 1, 2),
+        (6, 5, 1, 3),
+        (10, 7, 3, 3),
+        (50, 34, 16, 17),
+        (100, 67, 33, 33),
+        (300, 201, 99, 101),
     ],
 )
-def test_the_plan_of_a_round(clients: int, shares: int, threshold: int) -> None:
-    """More than half of the shares, and never all: one client may always be lost."""
-    plan = SecAggOn().key_plan(clients)
-    assert (plan.shares, plan.threshold) == (shares, threshold)
-    assert plan.shares / 2 < plan.threshold < plan.shares
+def test_what_a_round_survives(drawn: int, quorum: int, losses: int, accomplices: int) -> None:
+    secagg = SecAggOn()
+    assert secagg.quorum(drawn) == quorum > drawn / 2
+    assert (secagg.losses(drawn), secagg.accomplices(drawn)) == (losses, accomplices)
 
 
 def test_the_table_of_what_a_round_survives() -> None:
-    """docs/security.md: 2t > n + c, and whoever stays is at least t and at least `least`."""
+    """docs/security.md says what the code computes."""
     text = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
-    rows = {
-        name: [int(cell) for cell in text.split(f"| {name} |")[1].split("\n")[0].split("|")[:-1]]
-        for name in (
-            "clients per round (n)",
-            "shares that open a key (t)",
-            "may be lost while training",
-            "may help a dishonest server (c)",
-        )
-    }
-    assert len(rows["clients per round (n)"]) == 7
-    for clients, opening, lost, helpers in zip(*rows.values(), strict=True):
-        secagg = SecAggOn(neighbour_share=1.0)
-        plan, least = secagg.key_plan(clients), secagg.least(clients)
-        assert opening == plan.threshold
-        assert lost == clients - max(plan.threshold, least)
-        assert helpers == 2 * plan.threshold - clients - 1
+    table = text.partition("| clients drawn for a round |")[2].partition("\n\n")[0]
+    found = [[*map(int, line.strip("|").split("|"))] for line in table.splitlines()[2:]]
+    assert [row[0] for row in found] == [3, 4, 5, 6, 10, 50, 100, 300]
+    for drawn, quorum, accomplices, losses in found:
+        secagg = SecAggOn()
+        expected = (secagg.quorum(drawn), secagg.accomplices(drawn), secagg.losses(drawn))
+        assert (quorum, accomplices, losses) == expected
 
 
-def test_a_part_of_the_clients_as_neighbours_is_odd_and_never_too_few() -> None:
-    """2 ceil(log2 50) + 1 = 13."""
-    assert SecAggOn(neighbour_share=0.5).key_plan(50).shares == 25
-    assert SecAggOn(neighbour_share=0.48).key_plan(50).shares == 25
-    assert SecAggOn(neighbour_share=0.01).key_plan(50).shares == 13
-    assert SecAggOn(neighbour_share=0.01).key_plan(5).shares == 5
-    assert SecAggOn(threshold=0.99).key_plan(10).threshold == 9
-    assert SecAggOn(neighbour_share=1.0).key_plan(100) == KeyPlan(100, 67)
-    assert SecAggOn(threshold=0.8).key_plan(100) == KeyPlan(51, 41)
-
-
-def test_more_than_half_of_a_round_must_be_there() -> None:
-    assert [SecAggOn().least(drawn) for drawn in (3, 4, 5, 6, 100)] == [3, 3, 3, 4, 51]
+@pytest.mark.parametrize("threshold", [0.51, 0.67, 0.9, 0.99])
+def test_two_groups_never_open_both_masks(threshold: float) -> None:
+    """With the promised accomplices, two groups of honest clients would need more than there are;
+    and every sum has two honest clients."""
+    secagg = SecAggOn(threshold=threshold)
+    for drawn in range(3, 301):
+        quorum, helpers = secagg.quorum(drawn), secagg.accomplices(drawn)
+        assert helpers >= 0
+        assert 2 * (quorum - helpers) > drawn - helpers
+        assert quorum - helpers >= 2
+        assert quorum <= drawn
 
 
 def test_the_budget_is_the_number_of_digits_of_the_largest_sum() -> None:

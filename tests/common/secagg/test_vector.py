@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmirage.common.errors import FedmirageError, WireError
-from fedmirage.common.secagg.masks import quantize
 from fedmirage.common.secagg.vector import SecureMeans, SecureVector
 from fedmirage.common.settings.config import configure
 from tests.support.facts import entries, make_facts
@@ -28,8 +27,7 @@ def secure_vector(methods: str = "fedavg", secagg: str = "on", **more: object) -
 
 def add_up(codec: SecureVector, vectors: list[np.ndarray]) -> SecureMeans | None:
     """What the server makes of the sum, which it gets in whole steps."""
-    steps = [np.rint(vector / codec.secagg.step).astype(np.int64) for vector in vectors]
-    return codec.decode(np.sum(steps, axis=0), REFERENCE, len(vectors))
+    return codec.decode(np.sum(vectors, axis=0), REFERENCE, len(vectors))
 
 
 def moved(rng: np.random.Generator) -> list[np.ndarray]:
@@ -115,17 +113,41 @@ def test_sections_have_their_own_weightings() -> None:
     assert means.metrics["term.control"] == pytest.approx(0.75)
 
 
-def test_numbers_lie_on_the_steps_so_that_rounding_changes_nothing() -> None:
+def test_every_number_is_within_the_range_of_the_budget() -> None:
     codec = secure_vector()
-    vector = codec.encode(
-        {"shared": moved(np.random.default_rng(0))},
-        REFERENCE,
-        1234,
-        {"term.task": 0.3, "seconds": 1e9},
-    )
-    whole = (vector + codec.secagg.clip) / codec.secagg.step
-    assert np.array_equal(whole, np.rint(whole))
-    assert np.array_equal(quantize([vector], codec.secagg.clip, 2**codec.secagg.bits)[0], whole)
+    figures = {"term.task": 0.3, "seconds": 1e9}
+    large = [array + 8 for array in REFERENCE]
+    vector = codec.encode({"shared": large}, REFERENCE, codec.secagg.max_examples, figures)
+    assert vector.dtype == np.int64
+    assert np.abs(vector).max() == 2 ** (codec.secagg.bits - 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    clip=st.sampled_from([8.0, 7.0, 3.0, 2.7, 1.1, 0.3, 0.013]),
+    bits=st.integers(46, 48),
+    seed=st.integers(0, 999),
+)
+def test_the_sum_is_exact_near_the_last_bit(clip: float, bits: int, seed: int) -> None:
+    """As many clients as the bits of a sum allow, with numbers at the ends of the range."""
+    codec = secure_vector(secagg=f"on(clip={clip}, bits={bits}, max_examples=1)", clients=3)
+    clients = 2 ** (53 - bits) - 1
+    rng = np.random.default_rng(seed)
+    moved = [array + rng.choice([-clip, clip], array.shape) * (1 - 2**-20) for array in REFERENCE]
+    vector = codec.encode({"shared": moved}, REFERENCE, 1, {})
+    means = codec.decode(clients * vector, REFERENCE, clients)
+    assert means is not None
+    for one, other in zip(means.sections["shared"], moved, strict=True):
+        assert np.allclose(one, other, rtol=1e-7, atol=codec.secagg.step)
+
+
+def test_a_sum_that_clients_cannot_have_sent_is_refused() -> None:
+    codec = secure_vector()
+    vector = codec.encode({"shared": REFERENCE}, REFERENCE, 5, {})
+    for odd in (-(2**63), 2**62, 2 ** (codec.secagg.bits - 1) + 1):
+        vector[-1] = odd
+        with pytest.raises(WireError, match="numbers that 1 clients cannot have sent"):
+            add_up(codec, [vector])
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,6 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     ("setting", "line", "new"),
     [
         ("secagg", "on(bound=6000)", "max_examples"),
-        ("secagg", "on(shares=0.5)", "neighbour_share"),
         ("methods", "dynafed(accept=0.9)", "max_loss"),
         ("methods", "FedCOG(js='code')", "disagreement"),
         ("methods", "fedcog(shared=True)", "same_images"),

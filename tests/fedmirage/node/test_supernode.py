@@ -1,9 +1,13 @@
 """How a SuperNode is told the way in which it answers messages."""
 
+from pathlib import Path
+
 import pytest
 
+from fedmirage.client.secagg.notes import Notes
 from fedmirage.common.errors import FedmirageError
-from fedmirage.node.supernode import read_arguments
+from fedmirage.common.secagg.protocol import Task
+from fedmirage.node.supernode import read_arguments, start
 
 
 def test_a_node_forks_tasks_and_waits_adaptively_unless_told_otherwise() -> None:
@@ -33,3 +37,15 @@ def test_a_variable_with_an_unknown_way_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("FEDMIRAGE_TASKS", "warm")
     with pytest.raises(FedmirageError, match="'warm'; write forked or fresh"):
         read_arguments([])
+
+
+def test_a_node_forgets_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Then it may answer the same rounds again."""
+    task = Task("0123456789abcdef", 1, bytes(32))
+    for partition in (0, 1):
+        Notes(tmp_path, partition, task, "data").note_opened([0, 1, 2])
+    config = ["--node-config", f'partition-id=0 memory="{tmp_path}"']
+    start(["--forget", task.token, *config])
+    assert "has answered 2 rounds of run 0123456789abcdef" in capsys.readouterr().out
+    with pytest.raises(FedmirageError, match="notes no round of this run"):
+        start(["--forget", task.token, *config])

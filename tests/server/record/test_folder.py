@@ -1,6 +1,7 @@
 """Which process may write into a run's folder, and when nothing is left to do."""
 
 import errno
+import io
 import json
 import os
 from pathlib import Path
@@ -153,6 +154,27 @@ def test_an_interrupted_file_ends_with_one_summary(tmp_path: Path, torn: str) ->
     assert [line["round"] for line in lines(tmp_path)] == [1, 2]
     assert [line["status"] for line in lines(tmp_path, "summary")] == ["interrupted"]
     assert read_results(results.path)[-1]["rounds"] == 2
+
+
+@pytest.mark.parametrize("fails", ["open", "write"])
+def test_a_full_disk_for_the_lock_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    class Full(io.FileIO):
+        def write(self, _: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def open_full(path: Path, *_: Any, **__: Any) -> io.FileIO:
+        if fails == "open":
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return Full(path, "a+")
+
+    monkeypatch.setattr(Path, "open", open_full)
+    with (
+        pytest.raises(FedmirageError, match=r"No space left on device while writing .*; free some"),
+        claim(tmp_path),
+    ):
+        raise AssertionError("the folder was claimed")
 
 
 def test_whoever_claims_a_folder_removes_what_a_killed_writer_left(tmp_path: Path) -> None:
