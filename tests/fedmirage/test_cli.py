@@ -96,7 +96,7 @@ def test_a_declaration_is_laid_out_for_the_terminal(monkeypatch: pytest.MonkeyPa
 
 
 def test_arguments_have_their_help() -> None:
-    assert "Explain this method and its parameters." in shown("methods", "--help")
+    assert "One method, with everything you can set." in shown("methods", "--help")
     assert "The folder of a comparison, or the folders of runs." in shown("compare", "-h")
 
 

@@ -13,7 +13,7 @@ from fedmirage.common.data import load
 from fedmirage.common.data.batches import normalise
 from fedmirage.common.run import blueprint
 from fedmirage.common.wire.manifest import from_arrays
-from fedmirage.show import compare
+from fedmirage.comparison.folders import lay_out_runs
 from fedmirage.show.progress import summary_table
 from tests.support.inprocess import run_in_process
 from tests.support.rules import last_local_models
@@ -94,7 +94,7 @@ def test_a_small_domain_counts_as_much_as_a_large_one(tmp_path: Path) -> None:
     assert summary["final_evaluation"]["domains"] == evaluation["domains"]
     assert summary["final_evaluation"]["accuracy_domain_mean"] == pytest.approx(mean)
     console = Console(width=80, file=io.StringIO())
-    console.print(compare.table([tmp_path]))
+    console.print(lay_out_runs([tmp_path]))
     text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
     assert f"mean over domains {100 * mean:.2f}: plain " in text
     assert all(name in text for name in names)

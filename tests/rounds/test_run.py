@@ -259,7 +259,7 @@ def test_a_run_that_goes_on_longer_keeps_no_caution_about_its_former_length(
     settings = {**SMALL, "methods": "moon"}
     run_in_process(tmp_path, **{**settings, "rounds": 1})
     (summary,) = lines(tmp_path, "summary")
-    assert "rounds=1: all of this run is without it" in summary["notes"][0]
+    assert "rounds=1, so it never acts" in summary["notes"][0]
     run_in_process(tmp_path, **{**settings, "rounds": 2, "resume": str(tmp_path)})
     (summary,) = lines(tmp_path, "summary")
     assert summary["status"] == "finished"

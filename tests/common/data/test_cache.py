@@ -29,7 +29,7 @@ def decoded(data: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         happened.append(path)
         return genuine(path, *rest)
 
-    monkeypatch.setattr(npz, "read", read)
+    monkeypatch.setattr(npz, "read_npz", read)
     return happened
 
 
