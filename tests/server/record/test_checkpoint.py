@@ -15,7 +15,7 @@ from fedmirage.common.wire.files import read_arrays, write_arrays
 from fedmirage.server.methods.ema import EmaServer
 from fedmirage.server.record.checkpoint import Checkpoint, read_checkpoint
 from fedmirage.server.record.results import Results
-from fedmirage.server.record.results import read_checkpoint as read_lines
+from fedmirage.server.record.results import read_results as read_lines
 from fedmirage.server.strategy.wrapper import load_state
 
 
