@@ -26,10 +26,9 @@ from fedmirage.common.run import Run, appearance, make_run
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.server.bounds import BoundedReplyCheck
 from fedmirage.server.messages.plain import Fit, PlainFit
 from fedmirage.server.messages.preparation import Preparer
-from fedmirage.server.messages.replies import exchange
+from fedmirage.server.messages.replies import ReplyCheck, exchange
 from fedmirage.server.messages.sampling import Roster, Send
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.folder import (
@@ -143,7 +142,7 @@ def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Ch
         log(INFO, "%s", secagg.budget(config.drawn))
         vector, drawn = SecureVector(run), config.drawn
         return SecureFit(strategy, roster, send, timeout, least, state, secagg, vector, drawn)
-    return PlainFit(strategy, roster, send, timeout, least, state, BoundedReplyCheck(run))
+    return PlainFit(strategy, roster, send, timeout, least, state, ReplyCheck(run))
 
 
 def make_strategy(run: Run, state: Checkpoint, evaluator: Evaluator, results: Results) -> Strategy:
