@@ -17,13 +17,14 @@ from uuid import uuid4
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.common import log
+from flwr.common.constant import ErrorCode
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.runtimes.parcels import Load
 from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
 from fedmirage.server.messages.replies import WaitingGrid
 
-FAILED = 2  # Flower's code for a client that raised an exception
+FAILED = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
 AHEAD = 2  # messages that a worker has at most: one in work, and one so that it need not wait
 
 
@@ -273,7 +274,7 @@ class WorkerGrid(WaitingGrid):
             self._keep(message, *worker.receive())
         except LostWorkerError as error:
             if not self.expired(message):
-                reply = Message(Error(code=FAILED, reason=str(error)), reply_to=message)
+                reply = Message(Error(ErrorCode.CLIENT_APP_CRASHED, str(error)), reply_to=message)
                 self._keep(message, reply, self._context(message))
             raise
         finally:
