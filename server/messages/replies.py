@@ -38,7 +38,13 @@ T = TypeVar("T")
 
 
 class WaitingGrid(Grid):
-    """A grid that knows when replies arrive, so that nobody has to look for them."""
+    """A grid that knows when replies arrive, so that nobody has to look for them.
+
+    It has all nodes from the beginning.
+    """
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []  # what results.jsonl should say about its workers
 
     @abstractmethod
     def await_messages(self, message_ids: Iterable[str], seconds: float) -> None:

@@ -73,12 +73,19 @@ class Roster(ClientManager):
         self.unprepared: set[int] = set()  # partitions that cannot train yet
         self.proxies: dict[int, PartitionProxy] = {}
         self.refused: dict[int, str] = {}  # node id -> why
+        self.noted = 0  # sentences of the grid that were taken
         self.failed: dict[int, str] = {}  # the same of nodes that are asked again
 
     @property
     def grid_has_all(self) -> bool:
         """Whether the grid has had all nodes from the beginning, so that none can be missing."""
         return isinstance(self.grid, WaitingGrid)
+
+    def take_notes(self) -> list[str]:
+        """Return what the grid says about its workers, each sentence once."""
+        notes = self.grid.notes[self.noted :] if isinstance(self.grid, WaitingGrid) else []
+        self.noted += len(notes)
+        return notes
 
     def refresh(self, timeout: float) -> None:
         """Drop the nodes that are gone, and ask the new ones which partition they serve."""
