@@ -163,7 +163,8 @@ def results() -> Iterator[str]:
         name = f"A line of kind `{get_args(kind.annotation)[0]}`" if kind else part.__name__
         yield f"## {name}"
         yield from paragraphs(part)
-        yield table(("Key", "What it holds"), *starmap(row_of, part.model_fields.items()))
+        told = [(key, info) for key, info in part.model_fields.items() if info.description]
+        yield table(("Key", "What it holds"), *starmap(row_of, told))
     yield "## Metrics by name"
     yield "`*` stands for any name. A method's own metrics are called METHOD.NAME; it lists them."
     rows = ((f"`{name}`", text(told)) for name, told in MEANINGS.items())

@@ -104,6 +104,8 @@ class Rounds:
         fitted = time.perf_counter()
         evaluated = self.evaluate(number, shared) if self.config.evaluates(number) else {}
         progress = self.checkpoint.progress
+        for text in self.roster.take_notes():
+            self.results.note(number, text)
         line = make_round_line(number, outcome, evaluated, self.config, progress)
         now = time.perf_counter()
         line["seconds"] = {**outcome.seconds, "evaluate": now - fitted, "round": now - started}

@@ -26,10 +26,9 @@ from fedmirage.common.run import Run, appearance, make_run
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.server.bounds import BoundedReplyCheck
 from fedmirage.server.messages.plain import Fit, PlainFit
 from fedmirage.server.messages.preparation import Preparer
-from fedmirage.server.messages.replies import exchange
+from fedmirage.server.messages.replies import ReplyCheck, exchange
 from fedmirage.server.messages.sampling import Roster, Send
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.folder import (
@@ -138,7 +137,7 @@ def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Ch
     usual = (strategy, roster, send, config.round_timeout, config.min_replies, state)
     secagg = config.secagg_params
     if not secagg.active:
-        return PlainFit(*usual, BoundedReplyCheck(run))
+        return PlainFit(*usual, ReplyCheck(run))
     log(INFO, "%s", secagg.budget(config.drawn))
     # Their cryptography takes time to load.
     if isinstance(secagg, SecAggFlower):

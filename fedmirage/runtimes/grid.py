@@ -17,13 +17,16 @@ from uuid import uuid4
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.common import log
+from flwr.common.constant import ErrorCode
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.runtimes.parcels import Load
 from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
 from fedmirage.server.messages.replies import WaitingGrid
 
-FAILED = 2  # Flower's code for a client that raised an exception
+FAILED = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
+PAUSE = 120.0  # seconds until another worker is started in place of one that could not start
+LATER = f"clients train in the others, and another one is started in {PAUSE:.0f} s"
 AHEAD = 2  # messages that a worker has at most: one in work, and one so that it need not wait
 
 
@@ -31,6 +34,7 @@ class WorkerGrid(WaitingGrid):
     """Messages in a queue, workers that take them, and the nodes' contexts."""
 
     def __init__(self, nodes: int) -> None:
+        super().__init__()
         self.contexts = {
             node_id(partition): Context(
                 1,
@@ -189,25 +193,38 @@ class WorkerGrid(WaitingGrid):
             try:
                 worker.await_start()
             except LostWorkerError as error:
-                self._do_without(worker, str(error))
-                return
+                next_worker = self._start_later(worker, str(error))
+                continue
             try:
                 self._use(worker)
                 return
             except LostWorkerError:
                 next_worker = self._replace(worker)
 
-    def _do_without(self, worker: Worker, reason: str) -> None:
-        """Leave the messages to the other workers; if none is left, nobody answers them."""
+    def _start_later(self, worker: Worker, reason: str) -> Worker | None:
+        """Leave the messages to the others for a while, and start another worker after it.
+
+        If there are no others, nobody answers the messages.
+        """
         with self.change:
             if self.closed:
-                return
-            log(ERROR, "a process for clients cannot start: %s", reason)
+                return None
             self.workers.remove(worker)
-            if not self.workers and self.needs_workers:
+            nobody = not self.workers and self.needs_workers
+            if nobody:
                 self.why_nobody = f"no process for clients could start: {reason}"
+            else:
+                note = f"a process for clients could not start ({reason}); {LATER}"
+                self.notes += [] if note in self.notes else [note]
+            log(ERROR, "a process for clients could not start: %s", reason)
             self.change.notify_all()
         worker.stop()
+        with self.change:
+            if nobody or self.change.wait_for(lambda: self.closed, PAUSE):
+                return None
+            new = worker.replace()
+            self.workers += [] if new is None else [new]
+            return new
 
     def _replace(self, worker: Worker) -> Worker | None:
         """Start a worker in place of one that was lost, if it wants a replacement."""
@@ -273,7 +290,7 @@ class WorkerGrid(WaitingGrid):
             self._keep(message, *worker.receive())
         except LostWorkerError as error:
             if not self.expired(message):
-                reply = Message(Error(code=FAILED, reason=str(error)), reply_to=message)
+                reply = Message(Error(ErrorCode.CLIENT_APP_CRASHED, str(error)), reply_to=message)
                 self._keep(message, reply, self._context(message))
             raise
         finally:

@@ -25,7 +25,7 @@ from fedmirage.common.errors import WireError
 from fedmirage.common.run import Run
 from fedmirage.common.wire.manifest import Entry
 from fedmirage.common.wire.metrics import ERROR, SAMPLES, STEPS, check_declared, declared_metrics
-from fedmirage.common.wire.payload import LAYOUT, SHARED, decode, slices
+from fedmirage.common.wire.payload import LAYOUT, SHARED, Array, decode, slices
 
 POLL = 0.2  # seconds between two looks for replies
 Replies = list[tuple[int, Message]]  # id of the node that was asked, and its reply
@@ -38,7 +38,13 @@ T = TypeVar("T")
 
 
 class WaitingGrid(Grid):
-    """A grid that knows when replies arrive, so that nobody has to look for them."""
+    """A grid that knows when replies arrive, so that nobody has to look for them.
+
+    It has all nodes from the beginning.
+    """
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []  # what results.jsonl should say about its workers
 
     @abstractmethod
     def await_messages(self, message_ids: Iterable[str], seconds: float) -> None:
@@ -126,6 +132,7 @@ class ReplyCheck:
     def __init__(self, run: Run) -> None:
         self.expected: dict[str, Sequence[Entry] | None] = {SHARED: run.shared.entries}
         self.expected |= {section.name: run.entries_of(section) for section in run.sections}
+        self.least = {section.name: section.least for section in run.sections}
         self.metrics = declared_metrics(run)
 
     def read(self, content: Any) -> FitRes:
@@ -145,7 +152,8 @@ class ReplyCheck:
                 f"its message holds {layout!r}, but this run sends {' '.join(self.expected)!r}"
             )
         for name, cut in cuts.items():
-            check_section(name, reply.parameters.tensors[cut], self.expected[name])
+            tensors, least = reply.parameters.tensors[cut], self.least.get(name)
+            check_section(name, tensors, self.expected[name], least)
         metrics = {name: value for name, value in reply.metrics.items() if name != LAYOUT}
         check_declared(metrics, self.metrics)
         for name, value in metrics.items():
@@ -153,7 +161,9 @@ class ReplyCheck:
         check_examples(reply.num_examples)
 
 
-def check_section(section: str, tensors: list[bytes], expected: Sequence[Entry] | None) -> None:
+def check_section(
+    section: str, tensors: list[bytes], expected: Sequence[Entry] | None, least: float | None
+) -> None:
     """Raise a sentence about the first array that is not as it should be."""
     what = "the model" if section == SHARED else f"the section {section!r}"
     if expected is not None:
@@ -169,19 +179,27 @@ def check_section(section: str, tensors: list[bytes], expected: Sequence[Entry] 
     if expected is None:
         expected = [Entry(section, array.shape, None) for array in arrays]
     for array, entry in zip(arrays, expected, strict=True):
-        if array.shape != entry.shape or entry.dtype not in (None, array.dtype):
-            raise WireError(
-                f"its array {entry.name!r} is {array.dtype}{array.shape}, but in {what} it is"
-                f" {entry.dtype or ''}{entry.shape}"
-            )
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise WireError(
-                f"its array {entry.name!r} holds values that are not finite; its training diverged"
-                " (lower lr?)"
-            )
-        # The absolute value of the smallest integer is negative, so both ends are compared.
-        if array.max(initial=0) > LARGEST or array.min(initial=0) < -LARGEST:
-            raise WireError(
-                f"its array {entry.name!r} holds values above {LARGEST:g}; its training diverged"
-                " (lower lr?)"
-            )
+        check_array(what, array, entry)
+        # Methods know which numbers cannot be: nobody makes a negative number of steps.
+        if least is not None and (lowest := array.min(initial=least)) < least:
+            raise WireError(f"its section {section!r} holds {lowest:g}, which is below {least:g}")
+
+
+def check_array(what: str, array: Array, entry: Entry) -> None:
+    """Require an array's shape and type, and finite, plausible numbers."""
+    if array.shape != entry.shape or entry.dtype not in (None, array.dtype):
+        raise WireError(
+            f"its array {entry.name!r} is {array.dtype}{array.shape}, but in {what} it is"
+            f" {entry.dtype or ''}{entry.shape}"
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise WireError(
+            f"its array {entry.name!r} holds values that are not finite; its training diverged"
+            " (lower lr?)"
+        )
+    # The absolute value of the smallest integer is negative, so both ends are compared.
+    if array.max(initial=0) > LARGEST or array.min(initial=0) < -LARGEST:
+        raise WireError(
+            f"its array {entry.name!r} holds values above {LARGEST:g}; its training diverged"
+            " (lower lr?)"
+        )

@@ -1,17 +1,19 @@
 """Knows which clients are connected, and draws from them with the run's own seeded generator.
 
 Flower's node ids are random in every run, so its own client manager cannot repeat a draw. Here a
-client *is* its partition. Every node is asked once, when it appears, which partition it serves.
+client *is* its partition. Every node is asked, when it appears, which partition it serves; one
+that fails, because its process was lost or came too late, is asked again.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from logging import WARNING
 from random import SystemRandom
 from typing import Any
 
 from flwr.app import Message
 from flwr.common import GetPropertiesIns, MessageTypeLegacy, Scalar, log
+from flwr.common.constant import ErrorCode
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
@@ -23,11 +25,15 @@ from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.seeds import draw_order
 from fedmirage.common.wire.metrics import ERROR
 from fedmirage.server.messages.node_ids import check_node_id
-from fedmirage.server.messages.replies import Replies, clean, read_reply
+from fedmirage.server.messages.replies import Replies, WaitingGrid, clean, read_reply
 from fedmirage.server.record.shown import list_partitions
 
 Send = Callable[[list[Message], float], Replies]
 GRACE = 10.0  # seconds to wait for changes once all nodes have come but some were refused
+BATCH = 50  # nodes that share a deadline where workers of this host answer for all nodes
+PAUSE = 0.2  # seconds between two looks for new nodes
+OWN_SENTENCE = ErrorCode.CLIENT_APP_RAISED_EXCEPTION  # whatever our client raises is one
+AGAIN = 2.0  # seconds before nodes that failed are asked again
 
 
 class PartitionProxy(GridClientProxy):
@@ -70,6 +76,19 @@ class Roster(ClientManager):
         self.unprepared: set[int] = set()  # partitions that cannot train yet
         self.proxies: dict[int, PartitionProxy] = {}
         self.refused: dict[int, str] = {}  # node id -> why
+        self.noted = 0  # sentences of the grid that were taken
+        self.failed: dict[int, str] = {}  # the same of nodes that are asked again
+
+    @property
+    def grid_has_all(self) -> bool:
+        """Whether the grid has had all nodes from the beginning, so that none can be missing."""
+        return isinstance(self.grid, WaitingGrid)
+
+    def take_notes(self) -> list[str]:
+        """Return what the grid says about its workers, each sentence once."""
+        notes = self.grid.notes[self.noted :] if isinstance(self.grid, WaitingGrid) else []
+        self.noted += len(notes)
+        return notes
 
     def refresh(self, timeout: float) -> None:
         """Drop the nodes that are gone, and ask the new ones which partition they serve."""
@@ -85,25 +104,41 @@ class Roster(ClientManager):
         self.proxies = remaining
         self.refused = {node: reason for node, reason in self.refused.items() if node in present}
         known = {proxy.node_id for proxy in self.proxies.values()} | set(self.refused)
+        self.failed = {node: why for node, why in self.failed.items() if node in present - known}
         new = sorted(present - known)
+        # Behind a queue that is worked off slowly, a deadline for all would pass before their turn.
+        size = BATCH if self.grid_has_all else max(1, len(new))
+        for start in range(0, len(new), size):
+            self._ask(new[start : start + size], timeout)
+
+    def _ask(self, nodes: Sequence[int], timeout: float) -> None:
+        """Ask nodes which partition they serve, and note which of them may."""
         asked = [
             Message(
                 compat.getpropertiesins_to_recorddict(GetPropertiesIns({**self.told})),
                 node,
                 MessageTypeLegacy.GET_PROPERTIES,
             )
-            for node in new
+            for node in nodes
         ]
-        for node, reply in self.exchange(asked, timeout) if asked else []:
+        for node, reply in self.exchange(asked, timeout):
             try:
                 self._enter(node, read_reply(reply, read_properties))
+                self.failed.pop(node, None)
             except WireError as error:
-                self._refuse(node, str(error))
+                fails = reply.has_error() and reply.error.code != OWN_SENTENCE
+                (self.failed if fails else self.refused)[node] = str(error)
+                again = "asked again" if fails else "not used"
+                log(WARNING, "node %s is %s: %s", node, again, error)
 
     def await_all(self, timeout: float) -> None:
-        """Wait until every partition has its node."""
+        """Wait until every partition has its node.
+
+        Where none can be missing, a slow machine may take its time: every answer extends it.
+        """
         started = time.monotonic()
         deadline, known, changed = started + timeout, set(self.refused), started
+        answered = len(self.proxies)
         while True:
             self.refresh(max(1.0, deadline - time.monotonic()))
             missing = [
@@ -112,6 +147,8 @@ class Roster(ClientManager):
             if not missing:
                 return
             now = time.monotonic()
+            if self.grid_has_all and len(self.proxies) > answered:
+                deadline, answered = now + timeout, len(self.proxies)
             if set(self.refused) != known:
                 known, changed = set(self.refused), now
             if now > deadline:
@@ -122,10 +159,17 @@ class Roster(ClientManager):
                     f"{len(self.refused)} of {self.clients} nodes were refused, so no node"
                     f" serves partition {list_partitions(missing)}.{self._why()}"
                 )
-            time.sleep(0.2)
+            time.sleep(AGAIN if self.failed else PAUSE)
 
     def _absent(self, missing: list[int], timeout: float) -> str:
-        """Say which clients have not appeared, and what to do about it."""
+        """Say which clients have not appeared or not answered, and what to do about it."""
+        if len(set(self.grid.get_node_ids())) >= self.clients:
+            return (
+                f"{len(missing)} of {self.clients} clients are connected, but have not said within"
+                f" {timeout:.0f} s (node-timeout) which partition they serve: partition"
+                f" {list_partitions(missing)} has no client. Raise node-timeout if their machine is"
+                f" slow or busy.{self._why()}"
+            )
         return (
             f"after {timeout:.0f} s (node-timeout) {len(missing)} of {self.clients} clients"
             f" have not appeared: partition {list_partitions(missing)}. Start their SuperNodes with"
@@ -138,10 +182,10 @@ class Roster(ClientManager):
         """Give the reasons for refusals; a reason that several nodes have appears once."""
         nodes: dict[str, list[str]] = {}
         for node, reason in self.refused.items():
-            nodes.setdefault(reason, []).append(str(node))
-        return "".join(
-            f" Node {', '.join(some)} was refused: {reason}." for reason, some in nodes.items()
-        )
+            nodes.setdefault(f"was refused: {reason}", []).append(str(node))
+        for node, reason in self.failed.items():
+            nodes.setdefault(f"was asked again and again: {reason}", []).append(str(node))
+        return "".join(f" Node {', '.join(some)} {why}." for why, some in nodes.items())
 
     def _enter(self, node: int, properties: dict[str, Scalar]) -> None:
         """Let a node serve its partition, or raise a sentence that says why it may not."""
@@ -171,10 +215,6 @@ class Roster(ClientManager):
                     f" {value!r}; give both the same data set"
                 )
         self.proxies[partition] = PartitionProxy(partition, node, self.grid, properties)
-
-    def _refuse(self, node: int, reason: str) -> None:
-        self.refused[node] = reason
-        log(WARNING, "node %s is not used: %s", node, reason)
 
     def sample(
         self,

@@ -16,7 +16,7 @@ from fedmirage.common.drafts import name_draft
 from fedmirage.common.errors import DataError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.project import project
-from fedmirage.server.record.schema import find_problem
+from fedmirage.server.record.format import find_problem
 from fedmirage.server.record.shown import describe_outcome
 
 FILE = "results.jsonl"

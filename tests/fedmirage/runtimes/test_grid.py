@@ -8,6 +8,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 from fedmirage.common.errors import FedmirageError
+from fedmirage.runtimes import grid as grids
 from fedmirage.runtimes.grid import WorkerGrid, node_id
 from fedmirage.runtimes.parcels import Load, unpack
 from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
@@ -162,6 +163,32 @@ class Stillborn(Echo):
 
     def await_start(self) -> None:
         raise LostWorkerError("ValueError: no such model")
+
+
+def test_another_worker_is_started_later_in_place_of_one_that_could_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(grids, "PAUSE", 0.05)
+    grid, spare = WorkerGrid(3), Echo()
+    grid.add(Echo())
+    grid.add(Stillborn(spare=Stillborn(spare=spare)))
+    deadline = time.monotonic() + 20
+    while not spare.answered and time.monotonic() < deadline:
+        run_round(grid, 3)
+    assert spare.answered
+    (note,) = grid.notes  # once, though two have failed
+    assert note.startswith("a process for clients could not start (ValueError: no such model)")
+    grid.close()
+
+
+def test_a_grid_that_is_closed_starts_no_other_worker() -> None:
+    grid, spare = WorkerGrid(3), Echo()
+    grid.add(Echo())
+    grid.add(Stillborn(spare=spare))
+    while not grid.notes:
+        time.sleep(0.01)
+    grid.close()
+    assert spare not in grid.workers
 
 
 @pytest.mark.parametrize("early", [True, False])

@@ -12,6 +12,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 
 from fedmirage.client.app import make_app
 from fedmirage.common.settings.config import configure
+from fedmirage.runtimes import inprocess
 from fedmirage.runtimes.inprocess import Helper, LocalGrid, node_id, run_in_process
 from fedmirage.runtimes.parcels import Load
 from fedmirage.runtimes.workers import QueuedMessage
@@ -71,6 +72,19 @@ def test_a_helper_that_dies_is_a_failed_client_and_the_run_goes_on(
     refused = [entry for line in lines(tmp_path) for entry in line["refused"]]
     assert [entry["reason"] for entry in refused] == ["it failed: its process ended with code -9"]
     assert len(lines(tmp_path)) == ROUNDS
+
+
+def test_a_helper_that_starts_too_slowly_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tests/fedmirage/runtimes/test_grid.py has the other one that is started later."""
+    monkeypatch.setattr(inprocess, "START", 0.0)
+    run_in_process(configure({**SMALL, "out": str(tmp_path)}), 2)
+    (note,) = lines(tmp_path, "note")
+    said = "a process for clients could not start (it has not started within 0 s)"
+    assert note["text"].startswith(said)
+    noted = [f"round {note['round']}: {note['text']}"]
+    assert lines(tmp_path, "summary")[0]["notes"] == noted
 
 
 @pytest.mark.parametrize(("where", "rounds"), [("helper", ROUNDS), ("server", 3)])

@@ -1,0 +1,100 @@
+"""Nodes that are slow or fail when they are first asked: asked again, until the deadline."""
+
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import Context, Error, Message
+from flwr.client import Client, NumPyClient
+from flwr.clientapp import ClientApp
+from flwr.common import Config, MessageTypeLegacy, Scalar
+from flwr.common.constant import ErrorCode
+
+from fedmirage.common.errors import FedmirageError
+from fedmirage.runtimes.inprocess import LocalGrid
+from fedmirage.server.messages import sampling
+from fedmirage.server.messages.replies import exchange
+from fedmirage.server.messages.sampling import Roster
+from tests.support.inprocess import node_id, run_in_process
+from tests.support.runs import SMALL, lines, without_times
+
+FAULTY = node_id(2)
+
+
+def fail_first(code: int, times: int) -> Any:
+    """Let the first answers of one node be an error that its program did not write."""
+    asked: Counter[int] = Counter()
+
+    def intercept(sender: int, reply: Message) -> Message | None:
+        if reply.metadata.message_type != MessageTypeLegacy.GET_PROPERTIES:
+            return reply
+        asked[sender] += 1
+        if sender == FAULTY and asked[sender] <= times:
+            reply.__dict__.update(_error=Error(code, "Message Unavailable"), _content=None)
+        return reply
+
+    return intercept
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE, ErrorCode.CLIENT_APP_CRASHED],
+)
+def test_a_node_whose_first_answers_fail_is_asked_again(
+    tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "AGAIN", 0.0)
+    settings = {**SMALL, "rounds": 1, "node_timeout": 20}
+    run_in_process(tmp_path / "failing", fail_first(code, times=3), **settings)
+    run_in_process(tmp_path / "fine", **settings)
+    assert [len(line["clients"]) for line in lines(tmp_path / "failing")] == [SMALL["clients"]]
+    assert without_times(tmp_path / "failing") == without_times(tmp_path / "fine")
+
+
+def test_a_node_that_always_fails_is_named_with_what_it_said(tmp_path: Path) -> None:
+    faulty = fail_first(ErrorCode.CLIENT_APP_CRASHED, times=10**9)
+    said = (
+        r"1 of 4 clients are connected, but have not said within 1 s \(node-timeout\) which"
+        rf" partition they serve: partition 2 .*Node {FAULTY} was asked again and again: it failed:"
+    )
+    with pytest.raises(FedmirageError, match=said):
+        run_in_process(tmp_path, faulty, **SMALL, node_timeout=1)
+
+
+def test_what_a_node_says_itself_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "GRACE", 0.1)
+    faulty = fail_first(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, times=1)
+    with pytest.raises(FedmirageError, match="1 of 4 nodes were refused"):
+        run_in_process(tmp_path, faulty, **SMALL, node_timeout=60)
+
+
+class Slow(NumPyClient):
+    """Says which partition it serves, after a while."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+
+    def get_properties(self, config: Config) -> dict[str, Scalar]:
+        time.sleep(0.3)
+        return {"partition": self.partition}
+
+
+def make_slow(context: Context) -> Client:
+    return Slow(int(context.node_config["partition-id"])).to_client()
+
+
+@pytest.mark.parametrize("batch", [2, 50])
+def test_clients_of_this_host_are_waited_for_as_long_as_one_after_the_other_answers(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them together take three times as long as node-timeout."""
+    monkeypatch.setattr(sampling, "BATCH", batch)
+    grid = LocalGrid(ClientApp(make_slow), 10)
+    roster = Roster(grid, 10, 0, partial(exchange, grid), {})
+    roster.await_all(1.0)
+    assert sorted(roster.proxies) == list(range(10))
