@@ -22,7 +22,7 @@ import numpy as np
 from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.memory import client_folder
 from fedmirage.common.secagg.keys import Steps, join
-from fedmirage.common.secagg.protocol import RefusalError, Task, write_number
+from fedmirage.common.secagg.protocol import RefusalError, SecureTask, write_number
 
 FOLDER = "secagg"  # for all runs in the memory folder, and for one run beside a client's memory
 DIGEST = 32  # bytes before a vector, which show that it is whole
@@ -35,7 +35,7 @@ class Notes:
 
     memory: Path  # the node's memory folder
     partition: int
-    task: Task
+    task: SecureTask
     data: str  # what the client trains on
 
     def require_new(self) -> None:

@@ -29,7 +29,14 @@ from fedmirage.common.errors import WireError
 from fedmirage.common.secagg import keys, shamir
 from fedmirage.common.secagg import protocol as wire
 from fedmirage.common.secagg.keys import split
-from fedmirage.common.secagg.protocol import AGREE, OPEN, RefusalError, Task, Try, write_number
+from fedmirage.common.secagg.protocol import (
+    AGREE,
+    OPEN,
+    RefusalError,
+    SecureTask,
+    Try,
+    write_number,
+)
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.seeds import draw_order
 from fedmirage.common.settings.config import RunConfig
@@ -76,7 +83,7 @@ class Participant:
                 f"the server speaks {version!r}, this client {wire.VERSION!r}; run the same"
                 " version on both"
             )
-        task = Task.read(self.request)
+        task = SecureTask.read(self.request)
         self.notes_on(task).require_new()
         if self.state.get("token", task.token) != task.token:
             raise WireError("the server gives one run two tokens, as if its rounds were new")
@@ -114,7 +121,7 @@ class Participant:
         this = self.current
         self.state["received"] = self.open_shares(this)
         ins = compat.recorddict_to_fitins(self.message.content, True)
-        if Task.of(ins) != self.task:
+        if SecureTask.of(ins) != self.task:
             raise WireError(
                 f"the server asks to train round {ins.config.get('round')!r} of run"
                 f" {ins.config.get('token')!r}, but the keys are for round {self.task.round} of run"
@@ -266,9 +273,9 @@ class Participant:
         return int(self.context.node_config["partition-id"])
 
     @cached_property
-    def task(self) -> Task:
+    def task(self) -> SecureTask:
         """What is trained, as the server said when the try began."""
-        return Task.read(self.state)
+        return SecureTask.read(self.state)
 
     @cached_property
     def current(self) -> Try:
@@ -286,7 +293,7 @@ class Participant:
         """What binds this client."""
         return self.notes_on(self.task)
 
-    def notes_on(self, task: Task) -> Notes:
+    def notes_on(self, task: SecureTask) -> Notes:
         """What binds this client in some task."""
         data = str(self.context.node_config.get("data") or self.config.dataset)
         return Notes(self.memory, self.own, task, data)

@@ -22,7 +22,7 @@ from flwr.app import Context
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.secagg.keys import join
-from fedmirage.common.secagg.protocol import RefusalError, Task, write_number
+from fedmirage.common.secagg.protocol import RefusalError, SecureTask, write_number
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Pins:
         key, peers = (context.node_config.get(name) for name in ("secagg-key", "secagg-peers"))
         return cls(Path(str(key)) if key else None, Path(str(peers)) if peers else None)
 
-    def sign(self, task: Task, partition: int, keys: bytes) -> bytes:
+    def sign(self, task: SecureTask, partition: int, keys: bytes) -> bytes:
         """Sign this client's public keys of one try; nothing if it has no key to do so."""
         if self.key is None:
             return b""
@@ -49,7 +49,7 @@ class Pins:
             )
         return own.sign(statement(task, partition, keys), ECDSA(SHA256()))
 
-    def check(self, task: Task, partition: int, keys: bytes, signature: Any) -> None:
+    def check(self, task: SecureTask, partition: int, keys: bytes, signature: Any) -> None:
         """Refuse public keys that the partition's owner has not signed, if peers are known."""
         if self.peers is None:
             return
@@ -69,7 +69,7 @@ class Pins:
             ) from None
 
 
-def statement(task: Task, partition: int, keys: bytes) -> bytes:
+def statement(task: SecureTask, partition: int, keys: bytes) -> bytes:
     """What is signed: these are a client's keys for this round of this run."""
     head = (b"fedmirage secagg keys", task.token.encode(), write_number(task.round), task.model)
     return join(*head, write_number(partition), keys)

@@ -40,7 +40,7 @@ class RefusalError(FedmirageError):
 
 
 @dataclass(frozen=True)
-class Task:
+class SecureTask:
     """What is trained: a round of a run, and the model from which it starts."""
 
     token: str
@@ -48,7 +48,7 @@ class Task:
     model: bytes  # its SHA-256
 
     @classmethod
-    def read(cls, record: Mapping[str, Any]) -> Task:
+    def read(cls, record: Mapping[str, Any]) -> SecureTask:
         """Read what the other side, or this one in an earlier message, wrote."""
         task = cls(*(cast(Any, record.get(key)) for key in ("token", "round", "model")))
         named = isinstance(task.token, str) and isinstance(task.model, bytes)
@@ -57,7 +57,7 @@ class Task:
         return task
 
     @classmethod
-    def of(cls, ins: FitIns) -> Task:
+    def of(cls, ins: FitIns) -> SecureTask:
         """Find out what a request to train is about."""
         tensors, layout = ins.parameters.tensors, str(ins.config.get(LAYOUT))
         shared = tensors[slices(layout, len(tensors))[SHARED]]
@@ -73,12 +73,12 @@ class Task:
 class Try:
     """One try of a round: its clients, which do not change any more, and their public keys."""
 
-    task: Task
+    task: SecureTask
     keys: dict[int, bytes]  # by partition
     rules: str = ""  # the settings by which a client takes part; only clients need them
 
     @classmethod
-    def read(cls, task: Task, record: Mapping[str, Any], rules: str) -> Try:
+    def read(cls, task: SecureTask, record: Mapping[str, Any], rules: str) -> Try:
         """Read the clients and their keys."""
         partitions, keys = (cast(Any, record.get(key)) for key in ("partitions", "keys"))
         parts = split(keys, PAIRS * KEY) if isinstance(keys, bytes) else []

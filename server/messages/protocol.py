@@ -22,7 +22,7 @@ from fedmirage.common.errors import WireError
 from fedmirage.common.secagg import keys, shamir
 from fedmirage.common.secagg import protocol as wire
 from fedmirage.common.secagg.keys import Steps, split
-from fedmirage.common.secagg.protocol import Task, Try
+from fedmirage.common.secagg.protocol import SecureTask, Try
 from fedmirage.server.messages.carrier import Carrier
 from fedmirage.server.messages.replies import clean
 
@@ -35,7 +35,7 @@ Parts = dict[int, dict[int, bytes]]  # what clients have for each other
 class Protocol:
     """One try; its exchanges raise RoundFailed if too few clients are left."""
 
-    task: Task
+    task: SecureTask
     quorum: int  # how many clients a try and its sum need, and how many shares open a key
     size: int  # numbers of a vector
     carrier: Carrier

@@ -19,7 +19,7 @@ from flwr.common import (
 )
 
 from fedmirage.common.errors import WireError
-from fedmirage.common.secagg.protocol import ADVERTISE, SHARE, Task
+from fedmirage.common.secagg.protocol import ADVERTISE, SHARE, SecureTask
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.vector import SecureMeans, SecureVector
 from fedmirage.common.wire.metrics import ANSWERED, PARTICIPANTS
@@ -99,7 +99,7 @@ class SecureFit(SumFit):
                 f"round {carrier.number}: {len(asked)} clients are connected, and a secure sum of"
                 f" {self.drawn} needs at least {quorum}. {explain(why)}".rstrip()
             )
-        protocol = Protocol(Task.of(asked[0][1]), quorum, self.vector.size, carrier)
+        protocol = Protocol(SecureTask.of(asked[0][1]), quorum, self.vector.size, carrier)
         try:
             sums = protocol.run(self.min_replies)
             before = parameters_to_ndarrays(parameters)

@@ -19,7 +19,7 @@ from fedmirage.client.secagg.mod import secure
 from fedmirage.common.secagg import keys
 from fedmirage.common.secagg import protocol as wire
 from fedmirage.common.secagg.keys import split
-from fedmirage.common.secagg.protocol import Task, Try, write_clients, write_number
+from fedmirage.common.secagg.protocol import SecureTask, Try, write_clients, write_number
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.shamir import SHARE, combine_shares
 from fedmirage.common.settings.config import RunConfig, configure
@@ -105,7 +105,7 @@ class HostileServer:
         self.clients, self.round, self.token = sorted(clients), number, token
         self.keys: dict[int, bytes] = {}
         self.signatures: dict[int, bytes] = {}
-        self.task = Task.of(self.instructions())
+        self.task = SecureTask.of(self.instructions())
         for who in self.clients:
             request = {"version": wire.VERSION, **self.task.write()}
             answer = self.ask(who, wire.ADVERTISE, request)

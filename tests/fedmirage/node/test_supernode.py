@@ -6,7 +6,7 @@ import pytest
 
 from fedmirage.client.secagg.notes import Notes
 from fedmirage.common.errors import FedmirageError
-from fedmirage.common.secagg.protocol import Task
+from fedmirage.common.secagg.protocol import SecureTask
 from fedmirage.node.supernode import read_arguments, start
 
 
@@ -41,7 +41,7 @@ def test_a_variable_with_an_unknown_way_is_refused(monkeypatch: pytest.MonkeyPat
 
 def test_a_node_forgets_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Then it may answer the same rounds again."""
-    task = Task("0123456789abcdef", 1, bytes(32))
+    task = SecureTask("0123456789abcdef", 1, bytes(32))
     for partition in (0, 1):
         Notes(tmp_path, partition, task, "data").note_opened([0, 1, 2])
     config = ["--node-config", f'partition-id=0 memory="{tmp_path}"']

@@ -2,6 +2,7 @@
 controls, somebody else's app."""
 
 import re
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -346,7 +347,7 @@ def test_it_says_what_it_needs() -> None:
 def test_an_average_of_too_few_clients_is_left_out() -> None:
     said: list[str] = []
     strategy = app(min_participants=2)
-    strategy.context.note = lambda _, text: said.append(text)  # type: ignore[method-assign]
+    strategy.context = replace(strategy.context, note=lambda _, text: said.append(text))
     fit(strategy, 1, 0.1)
     fit(strategy, 2, 0.2, clients=1)
     assert (strategy.state.phase, strategy.state.seen, len(strategy.state.trajectories[0])) == (
