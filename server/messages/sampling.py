@@ -6,7 +6,7 @@ that fails, because its process was lost or came too late, is asked again.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from logging import WARNING
 from random import SystemRandom
 from typing import Any
@@ -111,7 +111,7 @@ class Roster(ClientManager):
         for start in range(0, len(new), size):
             self._ask(new[start : start + size], timeout)
 
-    def _ask(self, nodes: Sequence[int], timeout: float) -> None:
+    def _ask(self, nodes: list[int], timeout: float) -> None:
         """Ask nodes which partition they serve, and note which of them may."""
         asked = [
             Message(

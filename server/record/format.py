@@ -109,7 +109,7 @@ class Optimizer(Part):
     """How many clients had trained before but lost what their optimiser knew."""
 
 
-class LostMemories(Part):
+class Fallbacks(Part):
     """What became of the clients' memories."""
 
     fell_back: Whole
@@ -239,7 +239,7 @@ class RoundLine(Part):
     """What the methods report, as METHOD.NAME: `fedexp.step`."""
     optimizer: Optimizer = ABSENT
     """With `--optimizer-state kept`: what became of the clients' optimisers."""
-    memory: LostMemories = ABSENT
+    memory: Fallbacks = ABSENT
     """What became of the clients' memories, if some could not be read."""
     dp: Budget = ABSENT
     """With `--dp`: the privacy budget spent so far."""

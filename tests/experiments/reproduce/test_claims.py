@@ -9,7 +9,7 @@ from experiments.reproduce.tables import list_tables, read_papers
 from fedmirage.common.settings.config import configure
 
 DOCS = Path(__file__).parents[3] / "docs"
-STATUSES = {"reproduced", "not reproduced", "equals its placebo", "not run"}
+STATUSES = {"reproduced", "not reproduced", "not told from its placebo", "not run"}
 LINES = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in (DOCS / "claims.md").read_text().splitlines()
