@@ -107,11 +107,9 @@ def borrow(params: Vhl, config: RunConfig, count: int) -> tuple[Tensor, Tensor]:
     dataset = load(params.dataset, config.data_dir or None, config.download)
     if dataset.task != "single-label" or len(dataset.classes) < count:
         raise ConfigurationError(
-            [
-                f"methods: vhl(dataset={params.dataset!r}) is {dataset.task} with"
-                f" {len(dataset.classes)} classes, but {count} virtual classes with one label per"
-                " sample are needed; choose another set"
-            ]
+            f"methods: vhl(dataset={params.dataset!r}) is {dataset.task} with"
+            f" {len(dataset.classes)} classes, but {count} virtual classes with one label per"
+            " sample are needed; choose another set"
         )
     labels = dataset.train.labels
     chosen = np.concatenate(

@@ -55,10 +55,8 @@ class VhlServer(StrategyWrapper[Vhl]):
         known = (LAST, *self.run_context.evaluator.model.stages) if self.run_context else ()
         if known and self.params.feature not in known:
             raise ConfigurationError(
-                [
-                    f"methods: vhl(feature={self.params.feature!r}), but this model has"
-                    f" {', '.join(known)}; write one of these"
-                ]
+                f"methods: vhl(feature={self.params.feature!r}), but this model has"
+                f" {', '.join(known)}; write one of these"
             )
 
     @property
