@@ -11,8 +11,7 @@ from torch import Tensor
 
 from fedmirage.common.learning.task import Task
 from fedmirage.common.memory import Memory
-from fedmirage.common.models import Model
-from fedmirage.common.models.base import LAST
+from fedmirage.common.models.base import LAST, Model
 from fedmirage.common.run import Run
 from fedmirage.common.seeds import torch_generator
 from fedmirage.common.settings.config import RunConfig

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from fedmirage.common import device
-from fedmirage.common.data import load
-from fedmirage.common.data.partitions import check, check_columns, split
+from fedmirage.common.data.loading import load
+from fedmirage.common.data.partitions.checks import check, check_columns
+from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.method import parts_of

@@ -13,7 +13,7 @@ from fedmirage.client.round import LocalClient
 from fedmirage.common.device import place
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.methods.distil.declaration import Distilling
-from fedmirage.common.models import build
+from fedmirage.common.models.factory import build
 from fedmirage.common.seeds import derive, torch_generator
 from fedmirage.common.wire.preparation import Preparation
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedmirage.common.data import load
+from fedmirage.common.data.loading import load
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.method import Shape
 from fedmirage.common.methods.vhl import Vhl

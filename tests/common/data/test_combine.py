@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmirage.common.data import describe_set, list_available, load
 from fedmirage.common.data.files import genuine
+from fedmirage.common.data.files.checks import describe_set
 from fedmirage.common.data.files.genuine import IDX_NAMES
+from fedmirage.common.data.loading import list_available, load
 from fedmirage.common.errors import ConfigurationError
 from tests.support.files import labels, pictures, png, write_files, write_idx, write_parquet
 

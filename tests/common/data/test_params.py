@@ -84,7 +84,7 @@ def test_one_column_needs_no_comma() -> None:
 def test_importing_the_package_loads_neither_torch_nor_a_reader() -> None:
     heavy = {"torch", "sklearn", "scipy", "pyarrow", "PIL", "datasets", "flwr_datasets"}
     code = (
-        f"import sys, common.data, common.data.catalogue.params; print(sorted({heavy} &"
+        f"import sys, fedmirage.common.data.catalogue.params; print(sorted({heavy} &"
         " set(sys.modules)))"
     )
     assert (

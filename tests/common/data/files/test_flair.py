@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmirage.common.data import load
 from fedmirage.common.data.catalogue.cards import SUBJECTS
-from fedmirage.common.data.partitions import split
+from fedmirage.common.data.loading import load
+from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import DataError
 from tests.support.files import pictures, write_parquet
