@@ -55,7 +55,7 @@ def check_splits(
     for name, split in parts:
         _check_images(name, split, expected or train.images.shape[1:], bool(expected))
     task: Task = "multi-label" if train.labels.ndim == 2 else "single-label"
-    if card.task is not None and task != card.task:
+    if card.task not in (task, "any"):
         raise DataError(
             f"{origin}: the labels have {train.labels.ndim} dimensions, but the set is {card.task};"
             " get it again"

@@ -145,9 +145,7 @@ def _parquet(params: DatasetParams, folders: list[Path]) -> Source | None:
             _shards(folder, card.test, card.subset),
         )
         if train and test:
-            return _parquet_source(
-                params, folder, train, test, tuple(name for name, _ in card.columns)
-            )
+            return _parquet_source(params, folder, train, test, tuple(card.columns))
     return None
 
 

@@ -36,10 +36,13 @@ def read_parquet(
     labels, classes = read_labels(
         [_values(files, card.label, "label") for files in parts], card, stored
     )
-    named = dict(card.columns)  # the names of the columns in the files
     extra = {
         name: number_values(
-            [to_array(_values(files, (named.get(name, name),), "columns")) for files in parts], name
+            [
+                to_array(_values(files, (card.columns.get(name, name),), "columns"))
+                for files in parts
+            ],
+            name,
         )
         for name in columns
     }
@@ -58,7 +61,7 @@ def _check_columns(file: Path, card: Card, columns: tuple[str, ...]) -> None:
     _column(file, card.image, "image")
     _column(file, card.label, "label")
     for name in columns:
-        _column(file, (dict(card.columns).get(name, name),), "columns")
+        _column(file, (card.columns.get(name, name),), "columns")
 
 
 def _column(file: Path, names: Sequence[str], key: str) -> str:
