@@ -42,9 +42,9 @@ class Card:
 
 
 def _read(facts: dict[str, Any]) -> Card:
-    listed = {name: NAMES[facts[name]] for name in ("classes", "domains") if name in facts}
     tuples = {name: tuple(fact) for name, fact in facts.items() if isinstance(fact, list)}
-    return Card(**{**facts, **tuples, **listed})
+    listed = {name: NAMES[facts[name]] for name in ("classes", "domains") if name in facts}
+    return Card(**(facts | tuples | listed))
 
 
 _FACTS = tomllib.loads(Path(__file__).with_name("cards.toml").read_text())
