@@ -15,6 +15,7 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 from torch import Tensor
 
+from fedmirage.common.image_grid import draw_classes
 from fedmirage.common.method import NETWORK
 from fedmirage.common.methods.fedlgd import GLOBAL, FedLgd
 from fedmirage.common.methods.fedlgd.images import decode, encode
@@ -22,7 +23,7 @@ from fedmirage.common.seeds import numpy_generator
 from fedmirage.common.wire.manifest import arrays_of, from_arrays
 from fedmirage.common.wire.payload import Array, Arrays
 from fedmirage.server.methods.fedlgd.matching import GradientMatching, Matched, match
-from fedmirage.server.methods.fedlgd.measure import draw_images, score_alone
+from fedmirage.server.methods.fedlgd.measure import score_alone
 from fedmirage.server.strategy.average import Failures, Results, participants
 from fedmirage.server.strategy.context import ServerContext
 from fedmirage.server.strategy.handout import HandOut, HandOutState
@@ -162,7 +163,8 @@ class FedLgdServer(StrategyWrapper[FedLgd]):
         self.state.images, self.learned_in = encode(images, params.precision), server_round
         if self.context.config.save_images and self.context.folder is not None:
             folder = self.context.folder / "images" / f"round-{server_round:05d}"
-            draw_images(run, self.decoded(), self.labels(), folder / "global.png")
+            data, shown = run.dataset, (self.decoded(), self.labels())
+            draw_classes(*shown, data.classes, data.mean, data.std, folder / "global.png")
         if matched.failures:
             self.note(
                 server_round,
