@@ -91,6 +91,14 @@ class LocalRound(LocalClient):
         """The trained parameters without their names."""
         return list(self.trained_parameters().values())
 
+    def restore(self, key: str) -> list[Tensor]:
+        """Return what this run's memory has for each trained weight; at first, that is zero."""
+        weights = self.trainable()
+        remembered = None if self.memory.inherited else self.memory.get(key)
+        if remembered is None:
+            return [torch.zeros_like(weight) for weight in weights]
+        return tensors_like(remembered, weights)
+
     def shared_reference(self) -> dict[str, Tensor]:
         """Return the trainable weights that cross the wire, as the server sent them.
 
