@@ -10,14 +10,15 @@ from flwr.app import Context
 from fedmirage.client.client import FederatedClient
 from fedmirage.client.node.demands import read_demands
 from fedmirage.common import device
-from fedmirage.common.data import load
 from fedmirage.common.data.catalogue.params import OwnParams
-from fedmirage.common.data.partitions import Indices, split
+from fedmirage.common.data.loading import load
+from fedmirage.common.data.partitions.counts import Indices
+from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.data.view import ClientView, own_view, view
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.memory import memory_folder
-from fedmirage.common.models import Model
+from fedmirage.common.models.base import Model
 from fedmirage.common.run import Run, make_run
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import write

@@ -32,7 +32,7 @@ from fedmirage.common.errors import FedmirageError
 from fedmirage.common.learning.task import evaluate
 from fedmirage.common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory, client_folder
 from fedmirage.common.methods import Method, half
-from fedmirage.common.models import Model
+from fedmirage.common.models.base import Model
 from fedmirage.common.run import Run, appearance
 from fedmirage.common.secagg.flower import encode_update
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedmirage.common.data.batches import Resident
 from fedmirage.common.data.view import ClientView
 from fedmirage.common.learning.task import Meter, SingleLabel, SingleLabelMeter, evaluate
-from fedmirage.common.models import Model
+from fedmirage.common.models.base import Model
 from fedmirage.common.run import Run
 from fedmirage.common.wire.metrics import ON_OWN_LABELS, ON_TEST
 

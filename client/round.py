@@ -11,8 +11,7 @@ from torch import Tensor
 
 from fedmirage.common.learning.task import Task
 from fedmirage.common.memory import Memory
-from fedmirage.common.models import Model
-from fedmirage.common.models.base import LAST
+from fedmirage.common.models.base import LAST, Model
 from fedmirage.common.run import Run
 from fedmirage.common.seeds import torch_generator
 from fedmirage.common.settings.config import RunConfig
@@ -91,6 +90,14 @@ class LocalRound(LocalClient):
     def trainable(self) -> list[Tensor]:
         """The trained parameters without their names."""
         return list(self.trained_parameters().values())
+
+    def restore(self, key: str) -> list[Tensor]:
+        """Return what this run's memory has for each trained weight; at first, that is zero."""
+        weights = self.trainable()
+        remembered = None if self.memory.inherited else self.memory.get(key)
+        if remembered is None:
+            return [torch.zeros_like(weight) for weight in weights]
+        return tensors_like(remembered, weights)
 
     def shared_reference(self) -> dict[str, Tensor]:
         """Return the trainable weights that cross the wire, as the server sent them.

@@ -27,13 +27,11 @@ def pick(name: str) -> torch.device:
         not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()
     ):
         raise ConfigurationError(
-            [
-                f"device={name!r}: torch sees {torch.cuda.device_count()} CUDA devices; write cpu"
-                " or auto"
-            ]
+            f"device={name!r}: torch sees {torch.cuda.device_count()} CUDA devices; write cpu"
+            " or auto"
         )
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ConfigurationError(["device='mps': torch sees no such device; write cpu or auto"])
+        raise ConfigurationError("device='mps': torch sees no such device; write cpu or auto")
     return device
 
 

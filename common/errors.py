@@ -14,10 +14,10 @@ class FedmirageError(Exception):
 
 
 class ConfigurationError(FedmirageError):
-    """All problems of a configuration at once."""
+    """A problem of a configuration, or all of them at once."""
 
-    def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = list(problems)
+    def __init__(self, problems: str | Sequence[str]) -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
         super().__init__("\n".join(self.problems))
 
     def __reduce__(self) -> tuple[type["ConfigurationError"], tuple[list[str]]]:

@@ -1,6 +1,7 @@
 """Sheets of small images, with names beside the rows and above the columns."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ from torch import Tensor
 TILE = 64  # pixels: smaller images are enlarged to at least this size
 GAP = 2
 TEXT = 12  # the font size
+ROWS, ACROSS = 20, 10  # a picture shows at most 20 classes, with 10 images per class
 
 
 def draw_grid(
@@ -44,6 +46,24 @@ def draw_grid(
                 )
                 sheet.paste(picture, (left + column * wide, top + line * tall))
     return sheet
+
+
+def draw_classes(
+    images: Tensor,
+    labels: Tensor,
+    names: Sequence[str],
+    mean: Sequence[float],
+    std: Sequence[float],
+    path: Path,
+    most: int = ROWS,
+) -> None:
+    """Write a picture of the first images of each class, one row per class, at most so many."""
+    rows = {
+        names[number]: list(images[labels == number][:ACROSS])
+        for number in sorted(set(labels.tolist()))[:most]
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draw_grid(rows, mean, std).save(path)
 
 
 def pixels(image: Tensor, mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.uint8]:

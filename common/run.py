@@ -15,7 +15,8 @@ from fedmirage.common.device import memory_format
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.learning.task import ALL_OUTPUTS, TASKS, Task
 from fedmirage.common.method import Parts, Section, Shape, parts_of
-from fedmirage.common.models import Model, build
+from fedmirage.common.models.base import Model
+from fedmirage.common.models.factory import build
 from fedmirage.common.seeds import derive, seed_torch
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.manifest import Entry, Manifest, to_arrays

@@ -17,14 +17,13 @@ from pydantic.fields import FieldInfo
 
 import fedmirage
 from fedmirage.commands.flags import PANELS
-from fedmirage.common.data import DATASETS
-from fedmirage.common.data.catalogue.params import DatasetParams
+from fedmirage.common.data.catalogue.params import DATASETS, DatasetParams
 from fedmirage.common.data.partitions.params import PARTITIONS
 from fedmirage.common.dp.settings import DP
 from fedmirage.common.learning.schedules import SCHEDULES, Schedule
 from fedmirage.common.method import describe_parts
 from fedmirage.common.methods import METHODS, Method
-from fedmirage.common.models import MODELS
+from fedmirage.common.models.params import MODELS
 from fedmirage.common.secagg.settings import SECAGG
 from fedmirage.common.settings.config import RunConfig, defaults, key_of
 from fedmirage.common.settings.describe import describe

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fedmirage.api.calls import compare, load_model, read_comparison, read_run, run
     from fedmirage.api.comparisons import Comparison
     from fedmirage.api.runs import RunResult
-    from fedmirage.common.data import load
+    from fedmirage.common.data.loading import load
     from fedmirage.common.errors import ConfigurationError, FedmirageError
     from fedmirage.common.methods import METHODS
     from fedmirage.common.settings.config import RunConfig, configure
@@ -41,7 +41,7 @@ _HOMES = {
     "api.calls": {"compare", "load_model", "read_comparison", "read_run", "run"},
     "api.comparisons": {"Comparison"},
     "api.runs": {"RunResult"},
-    "common.data": {"load"},
+    "common.data.loading": {"load"},
     "common.errors": {"ConfigurationError", "FedmirageError"},
     "common.methods": {"METHODS"},
     "common.settings.config": {"RunConfig", "configure"},

@@ -17,7 +17,7 @@ from flwr.server.strategy import Strategy
 from flwr.serverapp import Grid
 
 from fedmirage.common import device
-from fedmirage.common.data import load
+from fedmirage.common.data.loading import load
 from fedmirage.common.data.names import announce_names
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.methods import half

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from fedmirage.common import device
-from fedmirage.common.data import load
-from fedmirage.common.data.partitions import check, check_columns, split
+from fedmirage.common.data.loading import load
+from fedmirage.common.data.partitions.checks import check, check_columns
+from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.method import parts_of
@@ -70,7 +71,7 @@ def find_start(run: Run, folder: Path) -> Checkpoint:
     parent = checkpoints.read_checkpoint(Path(source) / checkpoints.FILE)
     if number and not number.isdecimal():
         raise ConfigurationError(
-            [f"warm-start={config.warm_start!r}: write DIR or DIR@ROUND with a whole number"]
+            f"warm-start={config.warm_start!r}: write DIR or DIR@ROUND with a whole number"
         )
     start = int(number or parent.round)
     shared = (
@@ -82,10 +83,8 @@ def find_start(run: Run, folder: Path) -> Checkpoint:
     require_local_models(run, Path(source))
     if start >= config.rounds:
         raise ConfigurationError(
-            [
-                f"rounds={config.rounds}, but warm-start={config.warm_start!r} begins after round"
-                f" {start}; raise rounds"
-            ]
+            f"rounds={config.rounds}, but warm-start={config.warm_start!r} begins after round"
+            f" {start}; raise rounds"
         )
     return Checkpoint(start, shared, token, parent=f"{parent.token}@{start}", counted={})
 
@@ -125,11 +124,9 @@ def require_local_models(run: Run, parent: Path) -> None:
         # Runs of earlier versions kept them always, and do not say so.
         if not line.get("resolved", {}).get("keeps_local_models", True):
             raise ConfigurationError(
-                [
-                    f"warm-start={run.config.warm_start!r}: methods={run.config.methods!r} reads"
-                    f" the clients' last models, which the run in {parent} did not keep; run it"
-                    " again with keep-models='all'"
-                ]
+                f"warm-start={run.config.warm_start!r}: methods={run.config.methods!r} reads"
+                f" the clients' last models, which the run in {parent} did not keep; run it"
+                " again with keep-models='all'"
             )
 
 
@@ -173,9 +170,7 @@ def check_model(config: RunConfig, dataset: DataSet) -> None:
     shared = Manifest.of(model).only(parts_of(config.method_list).sends)
     if shared.statistics.names and config.dp_params.active:
         raise ConfigurationError(
-            [
-                f"dp: model={config.model!r} would share {shared.statistics.names[0]!r}, statistics"
-                " of the clients' data that no noise covers; choose a model without batch norm,"
-                ' such as simple-cnn, convnet, or resnet10(norm="group")'
-            ]
+            f"dp: model={config.model!r} would share {shared.statistics.names[0]!r}, statistics"
+            " of the clients' data that no noise covers; choose a model without batch norm,"
+            ' such as simple-cnn, convnet, or resnet10(norm="group")'
         )

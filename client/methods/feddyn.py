@@ -10,7 +10,7 @@ from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalRound, Step
 from fedmirage.common.learning.losses import inner_product, squared_distance
 from fedmirage.common.methods.feddyn import MOVED, FedDyn
-from fedmirage.common.wire.manifest import arrays_of, tensors_like
+from fedmirage.common.wire.manifest import arrays_of
 from fedmirage.common.wire.payload import Sections
 
 REMEMBERED = "feddyn.gradient"  # h_i
@@ -24,13 +24,7 @@ class FedDynClient(Objective[FedDyn]):
 
     def begin(self, local: LocalRound) -> None:
         """Restore h_i from the last visit; on the first visit of a run it is zero."""
-        weights = local.trainable()
-        remembered = None if local.memory.inherited else local.memory.get(REMEMBERED)
-        self.gradient = (
-            [torch.zeros_like(weight) for weight in weights]
-            if remembered is None
-            else tensors_like(remembered, weights)
-        )
+        self.gradient = local.restore(REMEMBERED)
 
     def terms(self, step: Step) -> dict[str, Tensor]:
         """-<h_i, w_i> and (alpha/2) ||w_i - w||^2."""

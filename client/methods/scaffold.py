@@ -25,14 +25,8 @@ class ScaffoldClient(Objective[Scaffold]):
 
     def begin(self, local: LocalRound) -> None:
         """Restore c_i, which option II keeps between visits; on the first one it is zero."""
-        weights = local.trainable()
-        remembered = None if local.memory.inherited else local.memory.get(REMEMBERED)
-        self.own = (
-            [torch.zeros_like(weight) for weight in weights]
-            if remembered is None
-            else tensors_like(remembered, weights)
-        )
-        common = tensors_like(local.received[CONTROL], weights)  # c
+        self.own = local.restore(REMEMBERED)
+        common = tensors_like(local.received[CONTROL], self.own)  # c
         self.correction = [server - own for server, own in zip(common, self.own, strict=True)]
 
     def terms(self, step: Step) -> dict[str, Tensor]:

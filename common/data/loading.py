@@ -153,10 +153,8 @@ def _normalisation(params: DatasetParams, key: str, channels: int) -> tuple[floa
     if isinstance(given, tuple) and len(given) != channels:
         wanted = "a number" if channels == 1 else f"a number or {channels} numbers"
         raise ConfigurationError(
-            [
-                f"dataset: {params.name}({key}={given}): the pictures have {channels} channels;"
-                f" write {wanted}"
-            ]
+            f"dataset: {params.name}({key}={given}): the pictures have {channels} channels;"
+            f" write {wanted}"
         )
     values = (
         given

@@ -36,16 +36,9 @@ def view(
     # imported here, because it loads torch, which a view does not need
     from fedmirage.common.seeds import numpy_generator
 
-    if not 0 <= validation < 1:
-        raise ConfigurationError(
-            [
-                f"validation={validation}: the share must be at least 0 and below 1; 0 trains on"
-                " everything"
-            ]
-        )
     if not 0 <= partition < clients:
         raise ConfigurationError(
-            [f"partition={partition}: with clients={clients} it must be from 0 to {clients - 1}"]
+            f"partition={partition}: with clients={clients} it must be from 0 to {clients - 1}"
         )
     validated = _count_validation(len(indices), validation)
     shuffled = numpy_generator(seed, "validation", partition).permutation(indices)

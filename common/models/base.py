@@ -76,9 +76,7 @@ def require_size(params: ModelParams, shape: Shape, smallest: int) -> None:
     _, height, width = shape
     if min(height, width) < smallest:
         raise ConfigurationError(
-            [
-                f"model={write(params)!r} needs images of at least {smallest}x{smallest} pixels,"
-                f" but the data set gives {height}x{width}; ask it for larger ones"
-                f" (dataset='...(size={max(28, smallest)})') or choose model='mlp'"
-            ]
+            f"model={write(params)!r} needs images of at least {smallest}x{smallest} pixels,"
+            f" but the data set gives {height}x{width}; ask it for larger ones"
+            f" (dataset='...(size={max(28, smallest)})') or choose model='mlp'"
         )

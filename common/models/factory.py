@@ -30,11 +30,9 @@ def build(
     )
     if min(shape) < 1 or classes < 1 or extra_outputs < 0:
         raise ConfigurationError(
-            [
-                f"model={params.name!r} cannot be built for shape={tuple(shape)}, classes={classes}"
-                f" and extra_outputs={extra_outputs}; sizes and classes begin at 1, extra outputs"
-                " at 0"
-            ]
+            f"model={params.name!r} cannot be built for shape={tuple(shape)}, classes={classes}"
+            f" and extra_outputs={extra_outputs}; sizes and classes begin at 1, extra outputs"
+            " at 0"
         )
     with seed_torch(seed):
         return _builder(params)(params, shape, classes + extra_outputs)

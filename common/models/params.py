@@ -99,18 +99,6 @@ class ResNet50(ResNetParams):
     name: ClassVar[str] = "resnet50"
 
 
-MODELS: dict[str, type[ModelParams]] = {
-    params.name: params
-    for params in (
-        SimpleCnn,
-        Cnn3,
-        LenetBn,
-        ConvNet,
-        Mlp,
-        VhlCnn,
-        ResNet10,
-        ResNet18,
-        ResNet34,
-        ResNet50,
-    )
-}
+SMALL: tuple[type[ModelParams], ...] = (SimpleCnn, Cnn3, LenetBn, ConvNet, Mlp, VhlCnn)
+RESIDUAL: tuple[type[ModelParams], ...] = (ResNet10, ResNet18, ResNet34, ResNet50)
+MODELS = {params.name: params for params in SMALL + RESIDUAL}

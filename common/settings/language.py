@@ -54,7 +54,7 @@ def parse(text: str, key: str) -> list[Call]:
     problems: list[str] = []
     if len(text) > LONGEST:
         raise ConfigurationError(
-            [f"{key}: the line has {len(text)} characters, and may have {LONGEST}; shorten it"]
+            f"{key}: the line has {len(text)} characters, and may have {LONGEST}; shorten it"
         )
     calls = [call for piece in split(text) if (call := _read(piece, key, problems)) is not None]
     if not calls and not problems:
@@ -161,7 +161,7 @@ def resolve(call: Call, known: Mapping[str, type[P]], key: str) -> P:
     """Turn a call into its params model, or raise with all its problems."""
     if call.name not in known:
         raise ConfigurationError(
-            [f"{key}: no {noun(key)} is called {call.name!r}{nearest(call.name, known)}"]
+            f"{key}: no {noun(key)} is called {call.name!r}{nearest(call.name, known)}"
         )
     model, subject = known[call.name], f"{key}: {call.name}"
     problems = [
@@ -198,10 +198,8 @@ def resolve_one(text: str, known: Mapping[str, type[P]], key: str) -> P:
     found = resolve_line(text, known, key)
     if len(found) > 1:
         raise ConfigurationError(
-            [
-                f"{key}: {text!r} holds {len(found)} names; a run has one {noun(key)}, so keep one"
-                " of them"
-            ]
+            f"{key}: {text!r} holds {len(found)} names; a run has one {noun(key)}, so keep one"
+            " of them"
         )
     return found[0]
 

@@ -24,5 +24,5 @@ def project() -> dict[str, Any]:
         return tomllib.loads(PROJECT_FILE.read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(
-            [f"{PROJECT_FILE}, which holds the run's defaults, cannot be read: {error}"]
+            f"{PROJECT_FILE}, which holds the run's defaults, cannot be read: {error}"
         ) from None

@@ -83,7 +83,7 @@ def measure(config: RunConfig, channels: int, size: int, classes: int) -> float:
     from fedmirage.client.train import make_optimizer
     from fedmirage.common import device
     from fedmirage.common.learning.augment import AUGMENTATIONS, augment
-    from fedmirage.common.models import build
+    from fedmirage.common.models.factory import build
 
     where = device.pick(config.device)
     threads = torch.get_num_threads()

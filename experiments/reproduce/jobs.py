@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.reproduce.cells import Cell, Scale
-from fedmirage.common.data import DATASETS
+from fedmirage.common.data.catalogue.params import DATASETS
 from fedmirage.common.data.files.places import data_folder
 from fedmirage.common.data.files.sources import locate
 from fedmirage.common.errors import ConfigurationError

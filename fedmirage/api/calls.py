@@ -10,7 +10,7 @@ from fedmirage.api.comparisons import Comparison
 from fedmirage.api.runs import RunResult
 
 if TYPE_CHECKING:
-    from fedmirage.common.models import Model
+    from fedmirage.common.models.base import Model
     from fedmirage.common.models.files import ModelFacts
 
 
@@ -101,8 +101,7 @@ def load_model(path: str | Path) -> tuple[Model, ModelFacts]:
 
     The facts are classes, normalisation, image shape, network, methods and round.
     """
-    from fedmirage.common.models import (
-        files,  # here, because it loads torch, which settings do not need
-    )
+    # here, because it loads torch, which settings do not need
+    from fedmirage.common.models import files
 
     return files.load_model(path)

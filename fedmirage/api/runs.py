@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from fedmirage.common.models import Model
+    from fedmirage.common.models.base import Model
     from fedmirage.common.models.files import ModelFacts
 
 SHOWN = ("status", "rounds", "final_accuracy", "best_accuracy", "last5_accuracy", "seconds")

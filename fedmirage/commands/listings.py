@@ -30,7 +30,7 @@ def methods(name: Annotated[str | None, name_of("method")] = None) -> None:
 
 def models(name: Annotated[str | None, name_of("model")] = None) -> None:
     """List what --model accepts: every network, its parameters and its size on usual data."""
-    from fedmirage.common.models import MODELS
+    from fedmirage.common.models.params import MODELS
     from fedmirage.show.catalogue import show_entry, show_models
 
     show_models(out) if name is None else show_entry(out, find(MODELS, name, "model"))
@@ -82,7 +82,8 @@ def datasets(
 
     With a name: its parameters.
     """
-    from fedmirage.common.data import DATASETS, load
+    from fedmirage.common.data.catalogue.params import DATASETS
+    from fedmirage.common.data.loading import load
     from fedmirage.show.catalogue import show_datasets, show_entry
 
     if picture is None and name is None:

@@ -24,8 +24,8 @@ def partition(
     ),
 ) -> None:
     """Show which client holds what: samples by client and class, their skew, pictures of both."""
-    from fedmirage.common.data import load
-    from fedmirage.common.data.partitions import split
+    from fedmirage.common.data.loading import load
+    from fedmirage.common.data.partitions.named import split
     from fedmirage.show.partition import measure, report, show_classes, show_heterogeneity
 
     settings = {"dataset": dataset, "partition": partition, "clients": clients, "seed": seed}

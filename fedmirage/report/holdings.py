@@ -50,9 +50,9 @@ def find_holding(run: ReportedRun) -> Holding | str:
 @lru_cache(maxsize=32)
 def _deal(deciding: tuple[tuple[str, Any], ...]) -> Holding | str:
     # Imported here, because a page without any run need not wait for torch.
-    from fedmirage.common.data import load
     from fedmirage.common.data.heterogeneity import class_table
-    from fedmirage.common.data.partitions import split
+    from fedmirage.common.data.loading import load
+    from fedmirage.common.data.partitions.named import split
 
     try:
         config = configure(defaults(), dict(deciding))

@@ -16,7 +16,8 @@ from fedmirage.common.data.partitions.params import PARTITIONS
 from fedmirage.common.learning.schedules import SCHEDULES
 from fedmirage.common.method import describe_parts
 from fedmirage.common.methods import METHODS, Method
-from fedmirage.common.models import MODELS, build
+from fedmirage.common.models.factory import build
+from fedmirage.common.models.params import MODELS
 from fedmirage.common.secagg.settings import why_not
 from fedmirage.common.settings.config import defaults
 from fedmirage.common.settings.describe import describe
@@ -171,7 +172,8 @@ def show_presets(console: Console, presets: Mapping[str, Mapping[str, Any]]) -> 
 
 def show_datasets(console: Console, data_dir: str | None) -> None:
     """Show one line per data set, and whether it can be loaded without a download."""
-    from fedmirage.common.data import DATASETS, list_available
+    from fedmirage.common.data.catalogue.params import DATASETS
+    from fedmirage.common.data.loading import list_available
 
     made = table("data sets", "name", "found", "what it is")
     found = list_available(data_dir)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedmirage.common import device
-from fedmirage.common.data import list_available
+from fedmirage.common.data.loading import list_available
 from fedmirage.common.settings.config import configure
 from fedmirage.common.settings.project import ROOT
 from fedmirage.runtimes.bundle import digest, own_code

@@ -20,7 +20,7 @@ from fedmirage.common.data.heterogeneity import (
     class_table,
     heterogeneity,
 )
-from fedmirage.common.data.partitions import Indices
+from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.set import DataSet
 
 # Limits of the table in the terminal; further rows and columns are left out in the middle.

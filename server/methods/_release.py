@@ -7,20 +7,14 @@ that a resumed run has it too.
 from abc import abstractmethod
 from typing import TypeVar
 
-from flwr.common import (
-    EvaluateIns,
-    Parameters,
-    Scalar,
-    ndarrays_to_parameters,
-    parameters_to_ndarrays,
-)
+from flwr.common import EvaluateIns, Parameters, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 
 from fedmirage.common.methods.ema import Ema
 from fedmirage.common.methods.swa import Swa
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.average import Aggregated, Failures, Results, Scored
 from fedmirage.server.strategy.wrapper import StrategyWrapper
 
 A = TypeVar("A", bound=Swa | Ema)
@@ -40,9 +34,7 @@ class Release(StrategyWrapper[A]):
     def average(self, model: Arrays) -> Arrays:
         """Return what is released in place of the last global model, whose types it has."""
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Pass the next global model on, and collect it; a round without training has none."""
         aggregated, metrics = self.inner.aggregate_fit(server_round, results, failures)
         if aggregated is not None and server_round >= self.params.start:
@@ -62,9 +54,7 @@ class Release(StrategyWrapper[A]):
         """Let clients validate what is released."""
         return super().configure_evaluate(server_round, self.released(parameters), client_manager)
 
-    def evaluate(
-        self, server_round: int, parameters: Parameters
-    ) -> tuple[float, dict[str, Scalar]] | None:
+    def evaluate(self, server_round: int, parameters: Parameters) -> Scored | None:
         """Score what is released, and beside it the last global model."""
         last = super().evaluate(server_round, parameters)
         scored = last if self.idle() else super().evaluate(server_round, self.released(parameters))

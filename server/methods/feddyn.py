@@ -6,12 +6,12 @@ Declared in common/methods/feddyn.py.
 from dataclasses import dataclass, field
 
 import numpy as np
-from flwr.common import Parameters, Scalar
+from flwr.common import Parameters
 from flwr.server.client_manager import ClientManager
 
 from fedmirage.common.methods.feddyn import MOVED, FedDyn
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.server.strategy.average import Failures, Results, participants
+from fedmirage.server.strategy.average import Aggregated, Failures, Results, participants
 from fedmirage.server.strategy.rule import ServerRule
 from fedmirage.server.strategy.wrapper import Instructions, mean_section
 
@@ -38,9 +38,7 @@ class FedDynServer(ServerRule[FedDyn]):
         self.clients = client_manager.num_available()
         return super().configure_fit(server_round, parameters, client_manager)
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """h <- h - alpha (|S|/N) mean_S (w_i - w), over the clients that trained; then the step."""
         share = participants(results) / self.clients
         rest, moved = mean_section(results, MOVED, "uniform")

@@ -1,11 +1,10 @@
 """FedExP on the server: the extrapolated step. Declared in common/methods/fedexp.py."""
 
 import numpy as np
-from flwr.common import Parameters, Scalar
 
 from fedmirage.common.methods.fedexp import SQUARED_NORM, FedExP
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.average import Aggregated, Failures, Results
 from fedmirage.server.strategy.rule import ServerRule, plus
 from fedmirage.server.strategy.wrapper import mean_section
 
@@ -19,9 +18,7 @@ class FedExPServer(ServerRule[FedExP]):
     squared_norm: float = 0.0  # sum_i p_i ||D_i||^2 of this round
     length: float = 1.0  # the step of this round, eta_g in the paper
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Average the squared norms with the weights of the models, then make the step."""
         rest, norms = mean_section(results, SQUARED_NORM, self.context.weighting)
         self.squared_norm = float(norms[0][0]) if norms else 0.0

@@ -25,7 +25,7 @@ from fedmirage.common.models.generators import FeatureGenerator, draw_labels, dr
 from fedmirage.common.seeds import derive, seed_torch, torch_generator
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.average import Aggregated, Failures, Results
 from fedmirage.server.strategy.context import ServerContext, StandAlone
 from fedmirage.server.strategy.wrapper import (
     Instructions,
@@ -73,9 +73,7 @@ class FedGenServer(StrategyWrapper[FedGen]):
         asked = self.inner.configure_fit(server_round, parameters, client_manager)
         return attach(attach(asked, GENERATOR, self.state.generator), SHARES, self.state.shares)
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Average, and train the generator on the classifiers of the clients that trained."""
         rest, taken = detach(results, COUNTS)
         aggregated, metrics = self.inner.aggregate_fit(server_round, rest, failures)

@@ -5,11 +5,11 @@ Declared in common/methods/fednova.py.
 
 from dataclasses import replace
 
-from flwr.common import FitRes, Parameters, Scalar
+from flwr.common import FitRes
 
 from fedmirage.common.methods.fednova import EFFECTIVE_STEPS, FedNova
 from fedmirage.common.wire.payload import LAYOUT, SHARED, put, take
-from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.average import Aggregated, Failures, Results
 from fedmirage.server.strategy.rule import ServerRule
 from fedmirage.server.strategy.wrapper import mean_section
 
@@ -22,9 +22,7 @@ class FedNovaServer(ServerRule[FedNova]):
     result.
     """
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """w + (sum_i p_i a_i) sum_i p_i d_i."""
         rest, mean = mean_section(results, EFFECTIVE_STEPS, self.context.weighting)
         effective = float(mean[0][0]) if mean else 0.0  # tau_eff in the paper

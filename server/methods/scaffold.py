@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from flwr.common import Parameters, Scalar, parameters_to_ndarrays
+from flwr.common import Parameters, parameters_to_ndarrays
 from flwr.server.client_manager import ClientManager
 
 from fedmirage.common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.server.strategy.average import Failures, Results, participants
+from fedmirage.server.strategy.average import Aggregated, Failures, Results, participants
 from fedmirage.server.strategy.wrapper import (
     Instructions,
     StrategyWrapper,
@@ -52,9 +52,7 @@ class ScaffoldServer(StrategyWrapper[Scaffold]):
             self.state.control,
         )
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """c <- c + (|S|/N) mean_S (c_i+ - c_i), over the clients that trained."""
         share = participants(results) / self.clients
         rest, moved = mean_section(results, CONTROL_DELTA, "uniform")

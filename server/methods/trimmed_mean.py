@@ -1,21 +1,19 @@
 """Trimmed mean on the server, its only half. Declared in common/methods/trimmed_mean.py."""
 
 import numpy as np
-from flwr.common import Parameters, Scalar, ndarrays_to_parameters
+from flwr.common import ndarrays_to_parameters
 
 from fedmirage.common.methods.median import Median
 from fedmirage.common.methods.trimmed_mean import TrimmedMean
 from fedmirage.common.wire.payload import Array
-from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.average import Aggregated, Failures, Results
 from fedmirage.server.strategy.wrapper import StrategyWrapper, read_models
 
 
 class TrimmedMeanServer(StrategyWrapper[TrimmedMean | Median]):
     """Puts the trimmed mean in place of the inner average, from which it takes the metrics."""
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Trim `shared`; if nobody is to be left out, the inner average stays, bit for bit."""
         aggregated, metrics = self.inner.aggregate_fit(server_round, results, failures)
         models = [arrays for _, examples, arrays in read_models(results) if examples > 0]

@@ -15,7 +15,7 @@ from fedmirage.common.device import place
 from fedmirage.common.learning.detail import Detail
 from fedmirage.common.learning.task import evaluate
 from fedmirage.common.memory import local_models
-from fedmirage.common.models import Model
+from fedmirage.common.models.base import Model
 from fedmirage.common.models.files import ModelFacts, save_model
 from fedmirage.common.run import Run
 from fedmirage.common.settings.language import write

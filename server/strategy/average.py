@@ -19,7 +19,9 @@ from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, decode, slices
 
 Results = list[tuple[ClientProxy, FitRes]]
 Failures = list[tuple[ClientProxy, FitRes] | BaseException]
-Evaluate = Callable[[int, Arrays, dict[str, Scalar]], tuple[float, dict[str, Scalar]] | None]
+Aggregated = tuple[Parameters | None, dict[str, Scalar]]  # the next model, and metrics
+Scored = tuple[float, dict[str, Scalar]]  # the loss, and metrics
+Evaluate = Callable[[int, Arrays, dict[str, Scalar]], Scored | None]
 
 
 class Average(FedAvg):
@@ -70,9 +72,7 @@ class Average(FedAvg):
             (proxy, FitIns(ins.parameters, {**ins.config, LAYOUT: layout})) for proxy, ins in drawn
         ]
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Compute the weighted mean of `shared`; None if no client trained."""
         ordered = in_partition_order(results)
         weights = shares_of([result.num_examples for _, result in ordered], self.weighting)

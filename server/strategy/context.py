@@ -18,7 +18,7 @@ from torch import nn
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.method import Weighting
-from fedmirage.common.models import build
+from fedmirage.common.models.factory import build
 from fedmirage.common.run import Run
 from fedmirage.common.seeds import derive
 from fedmirage.common.settings.config import RunConfig, configure

@@ -27,7 +27,7 @@ from fedmirage.common.dp.settings import CentralDp, DpOn, LocalDp
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.wire.metrics import CLIPPED, PARTICIPANTS
 from fedmirage.common.wire.payload import Array, Arrays
-from fedmirage.server.strategy.average import Failures, Results, participants
+from fedmirage.server.strategy.average import Aggregated, Failures, Results, participants
 from fedmirage.server.strategy.budget import DELTA, EPSILON, Draw, epsilon, metrics, spent
 from fedmirage.server.strategy.context import ServerContext, StandAlone
 from fedmirage.server.strategy.wrapper import Instructions, StrategyWrapper
@@ -103,9 +103,7 @@ class CentralNoise(Counted[CentralDp]):
         self.broadcast = parameters_to_ndarrays(parameters)
         return instructions
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Bound what is seen, add the noise, and report the budget.
 
         The deviation on the sum is noise * clip, whatever the number of clients that answered. A
@@ -164,9 +162,7 @@ class LocalBudget(Counted[LocalDp]):
         self.write_down(run=token, round=server_round, asked=asked)
         return instructions
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Pass the average on, and report the budget."""
         aggregated, metrics = super().aggregate_fit(server_round, results, failures)
         asked = {

@@ -3,12 +3,13 @@
 import math
 
 import numpy as np
-from flwr.common import Parameters, Scalar, parameters_to_ndarrays
+from flwr.common import parameters_to_ndarrays
 
 from fedmirage.common.methods.fedavg import FedAvg
 from fedmirage.common.wire.metrics import DRIFT
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.strategy.average import (
+    Aggregated,
     Failures,
     Results,
     in_partition_order,
@@ -26,9 +27,7 @@ class Drift(StrategyWrapper[FedAvg]):
     the server sees only the mean, there is no drift to report.
     """
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Pass the average on, and add one metric."""
         aggregated, metrics = super().aggregate_fit(server_round, results, failures)
         ordered = in_partition_order(results)

@@ -6,11 +6,11 @@ statistics are only averaged.
 """
 
 import numpy as np
-from flwr.common import Parameters, Scalar, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.common import Parameters, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server.client_manager import ClientManager
 
 from fedmirage.common.wire.payload import Array, Arrays
-from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.average import Aggregated, Failures, Results
 from fedmirage.server.strategy.wrapper import Instructions, M, StrategyWrapper
 
 
@@ -26,9 +26,7 @@ class ServerRule(StrategyWrapper[M]):
         self.broadcast = parameters_to_ndarrays(parameters)
         return super().configure_fit(server_round, parameters, client_manager)
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Make the next model from the inner average.
 
         A round in which no client trained leaves everything as it was.

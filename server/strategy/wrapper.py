@@ -22,8 +22,10 @@ from fedmirage.common.method import Weighting
 from fedmirage.common.settings.language import Params
 from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, put, take
 from fedmirage.server.strategy.average import (
+    Aggregated,
     Failures,
     Results,
+    Scored,
     in_partition_order,
     shares_of,
     weighted_mean,
@@ -80,9 +82,7 @@ class StrategyWrapper(Strategy, Generic[M]):
         """
         return self.inner.configure_fit(server_round, parameters, client_manager)
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Make the next global model."""
         return self.inner.aggregate_fit(server_round, results, failures)
 
@@ -101,9 +101,7 @@ class StrategyWrapper(Strategy, Generic[M]):
         """Combine the clients' evaluations."""
         return self.inner.aggregate_evaluate(server_round, results, failures)
 
-    def evaluate(
-        self, server_round: int, parameters: Parameters
-    ) -> tuple[float, dict[str, Scalar]] | None:
+    def evaluate(self, server_round: int, parameters: Parameters) -> Scored | None:
         """Score the global model on the server's test set.
 
         Scores that a method adds begin with the method's name.

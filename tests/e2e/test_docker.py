@@ -17,7 +17,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from fedmirage.common.data import load
+from fedmirage.common.data.loading import load
 from fedmirage.common.settings.project import PROJECT_FILE
 from fedmirage.server.record.results import read_results
 from tests.support.inprocess import run_in_process

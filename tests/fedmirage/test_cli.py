@@ -9,13 +9,13 @@ from typer.testing import CliRunner
 
 from fedmirage import cli
 from fedmirage.cli import app
-from fedmirage.common.data import DATASETS
+from fedmirage.common.data.catalogue.params import DATASETS
 from fedmirage.common.data.partitions.params import PARTITIONS
 from fedmirage.common.dp.settings import DP
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.learning.schedules import SCHEDULES
 from fedmirage.common.methods import METHODS
-from fedmirage.common.models import MODELS
+from fedmirage.common.models.params import MODELS
 from fedmirage.common.secagg.settings import SECAGG
 from fedmirage.common.settings.config import RunConfig, configure, key_of
 from fedmirage.common.settings.project import project

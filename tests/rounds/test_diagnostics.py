@@ -8,8 +8,8 @@ import torch
 
 from fedmirage.client.build import deal_data
 from fedmirage.client.diagnostics import OwnLabels
-from fedmirage.common.data import load
 from fedmirage.common.data.batches import normalise
+from fedmirage.common.data.loading import load
 from fedmirage.common.data.view import view
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.run import make_run

@@ -9,8 +9,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from fedmirage.common.data import load
 from fedmirage.common.data.batches import normalise
+from fedmirage.common.data.loading import load
 from fedmirage.common.run import blueprint
 from fedmirage.common.wire.manifest import from_arrays
 from fedmirage.comparison.folders import lay_out_runs

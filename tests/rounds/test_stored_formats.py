@@ -16,7 +16,7 @@ from flwr.common.config import parse_config_args
 
 import fedmirage
 from fedmirage.client.app import make_app
-from fedmirage.common.data import load
+from fedmirage.common.data.loading import load
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig, configure, defaults
 from fedmirage.server.record.checkpoint import FILE, read_checkpoint

@@ -14,8 +14,8 @@ from fedmirage.common.data.batches import Resident
 from fedmirage.common.data.view import count_classes
 from fedmirage.common.memory import LOCAL_MODEL, Memory
 from fedmirage.common.methods.fedcog import FedCog
-from fedmirage.common.models import Model, build
-from fedmirage.common.models.base import frozen
+from fedmirage.common.models.base import Model, frozen
+from fedmirage.common.models.factory import build
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.manifest import to_arrays
 from tests.support.facts import make_facts

@@ -14,7 +14,7 @@ from flwr.common import (
     parameters_to_ndarrays,
 )
 
-from fedmirage.common.data import load
+from fedmirage.common.data.loading import load
 from fedmirage.common.memory import local_models
 from fedmirage.common.methods import half
 from fedmirage.common.run import make_run

@@ -5,8 +5,11 @@ Declared in common/methods/distil.
 
 import math
 
-from fedmirage.client.methods.distil.saving import draw_picture
-from fedmirage.client.methods.distil.virtual import prepare_virtual_set, virtual_set
+from fedmirage.client.methods.distil.virtual import (
+    draw_virtual_set,
+    prepare_virtual_set,
+    virtual_set,
+)
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalClient, LocalRound
 from fedmirage.common.methods.distil import Distil
@@ -27,4 +30,6 @@ class DistilClient(Objective[Distil]):
         if math.isfinite(virtual.loss):
             local.report["distil.loss"] = virtual.loss
         if local.images is not None:
-            draw_picture(local, virtual, local.images / f"client-{local.partition:05d}-distil.png")
+            draw_virtual_set(
+                local, virtual, local.images / f"client-{local.partition:05d}-distil.png"
+            )

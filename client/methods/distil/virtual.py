@@ -2,6 +2,7 @@
 
 import time
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -12,8 +13,9 @@ from fedmirage.client.methods.distil.start import draw_start, explain_counts, pl
 from fedmirage.client.round import LocalClient
 from fedmirage.common.device import place
 from fedmirage.common.errors import FedmirageError
+from fedmirage.common.image_grid import draw_classes
 from fedmirage.common.methods.distil.declaration import Distilling
-from fedmirage.common.models import build
+from fedmirage.common.models.factory import build
 from fedmirage.common.seeds import derive, torch_generator
 from fedmirage.common.wire.preparation import Preparation
 
@@ -27,6 +29,13 @@ def virtual_set(params: Distilling, local: LocalClient) -> Matching:
             " before the next round"
         )
     return matching
+
+
+def draw_virtual_set(local: LocalClient, virtual: Matching, path: Path) -> None:
+    """Write a picture of all classes; one that is there already shows the same."""
+    if not path.exists():
+        data, shown = local.run.dataset, (virtual.images, virtual.labels)
+        draw_classes(*shown, data.classes, data.mean, data.std, path, most=local.classes)
 
 
 def prepare_virtual_set(params: Distilling, local: LocalClient, until: float) -> Preparation:

@@ -11,8 +11,11 @@ from torch import Tensor
 
 from fedmirage.client.handout import receive
 from fedmirage.client.methods.distil.matching import Matching, RealImages, match_distributions
-from fedmirage.client.methods.distil.saving import draw_picture
-from fedmirage.client.methods.distil.virtual import prepare_virtual_set, virtual_set
+from fedmirage.client.methods.distil.virtual import (
+    draw_virtual_set,
+    prepare_virtual_set,
+    virtual_set,
+)
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalClient, LocalRound, Step
 from fedmirage.common.learning.losses import kernel_discrepancy, supervised_contrast
@@ -91,7 +94,7 @@ class FedLgdClient(Objective[FedLgd]):
             own = self.refresh(local, own)
         if local.images is not None and self.params.distils(local.number):
             folder = local.images / f"round-{local.number:05d}"
-            draw_picture(local, own, folder / f"client-{local.partition:05d}-fedlgd.png")
+            draw_virtual_set(local, own, folder / f"client-{local.partition:05d}-fedlgd.png")
         local.memory.put(REMEMBERED_LOCAL, arrays_of([own.images, own.labels]))
         local.report["fedlgd.local_images"] = len(own.labels)
         return own

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from fedmirage.common.data.catalogue.cards import Card
+from fedmirage.common.data.catalogue.cards import CARDS, Card
 from fedmirage.common.settings.language import Params
 
 # In Python ("user") is a text, not a tuple: accept it as the tuple that was meant.
@@ -16,7 +16,7 @@ Names = Annotated[
 class DatasetParams(Params):
     """The parameters of every data set."""
 
-    card: ClassVar[Card]
+    card: ClassVar[Card]  # by its name, from cards.toml
 
     size: int | None = Field(None, ge=1, le=1024)
     """Side in pixels to which every picture is resized once, when it is decoded (bilinear,
@@ -50,6 +50,10 @@ class DatasetParams(Params):
         if any(number <= 0 for number in numbers):
             raise ValueError("a standard deviation divides the pixels; write numbers above 0")
         return value
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.card = CARDS.get(cls.name, Card())
 
     def about(self) -> Card:
         """Return the facts about the set with these parameters."""

@@ -25,7 +25,6 @@ class DigitsDomains(StyleParams):
     """
 
     name = "digits-domains"
-    card = cards.EMBEDDED_DOMAINS
 
     size: int | None = Field(16, ge=8, le=1024)
     """Side in pixels: 16 is enough for every small network; FedLGD uses 28."""
@@ -38,7 +37,6 @@ class MnistDomains(StyleParams):
     """
 
     name = "mnist-domains"
-    card = cards.MNIST_DOMAINS
 
     size: int | None = Field(None, ge=8, le=1024)
     """Side in pixels to which MNIST is resized before it is changed; None keeps 28."""
@@ -59,7 +57,6 @@ class Cifar10C(DatasetParams):
     """
 
     name = "cifar10-c"
-    card = cards.CIFAR10_C
 
     corruptions: Names = ()
     """Which ones, by the names of the published files, such as ("fog", "snow"); () takes all."""

@@ -19,7 +19,6 @@ class Digits(DatasetParams):
     """1,797 real digits that come with scikit-learn; a fifth of every class is the test set."""
 
     name = "digits"
-    card = cards.EMBEDDED
 
     size: int | None = Field(28, ge=1, le=1024)
     """Side in pixels; the genuine pictures are 8x8, and 28 fits every model."""
@@ -30,7 +29,6 @@ class DigitsMulti(DatasetParams):
     digits of the test set."""
 
     name = "digits-multi"
-    card = cards.EMBEDDED_MULTI
 
     per_image: int = Field(3, ge=1, le=4)
     """Most different digits per picture; their number is drawn uniformly from 1 to this."""
@@ -46,21 +44,18 @@ class FashionMnist(DatasetParams):
     """Fashion-MNIST: 60,000 + 10,000 pictures, 28x28."""
 
     name = "fashion-mnist"
-    card = cards.FASHION_MNIST
 
 
 class Mnist(DatasetParams):
     """MNIST: 60,000 + 10,000 pictures, 28x28."""
 
     name = "mnist"
-    card = cards.MNIST
 
 
 class Emnist(DatasetParams):
     """EMNIST, 28x28, delivered upright (the genuine files are transposed)."""
 
     name = "emnist"
-    card = cards.EMNIST
 
     split: Literal["digits", "mnist", "letters", "balanced", "bymerge", "byclass"] = "digits"
     """Which of the six published splits: digits and mnist have 10 classes, letters 26, balanced and
@@ -86,56 +81,48 @@ class Cifar10(DatasetParams):
     """CIFAR-10: 50,000 + 10,000 pictures, 32x32."""
 
     name = "cifar10"
-    card = cards.CIFAR10
 
 
 class Cifar100(DatasetParams):
     """CIFAR-100 with its fine labels: 50,000 + 10,000 pictures, 32x32."""
 
     name = "cifar100"
-    card = cards.CIFAR100
 
 
 class Svhn(DatasetParams):
     """Street View House Numbers, cropped digits: 73,257 + 26,032 pictures, 32x32."""
 
     name = "svhn"
-    card = cards.SVHN
 
 
 class Cinic10(DatasetParams):
     """CINIC-10: 90,000 + 90,000 pictures, 32x32; its validation split is not used."""
 
     name = "cinic10"
-    card = cards.CINIC10
 
 
 class Usps(DatasetParams):
     """USPS: 7,291 + 2,007 pictures, 16x16."""
 
     name = "usps"
-    card = cards.USPS
 
 
 class MnistM(DatasetParams):
     """MNIST-M, MNIST blended with crops of photographs: 59,001 + 9,001 pictures, 32x32."""
 
     name = "mnist-m"
-    card = cards.MNIST_M
 
 
 class SynthDigits(DatasetParams):
     """SynthDigits, rendered from fonts: 479,400 + 9,553 pictures, 32x32."""
 
     name = "synth-digits"
-    card = cards.SYNTH_DIGITS
 
 
 class TinyImagenet(DatasetParams):
     """Tiny ImageNet: 100,000 + 10,000 pictures, 64x64."""
 
     name = "tiny-imagenet"
-    card = cards.TINY_IMAGENET
 
 
 class Flair(DatasetParams):
@@ -143,7 +130,6 @@ class Flair(DatasetParams):
     validation split is not used."""
 
     name = "flair"
-    card = cards.FLAIR
 
     size: int | None = Field(64, ge=1, le=1024)
     """Side in pixels. The files have 256, at which the decoded training set would take 68 GB; at 64
@@ -202,7 +188,6 @@ class ImageFolder(OwnParams):
     """Pictures in <path>/<class>/, or in <path>/train/<class>/ and <path>/test/<class>/."""
 
     name = "imagefolder"
-    card = cards.IMAGE_FOLDER
 
 
 class Npz(OwnParams):
@@ -210,7 +195,6 @@ class Npz(OwnParams):
     just images and labels."""
 
     name = "npz"
-    card = cards.NPZ
 
     columns: Names = ()
     """Further arrays with one value per sample, such as "user" (train_user, test_user), for
@@ -222,7 +206,6 @@ class Parquet(OwnParams):
     JPEG, ...)."""
 
     name = "parquet"
-    card = cards.PARQUET
 
     image: str | None = None
     """Column of the pictures; None takes image or img."""

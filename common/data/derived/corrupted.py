@@ -46,9 +46,7 @@ def make_corrupted(base: Raw, params: Cifar10C, form: PictureForm) -> Raw:
     return Raw(splits[0], splits[1])
 
 
-def read_published(
-    labels: Path, files: tuple[Path, ...], params: Cifar10C, form: PictureForm
-) -> Raw:
+def read_published(params: Cifar10C, labels: Path, *files: Path, form: PictureForm) -> Raw:
     """Read the published files: the same pictures five times, from severity 1 to severity 5."""
     numbers, arrays = _open(labels, files)
     pictures = len(numbers) // len(SEVERITIES)

@@ -1,4 +1,4 @@
-"""Checks a set when it is decoded, and describes it in metrics."""
+"""Checks a set when it is decoded."""
 
 from typing import Any
 
@@ -7,10 +7,8 @@ import numpy.typing as npt
 
 from fedmirage.common.data.catalogue.cards import Card
 from fedmirage.common.data.files.raw import Raw, RawSplit, Values
-from fedmirage.common.data.set import DataSet, Split, Task
+from fedmirage.common.data.set import Split, Task
 from fedmirage.common.errors import DataError
-
-SAMPLED = 10_000  # pictures from which the pixel metrics of a description are computed
 
 
 def check_lengths(origin: str, raw: Raw) -> None:
@@ -55,7 +53,7 @@ def check_splits(
     for name, split in parts:
         _check_images(name, split, expected or train.images.shape[1:], bool(expected))
     task: Task = "multi-label" if train.labels.ndim == 2 else "single-label"
-    if card.task is not None and task != card.task:
+    if card.task not in (task, "any"):
         raise DataError(
             f"{origin}: the labels have {train.labels.ndim} dimensions, but the set is {card.task};"
             " get it again"
@@ -73,58 +71,6 @@ def check_splits(
         for (_, split), values in zip(parts, labels, strict=True)
     )
     return first, second, classes, task
-
-
-def describe_set(dataset: DataSet) -> dict[str, Any]:
-    """Describe a set: sizes, class histograms, pixels, warnings about what is odd but allowed."""
-    histograms = {
-        name: _histogram(split, len(dataset.classes))
-        for name, split in (("train", dataset.train), ("test", dataset.test))
-    }
-    sample = dataset.train.images[:: max(1, len(dataset.train) // SAMPLED)] / np.float32(255)
-    return {
-        "name": dataset.name,
-        "task": dataset.task,
-        "shape": list(dataset.shape),
-        "classes": list(dataset.classes),
-        "samples": {"train": len(dataset.train), "test": len(dataset.test)},
-        "histogram": {name: counts.tolist() for name, counts in histograms.items()},
-        "columns": {name: len(np.unique(values)) for name, values in dataset.train.columns.items()},
-        "pixels": {
-            "min": int(dataset.train.images.min()),
-            "max": int(dataset.train.images.max()),
-            "mean": [
-                round(float(value), 4) for value in sample.mean(axis=(0, 2, 3), dtype=np.float64)
-            ],
-            "std": [
-                round(float(value), 4) for value in sample.std(axis=(0, 2, 3), dtype=np.float64)
-            ],
-        },
-        "normalisation": {"mean": list(dataset.mean), "std": list(dataset.std)},
-        "fingerprint": dataset.fingerprint,
-        "warnings": _warnings(dataset, histograms),
-    }
-
-
-def _warnings(dataset: DataSet, histograms: dict[str, npt.NDArray[np.int64]]) -> list[str]:
-    found = []
-    for name, counts in histograms.items():
-        absent = [dataset.classes[number] for number in np.flatnonzero(counts == 0)]
-        if counts.sum() == 0:
-            found.append(f"the {name} split is empty")
-        elif absent:
-            found.append(
-                f"no {name} sample of {', '.join(absent[:10])}{' and others' * (len(absent) > 10)}"
-            )
-    if dataset.train.images.min() == dataset.train.images.max():
-        found.append("all training pixels have the same value")
-    return found
-
-
-def _histogram(split: Split, classes: int) -> npt.NDArray[np.int64]:
-    if split.labels.ndim == 2:
-        return np.asarray(split.labels.sum(axis=0, dtype=np.int64))
-    return np.bincount(split.labels, minlength=classes).astype(np.int64)
 
 
 def _check_images(origin: str, split: RawSplit, expected: tuple[int, ...], published: bool) -> None:

@@ -1,13 +1,10 @@
 """Finds the files that the authors of the published sets distribute, by their names."""
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from fedmirage.common.data.catalogue.derived import Cifar10C
 from fedmirage.common.data.catalogue.params import DatasetParams, Emnist
-from fedmirage.common.data.files.places import Source, homes
-from fedmirage.common.data.files.raw import PictureForm, Raw
+from fedmirage.common.data.files.places import Source, homes, lazily
 
 DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 IDX_NAMES = (
@@ -16,7 +13,58 @@ IDX_NAMES = (
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 )
-Finder = Callable[[DatasetParams, Path], Source | None]
+# Files that lie side by side in one folder, and what reads them; USPS is distributed in two ways.
+SIDE_BY_SIDE: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "svhn": (("files.formats.published.svhn", ("train_32x32.mat", "test_32x32.mat")),),
+    "synth-digits": (
+        ("files.formats.published.svhn", ("synth_train_32x32.mat", "synth_test_32x32.mat")),
+    ),
+    "usps": (
+        ("files.formats.published.usps_text", ("usps.bz2", "usps.t.bz2")),
+        ("files.formats.published.usps_h5", ("usps.h5",)),
+    ),
+}
+# What reads an archive, the names of the archive and of the folder that it unpacks to, and what the
+# set's own folder has in it if the archive was unpacked right there.
+ARCHIVES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "cifar10": (
+        "files.formats.published.cifar10",
+        ("cifar-10-batches-py", "cifar-10-python.tar.gz"),
+        (),
+    ),
+    "cifar100": (
+        "files.formats.published.cifar100",
+        ("cifar-100-python", "cifar-100-python.tar.gz"),
+        (),
+    ),
+    "mnist-m": (
+        "files.formats.folders.mnist_m",
+        ("mnist_m", "mnist_m.tar.gz"),
+        ("mnist_m_train_labels.txt",),
+    ),
+    "cinic10": ("files.formats.folders.cinic10", ("CINIC-10.tar.gz",), ("train", "test")),
+    "tiny-imagenet": (
+        "files.formats.folders.tiny_imagenet",
+        ("tiny-imagenet-200", "tiny-imagenet-200.zip"),
+        ("train", "val/images"),
+    ),
+}
+
+
+def find_genuine(params: DatasetParams, data: Path) -> Source | None:
+    """Find the genuine files of a set; None also for a set that exists as parquet only."""
+    if isinstance(params, Emnist):
+        return _emnist(params, data)
+    if isinstance(params, Cifar10C):
+        names = tuple(f"{name}.npy" for name in ("labels", *params.about().domains))
+        return _side_by_side(params, data, "derived.corrupted.read_published", names, params)
+    if params.name in ("mnist", "fashion-mnist"):
+        return _mnist(params, data)
+    if params.name in ARCHIVES:
+        return _archive(params, data, *ARCHIVES[params.name])
+    ways = SIDE_BY_SIDE.get(params.name, ())
+    found = (_side_by_side(params, data, reader, names) for reader, names in ways)
+    return next(filter(None, found), None)
 
 
 def _mnist(params: DatasetParams, data: Path) -> Source | None:
@@ -31,10 +79,9 @@ def _mnist(params: DatasetParams, data: Path) -> Source | None:
     return next((source for folder in folders if (source := _idx(folder, IDX_NAMES))), None)
 
 
-def _emnist(params: DatasetParams, data: Path) -> Source | None:
+def _emnist(params: Emnist, data: Path) -> Source | None:
     """Find EMNIST: single files, or gzip.zip with all splits; labels of `letters` start at 1."""
-    assert isinstance(params, Emnist)
-    transposed, first_label = params.transposed, 1 if params.split == "letters" else 0
+    form = params.transposed, 1 if params.split == "letters" else 0
     names = tuple(
         f"emnist-{params.split}-{split}-{kind}-ubyte"
         for split in ("train", "test")
@@ -48,127 +95,12 @@ def _emnist(params: DatasetParams, data: Path) -> Source | None:
         for inner in (base, base / "raw", base / "gzip", base / "EMNIST" / "raw")
     ]
     for folder in folders:
-        if source := _idx(folder, names, transposed, first_label):
+        if source := _idx(folder, names, *form):
             return source
         if (archive := folder / "gzip.zip").is_file():
-            return Source(
-                str(archive),
-                (archive,),
-                lambda form: _read_idx_archive(archive, names, form, transposed, first_label),
-            )
+            read = lazily("files.formats.idx.read_idx_archive", archive, names, *form)
+            return Source(str(archive), (archive,), read)
     return None
-
-
-def _cifar(params: DatasetParams, data: Path) -> Source | None:
-    hundred = params.name == "cifar100"
-    archive, folder = (
-        ("cifar-100-python.tar.gz", "cifar-100-python")
-        if hundred
-        else ("cifar-10-python.tar.gz", "cifar-10-batches-py")
-    )
-
-    def read(path: Path, form: PictureForm) -> Raw:
-        from fedmirage.common.data.files.formats import published
-
-        return published.cifar100(path, form) if hundred else published.cifar10(path, form)
-
-    return _archive(params, data, (folder, archive), read)
-
-
-def _svhn(params: DatasetParams, data: Path) -> Source | None:
-    def read(files: tuple[Path, ...], form: PictureForm) -> Raw:
-        from fedmirage.common.data.files.formats import published
-
-        return published.svhn(files[0], files[1], form)
-
-    return _pair(params, data, ("train_32x32.mat", "test_32x32.mat"), read)
-
-
-def _usps(params: DatasetParams, data: Path) -> Source | None:
-    def read(files: tuple[Path, ...], form: PictureForm) -> Raw:
-        from fedmirage.common.data.files.formats import published
-
-        return (
-            published.usps_text(files[0], files[1], form)
-            if len(files) == 2
-            else published.usps_h5(files[0], form)
-        )
-
-    return _pair(params, data, ("usps.bz2", "usps.t.bz2"), read) or _pair(
-        params, data, ("usps.h5",), read
-    )
-
-
-def _cinic(params: DatasetParams, data: Path) -> Source | None:
-    def read(path: Path, form: PictureForm) -> Raw:
-        from fedmirage.common.data.files.formats import folders
-
-        return folders.cinic10(path, form, params.about().classes)
-
-    for home in homes(params, data):
-        if (home / "train").is_dir() and (home / "test").is_dir():
-            return Source(str(home), _directories(home), partial(read, home))
-    return _archive(params, data, ("CINIC-10.tar.gz",), read)
-
-
-def _tiny(params: DatasetParams, data: Path) -> Source | None:
-    def read(path: Path, form: PictureForm) -> Raw:
-        from fedmirage.common.data.files.formats import folders
-
-        return folders.tiny_imagenet(path, form)
-
-    for home in homes(params, data):
-        if (home / "train").is_dir() and (home / "val" / "images").is_dir():
-            return Source(str(home), _directories(home), partial(read, home))
-    return _archive(params, data, ("tiny-imagenet-200", "tiny-imagenet-200.zip"), read)
-
-
-def _mnist_m(params: DatasetParams, data: Path) -> Source | None:
-    def read(path: Path, form: PictureForm) -> Raw:
-        from fedmirage.common.data.files.formats import folders
-
-        return folders.mnist_m(path, form)
-
-    for home in homes(params, data):
-        if (home / "mnist_m_train_labels.txt").is_file():
-            return Source(str(home), _directories(home), partial(read, home))
-    return _archive(params, data, ("mnist_m", "mnist_m.tar.gz"), read)
-
-
-def _synth_digits(params: DatasetParams, data: Path) -> Source | None:
-    def read(files: tuple[Path, ...], form: PictureForm) -> Raw:
-        from fedmirage.common.data.files.formats import published
-
-        return published.svhn(files[0], files[1], form)
-
-    return _pair(params, data, ("synth_train_32x32.mat", "synth_test_32x32.mat"), read)
-
-
-def _cifar10_c(params: DatasetParams, data: Path) -> Source | None:
-    def read(files: tuple[Path, ...], form: PictureForm) -> Raw:
-        from fedmirage.common.data.derived import corrupted
-
-        assert isinstance(params, Cifar10C)
-        return corrupted.read_published(files[0], files[1:], params, form)
-
-    names = tuple(f"{name}.npy" for name in ("labels", *params.about().domains))
-    return _pair(params, data, names, read)
-
-
-FINDERS: dict[str, Finder] = {
-    "mnist": _mnist,
-    "fashion-mnist": _mnist,
-    "emnist": _emnist,
-    "cifar10": _cifar,
-    "cifar100": _cifar,
-    "svhn": _svhn,
-    "usps": _usps,
-    "mnist-m": _mnist_m,
-    "synth-digits": _synth_digits,
-    "cifar10-c": _cifar10_c,
-    "cinic10": _cinic,
-    "tiny-imagenet": _tiny,
-}
 
 
 def _idx(
@@ -177,80 +109,37 @@ def _idx(
     """Find the four files in one folder: with or without .gz, a hyphen or a dot before `idx`."""
     files = []
     for name in names:
-        spellings = (
-            name,
-            f"{name}.gz",
-            name.replace("-idx", ".idx"),
-            f"{name.replace('-idx', '.idx')}.gz",
-        )
-        found = next(
-            (folder / spelling for spelling in spellings if (folder / spelling).is_file()), None
-        )
-        if found is None:
-            return None
-        files.append(found)
-
-    def read(form: PictureForm) -> Raw:
-        from fedmirage.common.data.files.formats import idx
-
-        return idx.read_idx(
-            idx.IdxFiles(*files), tuple(map(str, files)), form, transposed, first_label
-        )
-
+        dotted = name.replace("-idx", ".idx")
+        spellings = [folder / word for word in (name, f"{name}.gz", dotted, f"{dotted}.gz")]
+        files += [path for path in spellings if path.is_file()][:1]
+    if len(files) < len(names):
+        return None
+    contents = {str(file): file for file in files}
+    read = lazily("files.formats.idx.read_idx", contents, transposed, first_label)
     return Source(str(folder), tuple(files), read)
 
 
-def _read_idx_archive(
-    archive: Path, names: tuple[str, ...], form: PictureForm, transposed: bool, first_label: int
-) -> Raw:
-    from fedmirage.common.data.files.archives import read_entries
-    from fedmirage.common.data.files.formats import idx
-    from fedmirage.common.errors import DataError
-
-    found = {
-        Path(name).name.removesuffix(".gz"): content
-        for name, content in read_entries(archive, lambda name: any(part in name for part in names))
-    }
-    missing = [name for name in names if name not in found]
-    if missing:
-        raise DataError(
-            f"{archive} is not complete: {', '.join(missing)} is not in it; get it again"
-        )
-    return idx.read_idx(
-        idx.IdxFiles(*(found[name] for name in names)),
-        tuple(f"{archive}: {name}" for name in names),
-        form,
-        transposed,
-        first_label,
-    )
-
-
 def _archive(
-    params: DatasetParams,
-    data: Path,
-    names: tuple[str, ...],
-    read: Callable[[Path, PictureForm], Raw],
+    params: DatasetParams, data: Path, reader: str, names: tuple[str, ...], inside: tuple[str, ...]
 ) -> Source | None:
     """Find an archive, or the folder that it unpacks to, in the set's folder or the data folder."""
-    for path in (home / name for home in [*homes(params, data), data] for name in names):
-        if path.is_file():
-            return Source(str(path), (path,), partial(read, path))
-        if path.is_dir():
-            return Source(str(path), _directories(path), partial(read, path))
+    own = homes(params, data)
+    unpacked = [home for home in own if inside and all((home / name).exists() for name in inside)]
+    for path in [*unpacked, *(home / name for home in [*own, data] for name in names)]:
+        if path.exists():
+            files = (path,) if path.is_file() else _directories(path)
+            return Source(str(path), files, lazily(reader, path))
     return None
 
 
-def _pair(
-    params: DatasetParams,
-    data: Path,
-    names: tuple[str, ...],
-    read: Callable[[tuple[Path, ...], PictureForm], Raw],
+def _side_by_side(
+    params: DatasetParams, data: Path, reader: str, names: tuple[str, ...], *arguments: Cifar10C
 ) -> Source | None:
     """Find files that lie side by side in one folder."""
     for home in [*homes(params, data), data]:
         files = tuple(home / name for name in names)
         if all(file.is_file() for file in files):
-            return Source(str(home), files, partial(read, files))
+            return Source(str(home), files, lazily(reader, *arguments, *files))
     return None
 
 

@@ -3,7 +3,9 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from fedmirage.common.data.catalogue.params import DatasetParams, Emnist
 from fedmirage.common.data.files.archives import require_plain_file
@@ -19,6 +21,21 @@ class Source:
     origin: str  # for messages
     files: tuple[Path, ...]  # when one of them changes, the cache is out of date
     read: Callable[[PictureForm], Raw]
+
+
+def lazily(reader: str, *arguments: Any, **options: Any) -> Callable[[PictureForm], Raw]:
+    """Return what calls a reader, such as "files.formats.npz.read_npz", with these arguments.
+
+    Its module is imported only then, because readers load much, and a cached set needs none.
+    """
+    module, _, function = reader.rpartition(".")
+
+    def read(form: PictureForm) -> Raw:
+        called = getattr(import_module(f"fedmirage.common.data.{module}"), function)
+        raw: Raw = called(*arguments, form=form, **options)
+        return raw
+
+    return read
 
 
 def data_folder(data_dir: str | Path | None) -> Path:

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from fedmirage.common.data.catalogue.derived import Cifar10C, DigitsDomains, MnistDomains
 from fedmirage.common.data.catalogue.params import (
     DatasetParams,
@@ -17,8 +15,8 @@ from fedmirage.common.data.catalogue.params import (
     Parquet,
     find_origin,
 )
-from fedmirage.common.data.files.genuine import FINDERS
-from fedmirage.common.data.files.places import Source, homes, list_pictures
+from fedmirage.common.data.files.genuine import find_genuine
+from fedmirage.common.data.files.places import Source, homes, lazily, list_pictures
 from fedmirage.common.data.files.raw import PictureForm, Raw
 from fedmirage.common.errors import DataError
 
@@ -31,23 +29,17 @@ def locate(params: DatasetParams, data: Path) -> Source | None:
         return _own(params, data)
     if params.made_from() is not None:
         return _made(params, data)
-    finder = FINDERS.get(params.name)  # a set that exists as parquet only has none
     found = _parquet(params, homes(params, data)) if params.card.image else None
-    return found or (finder(params, data) if finder else None)
+    return found or find_genuine(params, data)
 
 
 def _embedded(params: DatasetParams) -> Source:
-    def read(form: PictureForm) -> Raw:
-        from fedmirage.common.data.files.formats import embedded
-
-        if isinstance(params, DigitsMulti):
-            return embedded.digits_multi(
-                form, params.per_image, params.train, params.test, params.seed
-            )
-        if isinstance(params, DigitsDomains):
-            return embedded.digits_domains(form, params.seed)
-        return embedded.digits(form)
-
+    read = lazily("files.formats.embedded.digits")
+    if isinstance(params, DigitsMulti):
+        counts = params.per_image, params.train, params.test
+        read = lazily("files.formats.embedded.digits_multi", *counts, params.seed)
+    if isinstance(params, DigitsDomains):
+        read = lazily("files.formats.embedded.digits_domains", params.seed)
     return Source(params.name, (), read)
 
 
@@ -82,7 +74,8 @@ def _own(params: OwnParams, data: Path) -> Source:
     if isinstance(params, ImageFolder):
         return _image_folder(params, path)
     if isinstance(params, Npz):
-        return _npz(params, path)
+        read = lazily("files.formats.npz.read_npz", path, columns=params.columns)
+        return Source(str(path), (path,), read)
     assert isinstance(params, Parquet)
     return _own_parquet(params, path)
 
@@ -105,22 +98,8 @@ def _image_folder(params: ImageFolder, path: Path) -> Source:
         )
     card = params.about()
     classes = card.classes or tuple(map(str, range(card.count or 0)))
-
-    def read(form: PictureForm) -> Raw:
-        from fedmirage.common.data.files.formats.folders import image_folder
-
-        return image_folder(train, test, form, classes)
-
+    read = lazily("files.formats.folders.image_folder", train, test, classes=classes)
     return Source(str(path), files, read)
-
-
-def _npz(params: Npz, path: Path) -> Source:
-    def read(form: PictureForm) -> Raw:
-        from fedmirage.common.data.files.formats import npz
-
-        return npz.read_npz(path, form, params.columns)
-
-    return Source(str(path), (path,), read)
 
 
 def _own_parquet(params: Parquet, path: Path) -> Source:
@@ -145,9 +124,7 @@ def _parquet(params: DatasetParams, folders: list[Path]) -> Source | None:
             _shards(folder, card.test, card.subset),
         )
         if train and test:
-            return _parquet_source(
-                params, folder, train, test, tuple(name for name, _ in card.columns)
-            )
+            return _parquet_source(params, folder, train, test, tuple(card.columns))
     return None
 
 
@@ -158,20 +135,9 @@ def _parquet_source(
     test: tuple[Path, ...],
     columns: tuple[str, ...],
 ) -> Source:
-    def read(form: PictureForm) -> Raw:
-        from fedmirage.common.data.files.formats import parquet
-
-        raw = parquet.read_parquet(train, test, params.about(), form, columns)
-        if not isinstance(params, Emnist) or not params.transposed:
-            return raw
-        upright = [
-            replace(split, images=np.swapaxes(split.images, 2, 3))
-            for split in (raw.train, raw.test)
-            if split
-        ]
-        return replace(raw, train=upright[0], test=upright[1])
-
-    return Source(str(origin), train + test, read)
+    transposed = isinstance(params, Emnist) and params.transposed
+    facts = train, test, params.about(), columns, transposed
+    return Source(str(origin), train + test, lazily("files.formats.parquet.read_parquet", *facts))
 
 
 def _shards(folder: Path, splits: tuple[str, ...], subset: str) -> tuple[Path, ...]:

@@ -39,11 +39,9 @@ def dirichlet(
         if counts is not None and counts.sum(axis=1).min() >= params.min_size:
             return split_by_counts(labels, counts, generator)
     raise ConfigurationError(
-        [
-            f"partition: {write(params)}: {ATTEMPTS} draws with alpha={params.alpha:g} never gave"
-            f" all of clients={clients} at least min_size={params.min_size} of {len(labels)}"
-            " samples; set a larger alpha, a smaller min_size or fewer clients"
-        ]
+        f"partition: {write(params)}: {ATTEMPTS} draws with alpha={params.alpha:g} never gave"
+        f" all of clients={clients} at least min_size={params.min_size} of {len(labels)}"
+        " samples; set a larger alpha, a smaller min_size or fewer clients"
     )
 
 

@@ -101,10 +101,8 @@ def _even_shards(
 
 def _unreachable(params: Domains, domain: int, label: int, size: int) -> ConfigurationError:
     return ConfigurationError(
-        [
-            f"partition: {write(params)}: domain {domain} has {size} samples of class {label}, and"
-            f" up to {ATTEMPTS} draws with alpha={params.alpha} never gave minimum={params.minimum}"
-            f" of them to each of shards={params.shards}; set a smaller minimum, a larger alpha or"
-            " fewer shards"
-        ]
+        f"partition: {write(params)}: domain {domain} has {size} samples of class {label}, and"
+        f" up to {ATTEMPTS} draws with alpha={params.alpha} never gave minimum={params.minimum}"
+        f" of them to each of shards={params.shards}; set a smaller minimum, a larger alpha or"
+        " fewer shards"
     )

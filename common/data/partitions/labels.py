@@ -36,11 +36,9 @@ def _limit(samples: int, counts: Counts, holds: Counts) -> Counts:
     if len(short):
         client, label = (int(number) for number in short[0])
         raise ConfigurationError(
-            [
-                f"partition: classes(samples={samples}): client {client} needs"
-                f" {limited[client, label]} of class {label}, its share of that class is"
-                f" {counts[client, label]}; set fewer samples, fewer clients or another per_client"
-            ]
+            f"partition: classes(samples={samples}): client {client} needs"
+            f" {limited[client, label]} of class {label}, its share of that class is"
+            f" {counts[client, label]}; set fewer samples, fewer clients or another per_client"
         )
     return limited
 

@@ -50,11 +50,9 @@ def split(
     empty = [client for client, part in enumerate(parts) if len(part) == 0]
     if empty:
         raise ConfigurationError(
-            [
-                f"partition: {write(params)}: client {empty[0]} gets none of the {len(train)}"
-                f" samples ({len(empty)} of clients={clients} are empty); take fewer clients or"
-                " less skew"
-            ]
+            f"partition: {write(params)}: client {empty[0]} gets none of the {len(train)}"
+            f" samples ({len(empty)} of clients={clients} are empty); take fewer clients or"
+            " less skew"
         )
     return parts
 
@@ -86,8 +84,6 @@ def _deal(
         case Domains():
             return groups.domains(params, train, clients, generator)
     raise ConfigurationError(
-        [
-            f"partition: {params.name!r} has params but no function that splits by them; add one in"
-            " common/data/partitions"
-        ]
+        f"partition: {params.name!r} has params but no function that splits by them; add one in"
+        " common/data/partitions"
     )

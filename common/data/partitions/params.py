@@ -14,18 +14,23 @@ class PartitionParams(Params):
     single_label: ClassVar[bool] = False
 
 
+class LabelSkew(PartitionParams):
+    """The params of a partition that splits by class number."""
+
+    single_label: ClassVar[bool] = True
+
+
 class Iid(PartitionParams):
     """Shuffled and split evenly: sizes differ by at most one sample."""
 
     name: ClassVar[str] = "iid"
 
 
-class Dirichlet(PartitionParams):
+class Dirichlet(LabelSkew):
     """Every class is divided over the clients by Dirichlet(alpha); sizes stay unequal (FedCOG's
     NIID-1, VHL)."""
 
     name: ClassVar[str] = "dirichlet"
-    single_label: ClassVar[bool] = True
     alpha: float = Field(gt=0)
     """The concentration (beta in FedCOG): 0.1 is strong label skew, 100 is almost IID."""
     min_size: int = Field(default=10, ge=1)
@@ -36,28 +41,26 @@ class Dirichlet(PartitionParams):
     no share of later classes."""
 
 
-class DirichletEqual(PartitionParams):
+class DirichletEqual(LabelSkew):
     """Every class is divided over the clients by Dirichlet(alpha), then all clients are made
     equally large (DynaFed)."""
 
     name: ClassVar[str] = "dirichlet-equal"
-    single_label: ClassVar[bool] = True
     alpha: float = Field(gt=0)
     """The concentration: with 80 clients and 10 classes, 0.01 gives 1.7 classes per client on
     average, 0.16 about 6.7."""
 
 
-class DirichletClient(PartitionParams):
+class DirichletClient(LabelSkew):
     """Every client draws its class shares from Dirichlet(alpha), then its samples; all clients get
     equally many (FedMD-CG)."""
 
     name: ClassVar[str] = "dirichlet-client"
-    single_label: ClassVar[bool] = True
     alpha: float = Field(gt=0)
     """The concentration (omega in FedMD-CG): 0.1 gives 2 to 9 of ten classes per client."""
 
 
-class Classes(PartitionParams):
+class Classes(LabelSkew):
     """A fixed number of classes per client, without randomness (FedCOG's NIID-2; with `samples`
     VHL's 2-class setting).
 
@@ -68,7 +71,6 @@ class Classes(PartitionParams):
     """
 
     name: ClassVar[str] = "classes"
-    single_label: ClassVar[bool] = True
     per_client: int = Field(ge=1)
     """Classes per client (s in FedCOG: 2, and 10 for CIFAR-100)."""
     samples: int | None = Field(default=None, ge=1)
@@ -76,7 +78,7 @@ class Classes(PartitionParams):
     classes."""
 
 
-class Dominant(PartitionParams):
+class Dominant(LabelSkew):
     """Almost all of a class belongs to the client that it dominates, the rest is spread over the
     others (VHL's "subset").
 
@@ -86,7 +88,6 @@ class Dominant(PartitionParams):
     """
 
     name: ClassVar[str] = "dominant"
-    single_label: ClassVar[bool] = True
     share: float = Field(default=0.99, gt=0, le=1)
     """The share of a class that its own clients hold; the remainder goes evenly to the other
     clients."""
@@ -123,16 +124,7 @@ class Domains(PartitionParams):
     100)."""
 
 
-PARTITIONS: dict[str, type[PartitionParams]] = {
-    model.name: model
-    for model in (
-        Iid,
-        Dirichlet,
-        DirichletEqual,
-        DirichletClient,
-        Classes,
-        Dominant,
-        Natural,
-        Domains,
-    )
-}
+KINDS: tuple[type[PartitionParams], ...] = (
+    *(Iid, Dirichlet, DirichletEqual, DirichletClient, Classes, Dominant, Natural, Domains),
+)
+PARTITIONS = {params.name: params for params in KINDS}

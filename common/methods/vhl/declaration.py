@@ -198,19 +198,15 @@ class Vhl(Method):
         """
         if self.outputs == "shared" and self.count(classes) != classes:
             raise ConfigurationError(
-                [
-                    f"methods: vhl(outputs='shared', virtual_classes={self.virtual_classes}), but"
-                    f" the data have {classes} classes, and each output is shared by one real and"
-                    " one virtual class; leave virtual_classes out, or write outputs='own'"
-                ]
+                f"methods: vhl(outputs='shared', virtual_classes={self.virtual_classes}), but"
+                f" the data have {classes} classes, and each output is shared by one real and"
+                " one virtual class; leave virtual_classes out, or write outputs='own'"
             )
         if self.count(classes) < classes and self.alignment_weight > 0:
             raise ConfigurationError(
-                [
-                    f"methods: vhl(virtual_classes={self.virtual_classes}), but the data have"
-                    f" {classes} classes, and each needs a partner; leave virtual_classes out, or"
-                    " write alignment_weight=0"
-                ]
+                f"methods: vhl(virtual_classes={self.virtual_classes}), but the data have"
+                f" {classes} classes, and each needs a partner; leave virtual_classes out, or"
+                " write alignment_weight=0"
             )
         own = self.outputs == "own" and self.variant in ("vhl", "naive")
         return self.count(classes) if own else 0

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedmirage.common.data import load
+from fedmirage.common.data.loading import load
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.method import Shape
 from fedmirage.common.methods.vhl import Vhl
@@ -107,11 +107,9 @@ def borrow(params: Vhl, config: RunConfig, count: int) -> tuple[Tensor, Tensor]:
     dataset = load(params.dataset, config.data_dir or None, config.download)
     if dataset.task != "single-label" or len(dataset.classes) < count:
         raise ConfigurationError(
-            [
-                f"methods: vhl(dataset={params.dataset!r}) is {dataset.task} with"
-                f" {len(dataset.classes)} classes, but {count} virtual classes with one label per"
-                " sample are needed; choose another set"
-            ]
+            f"methods: vhl(dataset={params.dataset!r}) is {dataset.task} with"
+            f" {len(dataset.classes)} classes, but {count} virtual classes with one label per"
+            " sample are needed; choose another set"
         )
     labels = dataset.train.labels
     chosen = np.concatenate(

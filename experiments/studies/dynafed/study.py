@@ -25,9 +25,9 @@ from matplotlib.figure import Figure
 from pandas import DataFrame, Series
 from torch import Tensor, nn
 
-from fedmirage.common.data import load as load_data
 from fedmirage.common.data.batches import Resident, batches, normalise
-from fedmirage.common.data.partitions import split
+from fedmirage.common.data.loading import load as load_data
+from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.learning.diffaugment import diff_augment
@@ -35,7 +35,8 @@ from fedmirage.common.learning.losses import cosine_distance, soft_cross_entropy
 from fedmirage.common.learning.task import evaluate
 from fedmirage.common.memory import LOCAL_MODEL, Memory
 from fedmirage.common.methods.dynafed import DynaFed
-from fedmirage.common.models import Model, build
+from fedmirage.common.models.base import Model
+from fedmirage.common.models.factory import build
 from fedmirage.common.run import blueprint, task_of
 from fedmirage.common.seeds import derive, torch_generator
 from fedmirage.common.settings.config import RunConfig

@@ -15,8 +15,8 @@ from fedmirage.common.data.set import DataSet
 from fedmirage.common.learning.losses import supervised_contrast
 from fedmirage.common.learning.task import TASKS
 from fedmirage.common.methods.fedlgd import FedLgd
-from fedmirage.common.models import Model, build
-from fedmirage.common.models.base import frozen
+from fedmirage.common.models.base import Model, frozen
+from fedmirage.common.models.factory import build
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.server.methods.fedlgd.matching import GradientMatching
 

@@ -16,7 +16,7 @@ import torch
 
 from experiments.studies.fedlgd.cost import count_costs
 from experiments.studies.fedlgd.distances import compare_clients, open_clients
-from fedmirage.common.data import load
+from fedmirage.common.data.loading import load
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.methods.fedlgd import FedLgd
 from fedmirage.records.lines import read_config

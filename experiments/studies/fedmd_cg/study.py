@@ -19,13 +19,15 @@ from torch import Tensor
 
 from fedmirage.client.methods.fedmd_cg.generator import imitate
 from fedmirage.client.round import Step
-from fedmirage.common.data import DataSet, load
 from fedmirage.common.data.batches import Resident, normalise
+from fedmirage.common.data.loading import load
+from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.learning.optimizers import SGD, Adam
 from fedmirage.common.learning.task import TASKS
 from fedmirage.common.methods.fedmd_cg import FedMdCg
-from fedmirage.common.models import Model, build
+from fedmirage.common.models.base import Model
+from fedmirage.common.models.factory import build
 from fedmirage.common.models.generators import FeatureGenerator, draw_noise
 from fedmirage.common.seeds import derive, seed_torch, torch_generator
 

@@ -8,15 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedmirage.common.data import DataSet, load
 from fedmirage.common.data.batches import normalise
+from fedmirage.common.data.loading import load
+from fedmirage.common.data.set import DataSet
 from fedmirage.common.device import memory_format, place
 from fedmirage.common.memory import local_models
 from fedmirage.common.methods.fedlgd import FedLgd
 from fedmirage.common.methods.fedlgd.images import decode
 from fedmirage.common.methods.vhl import Vhl
 from fedmirage.common.methods.vhl.sets import normalisation
-from fedmirage.common.models import Model
+from fedmirage.common.models.base import Model
 from fedmirage.common.run import blueprint
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.manifest import from_arrays

@@ -30,7 +30,7 @@ from fedmirage.server.methods._pairs.losses import (
     distil,
     mean_logits_loss,
 )
-from fedmirage.server.strategy.average import Failures, Results, shares_of
+from fedmirage.server.strategy.average import Aggregated, Failures, Results, shares_of
 from fedmirage.server.strategy.wrapper import StrategyWrapper, detach, read_models
 
 P = TypeVar("P", bound=FedMdCg | FedCg)
@@ -61,9 +61,7 @@ class PairServer(StrategyWrapper[P]):
         """How the generator is compared through the clients' classifiers."""
         return compare
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Average the pairs, find p(y), and distil if the pairs of single clients are visible."""
         if not self.params.up:  # without distillation, FedCG's clients send no label counts
             return self.inner.aggregate_fit(server_round, results, failures)

@@ -33,7 +33,7 @@ from fedmirage.server.methods.dynafed.trajectory import (
     inherit_path,
     unchanged,
 )
-from fedmirage.server.strategy.average import Failures, Results, participants
+from fedmirage.server.strategy.average import Aggregated, Failures, Results, Scored, participants
 from fedmirage.server.strategy.context import ServerContext, StandAlone
 from fedmirage.server.strategy.wrapper import Instructions, StrategyWrapper
 
@@ -101,9 +101,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
             path = [self.checkpoint(arrays)]
         self.state.trajectories, self.state.begun = [path], True
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Average, add the average to the path, learn the set when the path is complete, repair."""
         self.repaired_from = None
         aggregated, metrics = self.inner.aggregate_fit(server_round, results, failures)
@@ -127,9 +125,7 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
                 own_metrics["dynafed.repaired"] = 1.0
         return aggregated, {**metrics, **own_metrics}
 
-    def evaluate(
-        self, server_round: int, parameters: Parameters
-    ) -> tuple[float, dict[str, Scalar]] | None:
+    def evaluate(self, server_round: int, parameters: Parameters) -> Scored | None:
         """Score the repaired model, which is the global one, and the average before the repair."""
         scored = self.inner.evaluate(server_round, parameters)
         if scored is None or self.repaired_from is None:

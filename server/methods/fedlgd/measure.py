@@ -1,19 +1,15 @@
-"""What FedLGD's global images look like, and what can be learned from them alone."""
-
-from pathlib import Path
+"""What can be learned from FedLGD's global images alone."""
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fedmirage.common.data.batches import Resident, batches
-from fedmirage.common.image_grid import draw_grid
 from fedmirage.common.learning.diffaugment import diff_augment
 from fedmirage.common.learning.task import evaluate
 from fedmirage.common.run import Run
 from fedmirage.common.seeds import torch_generator
 
-ROWS, ACROSS = 20, 10  # a picture shows at most 20 classes, with 10 images per class
 # The training of a new model on the images alone, as is usual for condensed sets.
 EPOCHS, BATCH, LR, MOMENTUM, DECAY = 300, 256, 0.01, 0.9, 5e-4
 
@@ -34,13 +30,3 @@ def score_alone(
     everything = np.arange(len(run.dataset.test))
     test = Resident.load(run.dataset.test, everything, run.device, run.memory_format)
     return evaluate(model, run.in_batches(test), run.task, run.classes)["accuracy"]
-
-
-def draw_images(run: Run, images: Tensor, labels: Tensor, path: Path) -> None:
-    """Write a picture of the first images of every class, one row per class."""
-    rows = {
-        run.dataset.classes[number]: list(images[labels == number][:ACROSS])
-        for number in sorted(set(labels.tolist()))[:ROWS]
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draw_grid(rows, run.dataset.mean, run.dataset.std).save(path)

@@ -15,6 +15,7 @@ from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 from torch import Tensor
 
+from fedmirage.common.image_grid import draw_classes
 from fedmirage.common.method import NETWORK
 from fedmirage.common.methods.fedlgd import GLOBAL, FedLgd
 from fedmirage.common.methods.fedlgd.images import decode, encode
@@ -22,8 +23,8 @@ from fedmirage.common.seeds import numpy_generator
 from fedmirage.common.wire.manifest import arrays_of, from_arrays
 from fedmirage.common.wire.payload import Array, Arrays
 from fedmirage.server.methods.fedlgd.matching import GradientMatching, Matched, match
-from fedmirage.server.methods.fedlgd.measure import draw_images, score_alone
-from fedmirage.server.strategy.average import Failures, Results, participants
+from fedmirage.server.methods.fedlgd.measure import score_alone
+from fedmirage.server.strategy.average import Aggregated, Failures, Results, Scored, participants
 from fedmirage.server.strategy.context import ServerContext
 from fedmirage.server.strategy.handout import HandOut, HandOutState
 from fedmirage.server.strategy.wrapper import Instructions, StrategyWrapper
@@ -62,9 +63,7 @@ class FedLgdServer(StrategyWrapper[FedLgd]):
             return asked
         return self.handout.attach(asked, [*self.images, self.labels_for_clients()])
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Average and, in a distillation round, learn G from the average."""
         self.handout.learn(results)
         aggregated, metrics = self.inner.aggregate_fit(server_round, results, failures)
@@ -77,9 +76,7 @@ class FedLgdServer(StrategyWrapper[FedLgd]):
             return aggregated, metrics
         return aggregated, {**metrics, **self.learn(server_round, target)}
 
-    def evaluate(
-        self, server_round: int, parameters: Parameters
-    ) -> tuple[float, dict[str, Scalar]] | None:
+    def evaluate(self, server_round: int, parameters: Parameters) -> Scored | None:
         """With --diagnostics, add what a new model learns from G alone, whenever G has changed."""
         scored = super().evaluate(server_round, parameters)
         if scored is None or not self.context.config.diagnostics:
@@ -162,7 +159,8 @@ class FedLgdServer(StrategyWrapper[FedLgd]):
         self.state.images, self.learned_in = encode(images, params.precision), server_round
         if self.context.config.save_images and self.context.folder is not None:
             folder = self.context.folder / "images" / f"round-{server_round:05d}"
-            draw_images(run, self.decoded(), self.labels(), folder / "global.png")
+            data, shown = run.dataset, (self.decoded(), self.labels())
+            draw_classes(*shown, data.classes, data.mean, data.std, folder / "global.png")
         if matched.failures:
             self.note(
                 server_round,

@@ -3,19 +3,17 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fedmirage.common.data.batches import Resident, normalise
-from fedmirage.common.image_grid import draw_grid
+from fedmirage.common.image_grid import draw_classes
 from fedmirage.common.learning.losses import label_distance
 from fedmirage.common.methods.vhl import Vhl
 from fedmirage.common.methods.vhl.sets import normalisation
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.record.scores import Evaluator
 
-ROWS, ACROSS = 20, 10  # a picture shows at most 20 classes, with 10 images per class
 BATCH = 500  # virtual samples at a time
 COMPARED = 2000  # at most this many test samples and this many virtual ones are compared
 
@@ -70,10 +68,7 @@ class VirtualScores:
 
 def draw_set(virtual: Arrays, path: Path) -> None:
     """Write a picture of the first images of every virtual class, one row per class."""
-    images, labels = torch.from_numpy(virtual[0]) / 255, virtual[1]
-    rows = {
-        f"{number}": list(images[np.flatnonzero(labels == number)[:ACROSS]])
-        for number in np.unique(labels)[:ROWS].tolist()
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draw_grid(rows, (0.0,) * images.shape[1], (1.0,) * images.shape[1]).save(path)
+    images, labels = (torch.from_numpy(array) for array in virtual)
+    names = [f"{number}" for number in range(int(labels.max()) + 1)]
+    black, white = (0.0,) * images.shape[1], (1.0,) * images.shape[1]
+    draw_classes(images / 255, labels, names, black, white, path)

@@ -12,7 +12,7 @@ from fedmirage.common.learning.augment import AUGMENTATIONS, augment, mean_bytes
 from fedmirage.common.method import FEATURES
 from fedmirage.common.methods.vhl import Vhl
 from fedmirage.common.methods.vhl.sets import normalisation
-from fedmirage.common.models import build
+from fedmirage.common.models.factory import build
 from fedmirage.common.seeds import derive, torch_generator
 from fedmirage.common.wire.manifest import Manifest, from_arrays, to_arrays
 from fedmirage.common.wire.payload import Arrays

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from flwr.common import Parameters, Scalar, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.common import Parameters, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server.client_manager import ClientManager
 from flwr.server.strategy import Strategy
 
@@ -15,7 +15,7 @@ from fedmirage.common.wire.manifest import from_arrays
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.methods.vhl.measure import VirtualScores, draw_set
 from fedmirage.server.methods.vhl.pretrain import pretrain
-from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.average import Aggregated, Failures, Results, Scored
 from fedmirage.server.strategy.context import ServerContext, StandAlone
 from fedmirage.server.strategy.handout import HandOut, HandOutState
 from fedmirage.server.strategy.wrapper import Instructions, StrategyWrapper
@@ -55,10 +55,8 @@ class VhlServer(StrategyWrapper[Vhl]):
         known = (LAST, *self.run_context.evaluator.model.stages) if self.run_context else ()
         if known and self.params.feature not in known:
             raise ConfigurationError(
-                [
-                    f"methods: vhl(feature={self.params.feature!r}), but this model has"
-                    f" {', '.join(known)}; write one of these"
-                ]
+                f"methods: vhl(feature={self.params.feature!r}), but this model has"
+                f" {', '.join(known)}; write one of these"
             )
 
     @property
@@ -109,9 +107,7 @@ class VhlServer(StrategyWrapper[Vhl]):
             seed = np.array([seed_of(self.context.config)], np.int64)
         return self.handout.attach(asked, self.virtual, recipe=seed)
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Note that every client that answers holds the set."""
         if self.params.sends:
             self.handout.learn(results)
@@ -120,9 +116,7 @@ class VhlServer(StrategyWrapper[Vhl]):
             metrics = {**metrics, "vhl.pretrained_accuracy": self.state.pretrained_accuracy}
         return aggregated, metrics
 
-    def evaluate(
-        self, server_round: int, parameters: Parameters
-    ) -> tuple[float, dict[str, Scalar]] | None:
+    def evaluate(self, server_round: int, parameters: Parameters) -> Scored | None:
         """Add the accuracy on the virtual set and, with --diagnostics, the feature distance."""
         scored = super().evaluate(server_round, parameters)
         measured = self.params.variant in ("vhl", "naive")

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmirage.common.data import cache, load
+from fedmirage.common.data import cache
 from fedmirage.common.data.files.formats import npz
+from fedmirage.common.data.loading import load
 from tests.support.files import labels, pictures
 
 LINE = "npz(path='own.npz')"
@@ -25,9 +26,9 @@ def decoded(data: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     happened: list[Path] = []
     genuine = npz.read_npz
 
-    def read(path: Path, *rest):
+    def read(path: Path, **options):
         happened.append(path)
-        return genuine(path, *rest)
+        return genuine(path, **options)
 
     monkeypatch.setattr(npz, "read_npz", read)
     return happened
@@ -161,8 +162,8 @@ def test_a_hit_imports_no_reader(data: Path) -> None:
     load("digits(size=8)", data)
     heavy = {"sklearn", "torch", "PIL", "pyarrow", "scipy"}
     code = (
-        f"import sys, common.data; common.data.load('digits(size=8)'); print(sorted({heavy} &"
-        " set(sys.modules)))"
+        "import sys; from fedmirage.common.data.loading import load; load('digits(size=8)');"
+        f" print(sorted({heavy} & set(sys.modules)))"
     )
     assert (
         subprocess.run(

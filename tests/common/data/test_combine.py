@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmirage.common.data import describe_set, list_available, load
 from fedmirage.common.data.files import genuine
 from fedmirage.common.data.files.genuine import IDX_NAMES
+from fedmirage.common.data.loading import list_available, load
 from fedmirage.common.errors import ConfigurationError
 from tests.support.files import labels, pictures, png, write_files, write_idx, write_parquet
 
@@ -128,24 +128,6 @@ def test_columns_of_two_sources_share_no_number(data: Path) -> None:
     assert both.train.columns["domain"].tolist() == [0] * 20 + [1] * 20
 
 
-def test_a_description_has_the_histogram_and_warns(data: Path) -> None:
-    np.savez(data / "own.npz", images=pictures(40, 8, 8), labels=labels(40, 4))
-    told = describe_set(load("npz(path='own.npz', classes=5, test_share=0)", data))
-    assert told["histogram"]["train"] == [10, 10, 10, 10, 0]
-    assert told["samples"] == {"train": 40, "test": 0}
-    assert told["warnings"] == ["no train sample of 4", "the test split is empty"]
-    assert told["pixels"]["max"] <= 255
-    assert told["pixels"]["mean"][0] == pytest.approx(0.5, abs=0.05)
-
-
-def test_a_description_of_several_labels_counts_each(data: Path) -> None:
-    np.savez(data / "own.npz", images=pictures(20, 8, 8), labels=np.ones((20, 3), int))
-    assert describe_set(load("npz(path='own.npz')", data))["histogram"] == {
-        "train": [16] * 3,
-        "test": [4] * 3,
-    }
-
-
 def test_what_is_available(sources: Path) -> None:
     found = list_available(sources)
     assert found["digits"] == found["digits-multi"] == "embedded"
@@ -165,8 +147,8 @@ def test_real_pictures_of_the_hub(data: Path) -> None:
     for split in ("train", "test"):  # the smaller file as both: fast
         (data / "mnist").mkdir(exist_ok=True)
         (data / "mnist" / f"{split}.parquet").symlink_to(SHARED / "mnist" / "test.parquet")
-    told = describe_set(load("mnist", data))
-    assert told["samples"]["test"] == 10_000
-    assert told["warnings"] == []
-    assert told["pixels"]["mean"] == pytest.approx(told["normalisation"]["mean"], abs=0.01)
-    assert told["pixels"]["std"] == pytest.approx(told["normalisation"]["std"], abs=0.01)
+    found = load("mnist", data)
+    assert len(found.test) == 10_000
+    pixels = found.train.images / np.float32(255)
+    assert pixels.mean() == pytest.approx(found.mean[0], abs=0.01)
+    assert pixels.std() == pytest.approx(found.std[0], abs=0.01)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedmirage.common.data import load
 from fedmirage.common.data.files.decoding import arrange, decode
 from fedmirage.common.data.files.raw import PictureForm
+from fedmirage.common.data.loading import load
 from fedmirage.common.errors import ConfigurationError, DataError
 from tests.support.files import labels, pictures, png, write_files
 

@@ -10,7 +10,7 @@ from flwr.common import Scalar
 from scipy import stats
 
 from fedmirage.client.dp import DpReply, Reply
-from fedmirage.common.data import load
+from fedmirage.common.data.loading import load
 from fedmirage.common.dp.bound import bound_update
 from fedmirage.common.dp.noise import gaussian
 from fedmirage.common.dp.settings import CentralDp, DpOn, LocalDp

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fedmirage.common.data.batches import Resident, normalise
 from fedmirage.common.errors import DataError
 from fedmirage.common.learning.task import TASKS, evaluate
-from fedmirage.common.models import build
+from fedmirage.common.models.factory import build
 
 SINGLE, MULTI = TASKS["single-label"], TASKS["multi-label"]
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from fedmirage.common.data import load
 from fedmirage.common.data.batches import Resident
+from fedmirage.common.data.loading import load
 from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.learning.task import TASKS, evaluate
 from fedmirage.common.models.files import load_model, save_model

@@ -7,8 +7,10 @@ import torch
 from torch import nn
 
 from fedmirage.common.errors import ConfigurationError
-from fedmirage.common.models import MODELS, Model, build
+from fedmirage.common.models.base import Model
+from fedmirage.common.models.factory import build
 from fedmirage.common.models.generators import FeatureGenerator, FeatureMeans
+from fedmirage.common.models.params import MODELS
 from fedmirage.common.settings.language import write
 from fedmirage.common.wire import manifest
 from fedmirage.common.wire.manifest import Manifest

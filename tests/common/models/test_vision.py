@@ -58,9 +58,9 @@ print(torchvision() is sys.modules["torchvision"], hasattr(torch.ops.torchvision
 def test_small_models_do_not_import_torchvision_and_the_list_of_models_not_even_torch() -> None:
     code = """
 import sys
-from fedmirage.common.models import MODELS
+from fedmirage.common.models.params import MODELS
 print(len(MODELS), "torch" in sys.modules)
-from fedmirage.common.models import build
+from fedmirage.common.models.factory import build
 build("simple-cnn", (1, 28, 28), 10)
 print("torchvision" in sys.modules)
 """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedmirage.common.errors import WireError
-from fedmirage.common.models import build
+from fedmirage.common.models.factory import build
 from fedmirage.common.wire.manifest import Manifest, to_arrays
 
 MODEL = build("lenet-bn", (1, 28, 28), 3, seed=1)

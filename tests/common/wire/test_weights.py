@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedmirage.common.errors import WireError
-from fedmirage.common.models import build
+from fedmirage.common.models.factory import build
 from fedmirage.common.wire import manifest
 from fedmirage.common.wire.manifest import Manifest
 

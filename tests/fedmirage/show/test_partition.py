@@ -10,7 +10,7 @@ from PIL import Image
 from rich.console import Console
 
 from fedmirage.common.data.heterogeneity import class_table, gini, heterogeneity
-from fedmirage.common.data.partitions import split
+from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet, Split
 from fedmirage.show.partition import _caption, measure, report, show_classes, show_heterogeneity
 

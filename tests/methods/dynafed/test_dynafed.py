@@ -25,7 +25,7 @@ from torch import nn
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.methods import METHODS
 from fedmirage.common.methods.dynafed import DynaFed
-from fedmirage.common.models import build
+from fedmirage.common.models.factory import build
 from fedmirage.common.settings.config import configure
 from fedmirage.common.settings.language import resolve_line
 from fedmirage.common.wire.files import read_arrays

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from fedmirage.common.learning.losses import soft_cross_entropy
-from fedmirage.common.models import build
 from fedmirage.common.models.base import Model, chain
+from fedmirage.common.models.factory import build
 from fedmirage.server.methods.dynafed.by_hand import convnet, gradient_by_hand
 from fedmirage.server.methods.dynafed.student import Student
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedmirage.common.learning.losses import cosine_ratio, soft_cross_entropy, squared_ratio
 from fedmirage.common.methods.dynafed import DynaFed
-from fedmirage.common.models import build
+from fedmirage.common.models.factory import build
 from fedmirage.server.methods.dynafed import synthesis as module
 from fedmirage.server.methods.dynafed.repair import refine
 from fedmirage.server.methods.dynafed.student import Student

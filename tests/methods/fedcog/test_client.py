@@ -11,8 +11,8 @@ from fedmirage.client.methods.fedcog.client import FedCogClient, running_statist
 from fedmirage.client.methods.fedcog.generation import synthesise
 from fedmirage.client.objective import LocalRound, Step
 from fedmirage.common.methods.fedcog import FedCog
-from fedmirage.common.models import build
 from fedmirage.common.models.base import frozen
+from fedmirage.common.models.factory import build
 from tests.support.fedcog import BATCH_NORM, FAST, another, local_round, made
 
 

@@ -15,7 +15,7 @@ from fedmirage.client.data import LocalData
 from fedmirage.common.data.batches import Resident
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.memory import Memory
-from fedmirage.common.models import Model
+from fedmirage.common.models.base import Model
 from fedmirage.common.seeds import torch_generator
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.manifest import from_arrays, to_arrays

@@ -15,8 +15,7 @@ from fedmirage.client.methods.fedcog.loss import GenerationLoss, batch_statistic
 from fedmirage.common.learning.losses import jensen_shannon
 from fedmirage.common.learning.task import TASKS
 from fedmirage.common.methods.fedcog import FedCog
-from fedmirage.common.models import Model
-from fedmirage.common.models.base import frozen
+from fedmirage.common.models.base import Model, frozen
 from fedmirage.common.models.generators import ImageGenerator
 from tests.support.fedcog import BATCH_NORM, FAST, another, local_round, made
 

@@ -12,8 +12,8 @@ from fedmirage.client.methods.fedcog.fast.networks import SideBySide, halves, ha
 from fedmirage.client.methods.fedcog.loss import CHUNK, GenerationLoss
 from fedmirage.common.learning.task import TASKS
 from fedmirage.common.methods.fedcog import FedCog
-from fedmirage.common.models import Model, build
-from fedmirage.common.models.base import frozen
+from fedmirage.common.models.base import Model, frozen
+from fedmirage.common.models.factory import build
 
 JOINABLE = [
     "simple-cnn",

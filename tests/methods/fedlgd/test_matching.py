@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from fedmirage.common.learning.task import TASKS
 from fedmirage.common.methods.fedlgd import FedLgd
-from fedmirage.common.models import build
 from fedmirage.common.models.base import Model
+from fedmirage.common.models.factory import build
 from fedmirage.server.methods.fedlgd.matching import GradientMatching, match
 
 CLASSES = 3

@@ -15,7 +15,7 @@ from experiments.studies.fedlgd.distances import (
 from experiments.studies.fedlgd.study import show, study
 from experiments.studies.tsne.plots import draw_domains
 from fedmirage.common.errors import FedmirageError
-from fedmirage.common.models import build
+from fedmirage.common.models.factory import build
 from fedmirage.report.tsne.clouds import domain_cloud
 from fedmirage.report.tsne.finished import FinishedRun
 from tests.support.fedlgd import BASE, fedlgd

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from experiments.studies.fedmd_cg import study
-from fedmirage.common.data import load
+from fedmirage.common.data.loading import load
 
 
 def test_diversity_spreads_the_features(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.learning.task import TASKS
 from fedmirage.common.memory import Memory
 from fedmirage.common.methods.vhl import VIRTUAL, Vhl
-from fedmirage.common.models import build
 from fedmirage.common.models.base import Model
+from fedmirage.common.models.factory import build
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.handout import digest
 from fedmirage.common.wire.manifest import from_arrays, to_arrays

@@ -23,7 +23,7 @@ def digits(form: PictureForm) -> Raw:
     return Raw(RawSplit(images[~held], labels[~held]), RawSplit(images[held], labels[held]))
 
 
-def digits_multi(form: PictureForm, per_image: int, train: int, test: int, seed: int) -> Raw:
+def digits_multi(per_image: int, train: int, test: int, seed: int, form: PictureForm) -> Raw:
     """Compose pictures of one to `per_image` different digits; each split has digits of its own."""
     source = digits(PictureForm(size=DIGIT, channels=1))
     assert source.test is not None  # digits() always gives one
@@ -35,7 +35,7 @@ def digits_multi(form: PictureForm, per_image: int, train: int, test: int, seed:
     return Raw(splits[0], splits[1])
 
 
-def digits_domains(form: PictureForm, seed: int) -> Raw:
+def digits_domains(seed: int, form: PictureForm) -> Raw:
     """Make the digits in five styles.
 
     They get a margin of an eighth of the side, as wide as MNIST's, so that a warp cuts nothing off.

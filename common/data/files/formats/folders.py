@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from fedmirage.common.data.catalogue.cards import DIGITS
+from fedmirage.common.data.catalogue.cards import DIGITS, NAMES
 from fedmirage.common.data.files.archives import read_entries, read_text
 from fedmirage.common.data.files.decoding import decode
 from fedmirage.common.data.files.places import is_picture, list_pictures
@@ -18,9 +18,7 @@ from fedmirage.common.errors import DataError
 Item = tuple[str, str, bytes | Path]  # class, name, content
 
 
-def image_folder(
-    root: Path, test: Path | None, form: PictureForm, classes: tuple[str, ...] = ()
-) -> Raw:
+def image_folder(root: Path, test: Path | None, classes: tuple[str, ...], form: PictureForm) -> Raw:
     """Read your own pictures: the class is the first folder below the root."""
 
     def items(folder: Path) -> list[Item]:
@@ -39,7 +37,7 @@ def image_folder(
     return Raw(_split(train, known, form), _split(tested, known, form) if test else None, known)
 
 
-def cinic10(path: Path, form: PictureForm, classes: tuple[str, ...]) -> Raw:
+def cinic10(path: Path, form: PictureForm) -> Raw:
     """Read train/<class>/<picture> and test/<class>/<picture> at any depth."""
     found: dict[str, list[Item]] = {"train": [], "test": []}
 
@@ -54,7 +52,8 @@ def cinic10(path: Path, form: PictureForm, classes: tuple[str, ...]) -> Raw:
         split, kind, _ = PurePosixPath(name).parts[-3:]
         found[split].append((kind, f"{path}: {name}", content))
     train, test = (
-        _split(sorted(items, key=lambda item: item[1]), classes, form) for items in found.values()
+        _split(sorted(items, key=lambda item: item[1]), NAMES["things"], form)
+        for items in found.values()
     )
     return Raw(train, test)
 

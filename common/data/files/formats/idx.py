@@ -4,12 +4,12 @@ import gzip
 import io
 import math
 import struct
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from fedmirage.common.data.files.archives import check_size, read_content
+from fedmirage.common.data.files.archives import check_size, read_content, read_entries
 from fedmirage.common.data.files.decoding import arrange
 from fedmirage.common.data.files.raw import Images, PictureForm, Raw, RawSplit, Values, reading
 from fedmirage.common.errors import DataError
@@ -17,31 +17,16 @@ from fedmirage.common.errors import DataError
 UNSIGNED_BYTE = 0x08
 
 
-class IdxFiles(NamedTuple):
-    """The four files of a set: paths, or the contents of files in an archive."""
-
-    train_images: Path | bytes
-    train_labels: Path | bytes
-    test_images: Path | bytes
-    test_labels: Path | bytes
-
-
 def read_idx(
-    files: IdxFiles,
-    names: tuple[str, ...],
-    form: PictureForm,
-    transposed: bool = False,
-    first_label: int = 0,
+    contents: Mapping[str, Path | bytes], transposed: bool, first_label: int, form: PictureForm
 ) -> Raw:
-    """Read both splits; `transposed` exchanges rows and columns, `first_label` becomes class 0."""
-    arrays = [
-        parse(read_content(content), name) for content, name in zip(files, names, strict=True)
-    ]
+    """Read the pictures and labels of training, then those of the test, each a named file.
+
+    `transposed` exchanges rows and columns, and `first_label` becomes class 0.
+    """
+    arrays = [(name, parse(read_content(content), name)) for name, content in contents.items()]
     splits = []
-    for images, labels, name in (
-        (arrays[0], arrays[1], names[0]),
-        (arrays[2], arrays[3], names[2]),
-    ):
+    for (name, images), (_, labels) in (arrays[:2], arrays[2:]):
         if images.ndim != 3 or labels.ndim != 1:
             raise DataError(
                 f"{name} and its labels have {images.ndim} and {labels.ndim} dimensions instead of"
@@ -52,6 +37,23 @@ def read_idx(
             RawSplit(arrange(upright[:, None], form), labels.astype(np.int64) - first_label)
         )
     return Raw(splits[0], splits[1])
+
+
+def read_idx_archive(
+    archive: Path, names: tuple[str, ...], transposed: bool, first_label: int, form: PictureForm
+) -> Raw:
+    """Read the same from an archive."""
+    found = {
+        Path(name).name.removesuffix(".gz"): content
+        for name, content in read_entries(archive, lambda name: any(part in name for part in names))
+    }
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise DataError(
+            f"{archive} is not complete: {', '.join(missing)} is not in it; get it again"
+        )
+    contents = {f"{archive}: {name}": found[name] for name in names}
+    return read_idx(contents, transposed, first_label, form)
 
 
 def parse(data: bytes, name: str) -> Values:

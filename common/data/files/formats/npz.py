@@ -21,7 +21,7 @@ TRAIN = (("train_images", "train_labels"), ("x_train", "y_train"), ("images", "l
 TEST = (("test_images", "test_labels"), ("x_test", "y_test"))
 
 
-def read_npz(path: Path, form: PictureForm, columns: tuple[str, ...] = ()) -> Raw:
+def read_npz(path: Path, columns: tuple[str, ...], form: PictureForm) -> Raw:
     """Read both splits; without test arrays there is no test split."""
     with (
         reading(path, "a .npz file without pickled objects"),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -25,9 +26,17 @@ Files = tuple[Path, ...]
 
 
 def read_parquet(
-    train: Files, test: Files, card: Card, form: PictureForm, columns: tuple[str, ...] = ()
+    train: Files,
+    test: Files,
+    card: Card,
+    columns: tuple[str, ...],
+    transposed: bool,
+    form: PictureForm,
 ) -> Raw:
-    """Read both splits of a set; without files for the test split there is none."""
+    """Read both splits of a set; without files for the test split there is none.
+
+    `transposed` exchanges rows and columns, which are exchanged in the files.
+    """
     parts = [files for files in (train, test) if files]
     for files in parts:
         for file in files:
@@ -36,21 +45,22 @@ def read_parquet(
     labels, classes = read_labels(
         [_values(files, card.label, "label") for files in parts], card, stored
     )
-    named = dict(card.columns)  # the names of the columns in the files
     extra = {
         name: number_values(
-            [to_array(_values(files, (named.get(name, name),), "columns")) for files in parts], name
+            [
+                to_array(_values(files, (card.columns.get(name, name),), "columns"))
+                for files in parts
+            ],
+            name,
         )
         for name in columns
     }
-    splits = [
-        RawSplit(
-            _pictures(files, card.image, form),
-            labels[part],
-            {name: extra[name][part] for name in columns},
-        )
-        for part, files in enumerate(parts)
-    ]
+    splits = []
+    for part, files in enumerate(parts):
+        images = _pictures(files, card.image, form)
+        images = np.swapaxes(images, 2, 3) if transposed else images
+        values = {name: extra[name][part] for name in columns}
+        splits.append(RawSplit(images, labels[part], values))
     return Raw(splits[0], splits[1] if test else None, classes)
 
 
@@ -58,7 +68,7 @@ def _check_columns(file: Path, card: Card, columns: tuple[str, ...]) -> None:
     _column(file, card.image, "image")
     _column(file, card.label, "label")
     for name in columns:
-        _column(file, (dict(card.columns).get(name, name),), "columns")
+        _column(file, (card.columns.get(name, name),), "columns")
 
 
 def _column(file: Path, names: Sequence[str], key: str) -> str:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedmirage.common.data import load
 from fedmirage.common.data.catalogue.cards import CORRUPTIONS
 from fedmirage.common.data.derived import corrupted
-from fedmirage.common.data.partitions import split
+from fedmirage.common.data.loading import load
+from fedmirage.common.data.partitions.named import split
 from fedmirage.common.errors import ConfigurationError, DataError
 from tests.support.files import labels, pictures, write_parquet
 

@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedmirage.common.data import load
 from fedmirage.common.data.derived import digits as styles
 from fedmirage.common.data.derived.glyphs import FONTS, render
 from fedmirage.common.data.derived.textures import colour_patches, grey_surfaces
 from fedmirage.common.data.files.formats import embedded
 from fedmirage.common.data.files.genuine import IDX_NAMES
 from fedmirage.common.data.files.raw import PictureForm
-from fedmirage.common.data.partitions import split
+from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.counts import split_evenly
+from fedmirage.common.data.partitions.named import split
 from fedmirage.common.errors import ConfigurationError, DataError
 from tests.support.files import labels, pictures, write_idx
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmirage.common.data import load
+from fedmirage.common.data.loading import load
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmirage.common.data import load
-from fedmirage.common.data.catalogue.cards import SUBJECTS
-from fedmirage.common.data.partitions import split
+from fedmirage.common.data.catalogue.cards import NAMES
+from fedmirage.common.data.loading import load
+from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import DataError
 from tests.support.files import pictures, write_parquet
@@ -48,8 +48,9 @@ def test_the_layout_of_the_hub(flair: Path) -> None:
     found = loaded(flair)
     assert (len(found.train), len(found.test)) == (12, 4)
     assert found.task == "multi-label"
-    assert found.classes == SUBJECTS == tuple(sorted(SUBJECTS))
-    assert len(SUBJECTS) == 17
+    subjects = NAMES["subjects"]
+    assert found.classes == subjects == tuple(sorted(subjects))
+    assert len(subjects) == 17
     assert found.train.images.shape == (12, 3, 16, 16)
     assert [
         [found.classes[label] for label in np.flatnonzero(row)] for row in found.train.labels[:4]

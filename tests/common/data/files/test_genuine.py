@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from fedmirage.common.data import load
 from fedmirage.common.data.files import genuine
+from fedmirage.common.data.loading import load
 from fedmirage.common.errors import DataError
 from tests.support.files import (
     labels,

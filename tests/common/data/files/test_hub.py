@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmirage.common.data import load
 from fedmirage.common.data.files import hub
+from fedmirage.common.data.loading import load
 from fedmirage.common.errors import DataError
 from tests.support.files import labels, pictures, png
 

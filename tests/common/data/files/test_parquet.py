@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedmirage.common.data import load
+from fedmirage.common.data.loading import load
 from fedmirage.common.errors import DataError
 from tests.support.files import labels, pictures, write_parquet
 

@@ -6,8 +6,9 @@ import warnings
 import numpy as np
 import pytest
 
-from fedmirage.common.data.partitions import dirichlet, split
+from fedmirage.common.data.partitions import dirichlet
 from fedmirage.common.data.partitions.counts import split_by_counts
+from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.partitions.params import Dirichlet
 from fedmirage.common.data.set import Split
 

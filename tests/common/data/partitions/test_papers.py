@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from fedmirage.common.data.partitions import dirichlet, split
+from fedmirage.common.data.partitions import dirichlet
 from fedmirage.common.data.partitions.counts import apportion, divide_evenly, split_by_counts
+from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.partitions.params import Dirichlet, DirichletClient
 from fedmirage.common.errors import ConfigurationError
 from tests.support.label_samples import balanced, make_split, table

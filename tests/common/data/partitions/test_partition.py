@@ -9,7 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedmirage.common.data.partitions import PARTITIONS, PartitionParams, check, split
+from fedmirage.common.data.partitions.checks import check
+from fedmirage.common.data.partitions.named import split
+from fedmirage.common.data.partitions.params import PARTITIONS, PartitionParams
 from fedmirage.common.data.set import Split
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.settings.language import resolve_one, write
@@ -173,8 +175,5 @@ def test_every_field_has_its_sentence() -> None:
 
 
 def test_params_do_not_load_torch() -> None:
-    code = (
-        "import sys; from fedmirage.common.data import partitions; partitions.params;"
-        " sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys, fedmirage.common.data.partitions.params; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -3,11 +3,10 @@
 from dataclasses import dataclass, field
 
 from fedmirage.common.methods.sketch import COUNTS, Sketch
-from flwr.common import Parameters, Scalar
 from flwr.server.strategy import Strategy
 
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.server.strategy.average import Failures, Results
+from fedmirage.server.strategy.average import Aggregated, Failures, Results
 from fedmirage.server.strategy.context import ServerContext, StandAlone
 from fedmirage.server.strategy.wrapper import StrategyWrapper, mean_section, read_models
 
@@ -34,9 +33,7 @@ class SketchServer(StrategyWrapper[Sketch]):
         super().__init__(inner, params, context)
         self.state = SketchState()
 
-    def aggregate_fit(
-        self, server_round: int, results: Results, failures: Failures
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """Take the counts out; the models stay in place for whoever averages them."""
         rest, self.state.counts = mean_section(results, COUNTS, "uniform")
         if self.params.each:
