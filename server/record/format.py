@@ -8,6 +8,7 @@ A file may also be damaged, or come from another version or program. `find_probl
 once, whatever a reader computes with, and ignores keys that are new, or that no reader needs.
 """
 
+import re
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -368,12 +369,15 @@ NEEDED = {
     "warm-start",
     "round",
     "seconds",
+    "seconds.round",
     "bytes_up",
     "bytes_down",
-    "partition",
+    "clients.partition",
+    "refused.partition",
     "reason",
-    "delta",
-    "fell_back",
+    "refused.reason",
+    "dp.delta",
+    "memory.fell_back",
     "text",
     "status",
 }
@@ -389,7 +393,7 @@ def find_problem(line: Any) -> str:
     except ValidationError as error:
         for detail in error.errors():
             key = ".".join(map(str, detail["loc"]))
-            if detail["type"] == "missing" and detail["loc"][-1] in NEEDED:
+            if detail["type"] == "missing" and re.sub(r"\.\d+", "", key) in NEEDED:
                 return f"is a {kind} without {key!r}"
             if detail["type"] not in ("missing", "extra_forbidden"):
                 return f"is a {kind} with {key}={_shorten(detail['input'])}: {_say(detail['msg'])}"

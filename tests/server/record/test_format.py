@@ -7,6 +7,7 @@ import copy
 import io
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -122,7 +123,7 @@ def folder(tmp_path: Path) -> Path:
         line["evaluation"] |= {"local_model.on_test_shard.by_examples.accuracy": 0.5}
         line["refused"] = [{"partition": 1, "reason": "late"}]
         line["methods"] = {"fedexp.step": 1.5}
-        line["validation"] = {"loss": 1.0, "accuracy": 0.5, "bytes_down": 9}
+        line["validation"] = {"loss": 1.0, "accuracy": 0.5}
         line["clients"][0] |= {"examples": 9, "seconds.x": 1.0, "train": {"task": 1.0}}
     summary |= {"final_accuracy": 0.6, "notes": ["a note"], "idle": {"x": "late"}, "seconds": 1.0}
     summary |= {"dp": rounds[-1]["dp"], "reason": "none"}
@@ -216,6 +217,31 @@ def test_a_reader_meets_an_odd_value_with_a_sentence(
         except Exception as error:
             raise AssertionError(what) from error
     assert trials > 80 * len(odd)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("config", ("seed",)),
+        ("round", ("bytes_up",)),
+        ("round", ("seconds", "round")),
+        ("round", ("clients", 0, "partition")),
+        ("round", ("refused", 0, "reason")),
+        ("round", ("dp", "delta")),
+        ("note", ("text",)),
+        ("summary", ("status",)),
+    ],
+)
+def test_a_line_without_what_readers_need_is_damaged(folder: Path, kind: str, path: Keys) -> None:
+    lines = read_lines(folder)
+    at = next(line for line in lines if line["kind"] == kind)
+    for key in path[:-1]:
+        at = at[key]
+    del at[path[-1]]
+    write_lines(folder, lines)
+    said = f"is a {kind} without '{'.'.join(map(str, path))}'"
+    with pytest.raises(DataError, match=re.escape(said)):
+        read_results(folder / FILE)
 
 
 def test_what_is_not_finite_was_written_as_null_and_is_shown_as_unknown(folder: Path) -> None:
