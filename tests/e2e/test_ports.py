@@ -8,7 +8,8 @@ import pytest
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import configure
 from fedmirage.runtimes import grpc as deployment
-from fedmirage.runtimes.grpc import PROGRAMS, Federation, free_addresses
+from fedmirage.runtimes.grpc import Federation, free_addresses
+from fedmirage.runtimes.superlink import PROGRAMS
 from tests.support.commands import processes
 
 
