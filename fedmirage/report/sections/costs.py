@@ -8,7 +8,7 @@ from typing import Any
 from fedmirage.common.wire.metrics import TIMES
 from fedmirage.report.bands import brief
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, PageSection, join, paragraph, plot, table
+from fedmirage.report.html import Html, PageSection, join, paragraph, plot_section, table
 from fedmirage.report.runs import ReportedRun
 
 PHASES = {"preparation": "preparation", "clients": "clients"}
@@ -40,9 +40,8 @@ def phases(group: Group) -> PageSection:
         " clients' phase lasts until the last answer, sending included; server is aggregation and"
         " what methods do there."
     )
-    html = join((paragraph(said, class_="note"), plot("phases", label, join(tables))))
     spec = {"kind": "bars", "label": label, "options": options}
-    return PageSection("phases", "Time and bytes", html, {"phases": spec})
+    return plot_section("phases", "Time and bytes", said, join(tables), spec)
 
 
 def seconds_of(run: ReportedRun) -> dict[str, float]:

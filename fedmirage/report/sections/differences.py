@@ -7,7 +7,7 @@ from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.statistics import CONFIDENCE, Difference
 from fedmirage.comparison.table import say_difference
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, PageSection, join, paragraph, plot, table
+from fedmirage.report.html import Html, PageSection, join, plot_section, table
 
 Compare = Callable[[Outcome, Standing], Difference | None]
 TO: dict[str, Compare] = {
@@ -32,9 +32,8 @@ def differences(group: Group) -> PageSection | None:
         f" with {100 * CONFIDENCE:.0f} % intervals of a paired t-test. A filled mark has an"
         " interval that excludes zero; a hollow one claims nothing."
     )
-    html = join((paragraph(said, class_="note"), plot("differences", label, join(tables))))
     spec = {"kind": "intervals", "label": label, "options": options}
-    return PageSection("differences", "Differences", html, {"differences": spec})
+    return plot_section("differences", "Differences", said, join(tables), spec)
 
 
 def find_rows(group: Group, compare: Compare) -> list[dict[str, Any]]:
