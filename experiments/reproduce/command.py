@@ -8,19 +8,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as Shown
 
-from experiments.reproduce.answer import (
-    Answer,
-    make_answer,
-    say_number,
-    show_answers,
-    write_answers,
-)
+from experiments.reproduce.answer import WRITERS, Answer, make_answer, say_number, show_answers
 from experiments.reproduce.cells import SCALES, Cell, choose_cells, describe_small, list_cells
 from experiments.reproduce.cost import Clock, estimate_jobs
 from experiments.reproduce.jobs import ChosenCells, is_recorded, make_work
 from experiments.reproduce.records import recorded_runs
 from experiments.reproduce.tables import list_tables, read_table
 from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.comparison.export import write_files
 from fedmirage.comparison.plan import read_seeds
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
 from fedmirage.launch import RUNTIMES
@@ -185,5 +180,5 @@ def present(
         if answer.remark:
             text = f"{answer.row}, {answer.column}: {answer.remark}"
             console.print(text, style="yellow", highlight=False, markup=False)
-    for path in write_answers(answers, {"csv": given["csv"], "json": given["json"]}):
+    for path in write_files(WRITERS, answers, {kind: given[kind] for kind in WRITERS}).values():
         say(console, f"written: {path}")

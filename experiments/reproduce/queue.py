@@ -29,16 +29,15 @@ and so is a run that was begun without keeping its models.
 import contextlib
 import json
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import Field, NonNegativeInt, ValidationError
+from pydantic import Field, NonNegativeInt
 from rich.console import Console
 
 from experiments.reproduce.cells import Scale, choose_cells
-from experiments.reproduce.checks import Written, complaints
+from experiments.reproduce.checks import Written
 from experiments.reproduce.jobs import share_all
 from experiments.reproduce.recording import (
     find_recorded,
@@ -102,12 +101,7 @@ class QueueRuns(NamedTuple):
 
 def read_queue(path: Path) -> QueueRuns:
     """Read a queue and make its runs; everything that is wrong with it is refused at once."""
-    try:
-        queue = Queue.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except ValidationError as error:
-        raise ConfigurationError([f"{path}: {text}" for text in complaints(error)]) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError([f"queue: {path} cannot be read as TOML: {error}"]) from None
+    queue = Queue.read(path, "queue")
     folder = Path(queue.out or Path("runs", path.stem)).expanduser().absolute()
     configs, problems = configure_all(queue.job)
     problems += check_parents(queue.job, configs)
