@@ -81,8 +81,6 @@ class Federation(SuperLink):
     def start(self, config: RunConfig, memory: Path) -> None:
         """Start a SuperLink, then one SuperNode per client."""
         runtime, self.fleet, self.control, *nodes = free_addresses(3 + config.clients)
-        for address in (runtime, self.fleet, self.control, *nodes):
-            require_free(address)
         apis = {"serverappio": runtime, "fleet": self.fleet, "control": self.control}
         words = [word for api, at in apis.items() for word in (f"--{api}-api-address", at)]
         self.spawn("superlink", str(PROGRAMS / "flower-superlink"), "--insecure", *words)
@@ -135,19 +133,6 @@ class Federation(SuperLink):
     def check(self) -> None:
         """Raise the end of its log if the SuperLink has ended too early."""
         self.check_alive("superlink")
-
-
-def require_free(address: str) -> None:
-    """Refuse an address that is in use; Flower would only say so in a log."""
-    host, _, port = address.rpartition(":")
-    with socket.socket() as probe:
-        try:
-            probe.bind((host, int(port)))
-        except OSError:
-            raise FedmirageError(
-                f"port {port} of {host} is in use; end the program that listens there, or use"
-                " another port"
-            ) from None
 
 
 def free_addresses(count: int) -> list[str]:
