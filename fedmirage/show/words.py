@@ -1,4 +1,4 @@
-"""Texts as they are, and durations in words."""
+"""Texts as they are, durations in words, and a choice where there is no room for all."""
 
 from rich.console import Console
 
@@ -6,6 +6,13 @@ from rich.console import Console
 def say(console: Console, text: object, style: str = "") -> None:
     """Print a text as it is on one line, so that a path in it can be copied."""
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def spread_out(length: int, limit: int) -> list[int]:
+    """Return at most `limit` positions, evenly spread, the first and the last among them."""
+    if length <= limit:
+        return list(range(length))
+    return sorted({round(step * (length - 1) / max(1, limit - 1)) for step in range(limit)})
 
 
 def say_time(seconds: float) -> str:

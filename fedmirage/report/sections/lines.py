@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from fedmirage.comparison.scores import score_of
-from fedmirage.report.bands import Value, curves, spread_out
+from fedmirage.report.bands import Value, curves
 from fedmirage.report.groups import Group
 from fedmirage.report.html import Html, PageSection, join, paragraph, plot_section, table
 from fedmirage.report.runs import AXES
 from fedmirage.server.strategy.budget import spent
+from fedmirage.show.words import spread_out
 
 COLUMNS = 10  # rounds that the table beside a plot shows
 AXIS_LABELS = {

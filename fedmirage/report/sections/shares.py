@@ -7,11 +7,12 @@ from typing import Any
 from pandas import DataFrame
 
 from fedmirage.common.wire.metrics import ON_OWN_LABELS, ON_TEST, TEST_SHARD
-from fedmirage.report.bands import brief, spread_out
+from fedmirage.report.bands import brief
 from fedmirage.report.groups import Group
 from fedmirage.report.holdings import Holding, find_holding
 from fedmirage.report.html import Html, PageSection, bullets, join, paragraph, plot_section, table
 from fedmirage.report.runs import ReportedRun
+from fedmirage.show.words import spread_out
 
 CLIENT_SCORES = {
     f"{TEST_SHARD}accuracy": "Local model on the client's share of the test set",
