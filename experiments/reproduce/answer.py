@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich import box
 from rich.table import Table as Shown
 
 from experiments.reproduce.cells import Cell, Scale
@@ -15,6 +14,7 @@ from fedmirage.common.errors import DataError
 from fedmirage.comparison.export import write_rows
 from fedmirage.comparison.statistics import spread
 from fedmirage.records.lines import find_summary, read_rounds
+from fedmirage.show.words import make_table
 
 NONE = "-"
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -92,11 +92,8 @@ def show_answers(cells: Sequence[Cell], answers: Sequence[Answer], scale: Scale)
     title = f"{table.name}: {table.title}"
     if scale == "small":
         title += "\nSMALL SCALE: these numbers are not comparable with the paper's"
-    shown = Shown(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("row", "column"):
-        shown.add_column(name, overflow="fold")
-    for name in ("ours" if scale == "paper" else "ours (small)", "paper", "difference"):
-        shown.add_column(name, justify="right", no_wrap=True)
+    numbers = ("ours" if scale == "paper" else "ours (small)", "paper", "difference")
+    shown = make_table(("row", "column", *numbers), numbers, title)
     for cell, answer in zip(cells, answers, strict=True):
         difference = NONE if answer.difference is None else f"{answer.difference:+.2f}"
         ours = say_number(answer.ours, answer.deviation, cell)

@@ -1,11 +1,24 @@
-"""Texts as they are, durations in words, and a choice where there is no room for all."""
+"""Texts as they are, durations in words, plain tables, and a choice of what there is room for."""
 
+from collections.abc import Collection, Sequence
+
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
 
 def say(console: Console, text: object, style: str = "") -> None:
     """Print a text as it is on one line, so that a path in it can be copied."""
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def make_table(columns: Sequence[str], numbers: Collection[str], title: str | None = None) -> Table:
+    """Make a table without lines; columns of numbers are aligned at the right and never wrapped."""
+    empty = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        right = name in numbers
+        empty.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
+    return empty
 
 
 def spread_out(length: int, limit: int) -> list[int]:
