@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from experiments.bench.app import app, out
-from experiments.bench.measure import measure_processor, run_and_read
+from experiments.bench.measure import compare_rounds, run_and_read
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.metrics import TIMES
 
@@ -48,7 +48,10 @@ def fedcog(
     table.add_row("local training", *cells, "1.00", "1")
     out.print(table)
     if rounds:
-        whole_rounds(settings, generation_steps, rounds)
+        settings |= {"threads": 1, "server_threads": 1, "eval_every": rounds + 1}
+        whole = f"fedcog(start=1, steps={generation_steps})"
+        lines = {"FedAvg": "fedavg", "FedCOG, 256 images": whole}
+        out.print(compare_rounds(settings, lines, rounds))
 
 
 # The paper's seconds on a GPU, by the number of images.
@@ -74,16 +77,3 @@ def measure_client(settings: dict[str, Any], methods: str) -> dict[str, float]:
     lines = run_and_read(configure({**settings, **alone}), "inprocess", actors=1)
     (reported,) = lines[-1]["clients"]
     return dict(reported)
-
-
-def whole_rounds(settings: dict[str, Any], generation_steps: int, rounds: int) -> None:
-    """Compare the processor seconds of rounds after the first, with and without FedCOG."""
-    common = {**settings, "threads": 1, "server_threads": 1, "eval_every": rounds + 1}
-    lines = {"FedAvg": "fedavg", "FedCOG, 256 images": f"fedcog(start=1, steps={generation_steps})"}
-    table = Table("ten clients in one process", "processor s per round", "ratio to FedAvg")
-    first = 0.0
-    for name, line in lines.items():
-        seconds = measure_processor({**common, "methods": line}, rounds)["seconds"]
-        first = first or seconds
-        table.add_row(name, f"{seconds:.2f}", f"{seconds / first:.2f}")
-    out.print(table)

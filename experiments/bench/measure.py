@@ -3,10 +3,12 @@
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.records.lines import Lines, read_rounds
@@ -42,6 +44,22 @@ def measure_round(
         key: statistics.median(line[key] for line in lines) for key in ("bytes_up", "bytes_down")
     }
     return {"seconds": statistics.median(times), **moved}
+
+
+def compare_rounds(settings: dict[str, Any], lines: Mapping[str, str], rounds: int) -> Table:
+    """Lay out processor seconds and bytes per round of methods lines, beside those of the first."""
+    table = Table("methods", "processor s per round", "ratio", "up MB", "ratio")
+    first: dict[str, float] = {}
+    for name, line in lines.items():
+        found = measure_processor({**settings, "methods": line}, rounds)
+        first = first or found
+        cells = [
+            text
+            for key, unit in (("seconds", 1.0), ("bytes_up", 1e6))
+            for text in (f"{found[key] / unit:.2f}", f"{found[key] / first[key]:.2f}")
+        ]
+        table.add_row(name, *cells)
+    return table
 
 
 def measure_processor(settings: dict[str, Any], rounds: int) -> dict[str, float]:
