@@ -21,7 +21,6 @@ from fedmirage.common.data.catalogue.params import DATASETS, DatasetParams
 from fedmirage.common.data.partitions.params import PARTITIONS
 from fedmirage.common.dp.settings import DP
 from fedmirage.common.learning.schedules import SCHEDULES, Schedule
-from fedmirage.common.method import describe_parts
 from fedmirage.common.methods import METHODS, Method
 from fedmirage.common.models.params import MODELS
 from fedmirage.common.secagg.settings import SECAGG
@@ -30,7 +29,7 @@ from fedmirage.common.settings.describe import describe
 from fedmirage.common.settings.language import Params, write
 from fedmirage.common.wire.metrics import MEANINGS
 from fedmirage.server.record.format import LINES, Part
-from fedmirage.show.catalogue import paragraphs, sends, summary, variants
+from fedmirage.show.catalogue import paragraphs, sends_in_all, summary
 from fedmirage.show.prose import join_lines
 
 FOLDER = Path(__file__).parent.parent / "docs/reference"
@@ -131,12 +130,10 @@ def declaration(kind: type[Method]) -> Iterator[str]:
             for line in join_lines(piece)
         ]
         yield "\n".join(lines).strip()
-    written = variants(kind).values()
-    shared = " or ".join(dict.fromkeys(describe_parts(one.parts) for one in written))
-    sent, allowed = zip(*map(sends, written), strict=True)
+    sent, allowed = sends_in_all(kind)
     facts = {
         "Paper": f"[{kind.title}]({kind.link})" if kind.link else "",
-        "Clients send": shared + ("" if sent[0] == "nothing" else f", and the section `{sent[0]}`"),
+        "Clients send": sent,
         "Secure aggregation": " / ".join(dict.fromkeys(allowed)),
         "Placebo": f"`{write(kind.model_validate(kind.placebo))}`" if kind.placebo else "",
         "Reports": ", ".join(f"`{name}`" for name in (*kind.metrics, *kind.diagnostics)),

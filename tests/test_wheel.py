@@ -195,7 +195,8 @@ def test_a_run_from_the_wheel(installed: Path, tmp_path: Path, runtime: list[str
 
 
 def test_the_page_has_its_styles_and_programs_with_it(installed: Path, tmp_path: Path) -> None:
-    code = "from pathlib import Path; from fedmirage.report.page import build_page;"
-    page = python(installed, tmp_path, "-c", f"{code} print(build_page([Path('.')]))")
+    code = "from pathlib import Path; from fedmirage.report.page import render;"
+    code += "from fedmirage.report.data import gather;"
+    page = python(installed, tmp_path, "-c", f"{code} print(render(gather([Path('.')])))")
     assert "function loadPlotly" in page
     assert "--tone-0:" in page

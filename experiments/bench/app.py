@@ -3,6 +3,8 @@
 Times depend on the host, so each benchmark gives a ratio of two things measured in one run.
 """
 
+import logging
+
 import typer
 from rich.console import Console
 
@@ -15,4 +17,5 @@ out = Console()
 
 @app.callback()
 def main() -> None:
-    """Make Typer keep the names of the benchmarks, even if there is only one."""
+    """Keep quiet about single runs: a table is all that is wanted."""
+    logging.getLogger("flwr").setLevel(logging.CRITICAL)

@@ -3,10 +3,9 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from experiments.bench.app import app, out
-from experiments.bench.measure import measure_processor
+from experiments.bench.measure import compare_rounds
 
 
 @app.command("fedmd-cg")
@@ -26,15 +25,5 @@ def fedmd_cg(
     settings = {"dataset": dataset, "data_dir": data_dir, "clients": 10, "local_steps": 20}
     settings |= {"partition": "iid", "model": "lenet-bn", "lr": 0.05, "batch_size": 64}
     settings |= {"server_threads": 1, "local_evaluation": True, "eval_every": rounds + 1}
-    table = Table("methods", "processor s per round", "of FedAvg's", "up MB", "of FedAvg's")
-    first: dict[str, float] = {}
-    for line in ("fedavg", "lg-fedavg", "fedmd-cg(aggregation='ave')", "fedmd-cg"):
-        found = measure_processor({**settings, "methods": line}, rounds)
-        first = first or found
-        cells = [
-            text
-            for key, unit in (("seconds", 1.0), ("bytes_up", 1e6))
-            for text in (f"{found[key] / unit:.2f}", f"{found[key] / first[key]:.2f}")
-        ]
-        table.add_row(line, *cells)
-    out.print(table)
+    lines = ("fedavg", "lg-fedavg", "fedmd-cg(aggregation='ave')", "fedmd-cg")
+    out.print(compare_rounds(settings, dict(zip(lines, lines, strict=True)), rounds))

@@ -30,7 +30,8 @@ def files(
     for line in (text.strip() for text in methods.split(";")):
         entered = trace_round(line)
         table = Table("room", "files", title=f"{line}: {len(entered)} files", title_justify="left")
-        for room, count in sorted(Counter(map(find_room, entered)).items()):
+        rooms = Counter(str(Path(name).parent) for name in entered)
+        for room, count in sorted(rooms.items()):
             table.add_row(room, str(count))
         out.print(table)
         if names:
@@ -73,8 +74,3 @@ def find_name(path: str) -> str | None:
     file = Path(path).resolve()
     inside = file.is_relative_to(ROOT) and file.relative_to(ROOT).parts[0] in ROOMS
     return str(file.relative_to(ROOT)) if inside else None
-
-
-def find_room(name: str) -> str:
-    """Return the folder of a file."""
-    return str(Path(name).parent)

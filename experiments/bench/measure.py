@@ -3,34 +3,42 @@
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from fedmirage.common.settings.config import RunConfig, configure
-from fedmirage.runtimes.simulation import simulate
-from fedmirage.server.record.results import FILE, read_results
+from fedmirage.records.lines import Lines, read_rounds
+from fedmirage.runtimes.simulation import plan_actors, simulate
+
+
+def run_and_read(config: RunConfig, runtime: str, actors: int = 0, code: str = "own") -> Lines:
+    """Do a run in a folder that is removed afterwards, and return the lines of its rounds.
+
+    Over gRPC, SuperNodes run their own code or any (fedmirage/node/supernode.py).
+    """
+    from fedmirage.runtimes.grpc import deploy
+    from fedmirage.runtimes.inprocess import run_in_process
+
+    with tempfile.TemporaryDirectory() as folder:
+        placed = configure(config.flat(), {"out": folder})
+        if runtime == "grpc":
+            deploy(placed, Console(quiet=True), code=code)
+        elif runtime == "simulation":
+            simulate(placed)
+        else:
+            run_in_process(placed, actors or plan_actors(placed).actors)
+        return read_rounds(Path(folder))
 
 
 def measure_round(
     config: RunConfig, runtime: str, rounds: int, code: str = "own"
 ) -> dict[str, float]:
-    """Measure the median round of a run: seconds without evaluation, and bytes.
-
-    Over gRPC, SuperNodes run their own code or any (fedmirage/node/supernode.py).
-    """
-    from fedmirage.runtimes.grpc import deploy
-
-    with tempfile.TemporaryDirectory() as folder:
-        placed = configure(config.flat(), {"out": folder})
-        if runtime == "simulation":
-            simulate(placed)
-        else:
-            deploy(placed, Console(quiet=True), code=code)
-        lines = [line for line in read_results(Path(folder) / FILE) if line["kind"] == "round"][
-            -rounds:
-        ]
+    """Measure the median round of a run: seconds without evaluation, and bytes."""
+    lines = run_and_read(config, runtime, code=code)[-rounds:]
     times = [line["seconds"]["round"] - line["seconds"]["evaluate"] for line in lines]
     moved = {
         key: statistics.median(line[key] for line in lines) for key in ("bytes_up", "bytes_down")
@@ -38,19 +46,31 @@ def measure_round(
     return {"seconds": statistics.median(times), **moved}
 
 
+def compare_rounds(settings: dict[str, Any], lines: Mapping[str, str], rounds: int) -> Table:
+    """Lay out processor seconds and bytes per round of methods lines, beside those of the first."""
+    table = Table("methods", "processor s per round", "ratio", "up MB", "ratio")
+    first: dict[str, float] = {}
+    for name, line in lines.items():
+        found = measure_processor({**settings, "methods": line}, rounds)
+        first = first or found
+        cells = [
+            text
+            for key, unit in (("seconds", 1.0), ("bytes_up", 1e6))
+            for text in (f"{found[key] / unit:.2f}", f"{found[key] / first[key]:.2f}")
+        ]
+        table.add_row(name, *cells)
+    return table
+
+
 def measure_processor(settings: dict[str, Any], rounds: int) -> dict[str, float]:
     """Measure rounds in this process: processor seconds and bytes per round.
 
     The start, the first round and the last evaluation are in both of two runs, and cancel.
     """
-    from fedmirage.runtimes.inprocess import run_in_process
-
     seconds = []
     for number in (1, rounds + 1):
-        with tempfile.TemporaryDirectory() as folder:
-            started = time.process_time()
-            run_in_process(configure({**settings, "rounds": number, "out": folder}))
-            seconds.append(time.process_time() - started)
-            lines = [line for line in read_results(Path(folder) / FILE) if line["kind"] == "round"]
+        started = time.process_time()
+        lines = run_and_read(configure({**settings, "rounds": number}), "inprocess", actors=1)
+        seconds.append(time.process_time() - started)
     moved = {key: lines[-1][key] for key in ("bytes_up", "bytes_down")}
     return {"seconds": (seconds[1] - seconds[0]) / rounds, **moved}

@@ -2,12 +2,10 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from rich import box
 from rich.table import Table as Shown
 
 from experiments.reproduce.cells import Cell, Scale
@@ -15,7 +13,8 @@ from experiments.reproduce.metrics import in_per_cent, read_metric
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.export import write_rows
 from fedmirage.comparison.statistics import spread
-from fedmirage.records.lines import find_summary, is_finished, read_rounds
+from fedmirage.records.lines import find_summary, read_rounds
+from fedmirage.show.words import make_table
 
 NONE = "-"
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -43,19 +42,12 @@ def make_answer(
     cell: Cell, scale: Scale, folders: Sequence[Path], remark: str = "", failed: bool = False
 ) -> Answer:
     """Compare the runs of a cell with the paper's number."""
-    values, reasons = [], [remark] if remark else []
-    for folder in folders:
-        try:
-            value = read_cell(cell, folder)
-            if value is None:
-                reasons.append(explain(cell, folder))
-            else:
-                values.append(value)
-        except DataError as error:
-            reasons.append(str(error))
+    read = [read_cell(cell, folder) for folder in folders]
+    values = [one for one in read if not isinstance(one, str)]
+    reasons = [one for one in (remark, *read) if isinstance(one, str) and one]
     found, (paper, deviation) = spread(values), read_paper(cell.paper)
     ours = found.mean if found else None
-    comparable = scale == "paper" and ours is not None and paper is not None
+    known = scale == "paper" and ours is not None and paper is not None
     return Answer(
         table=cell.table.name,
         row=cell.row.name,
@@ -66,26 +58,23 @@ def make_answer(
         seeds=len(values),
         paper=paper,
         paper_deviation=deviation,
-        difference=ours - paper if comparable and ours is not None and paper is not None else None,
+        difference=ours - paper if known else None,  # type: ignore[operator]
         remark="; ".join(dict.fromkeys(reasons)),
         failed=failed,
     )
 
 
-def read_cell(cell: Cell, folder: Path) -> float | None:
-    """Read what a finished run has for a cell, in the paper's unit."""
-    summary = find_summary(folder)
-    if summary.get("status") != "finished" or not is_finished(folder, summary["rounds"]):
-        return None
-    value = read_metric(read_rounds(folder), cell.metric, cell.when, cell.target)
-    return value * 100 if value is not None and in_per_cent(cell.metric, cell.when) else value
-
-
-def explain(cell: Cell, folder: Path) -> str:
-    """Say why a run has no number for a cell."""
-    summary = find_summary(folder)
+def read_cell(cell: Cell, folder: Path) -> float | str:
+    """Read what a run has for a cell, in the paper's unit; a sentence says why it has nothing."""
+    try:
+        summary, lines = find_summary(folder), read_rounds(folder)
+    except DataError as error:
+        return str(error)
     if summary.get("status") != "finished":
         return str(summary.get("reason", summary.get("status", "not run")))
+    value = read_metric(lines, cell.metric, cell.when, cell.target)
+    if value is not None:
+        return value * 100 if in_per_cent(cell.metric, cell.when) else value
     if cell.when == "reached":
         return f"never reached {100 * (cell.target or 0):g} %"
     return f"results.jsonl has no {cell.metric}"
@@ -103,11 +92,8 @@ def show_answers(cells: Sequence[Cell], answers: Sequence[Answer], scale: Scale)
     title = f"{table.name}: {table.title}"
     if scale == "small":
         title += "\nSMALL SCALE: these numbers are not comparable with the paper's"
-    shown = Shown(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("row", "column"):
-        shown.add_column(name, overflow="fold")
-    for name in ("ours" if scale == "paper" else "ours (small)", "paper", "difference"):
-        shown.add_column(name, justify="right", no_wrap=True)
+    numbers = ("ours" if scale == "paper" else "ours (small)", "paper", "difference")
+    shown = make_table(("row", "column", *numbers), numbers, title)
     for cell, answer in zip(cells, answers, strict=True):
         difference = NONE if answer.difference is None else f"{answer.difference:+.2f}"
         ours = say_number(answer.ours, answer.deviation, cell)
@@ -124,17 +110,15 @@ def say_number(value: float | None, deviation: float | None, cell: Cell) -> str:
     return f"{value:.{digits}f}{more}"
 
 
-def write_answers(answers: Sequence[Answer], files: Mapping[str, Path | None]) -> list[Path]:
-    """Write the numbers into the files that were asked for."""
-    rows: list[dict[str, Any]] = [asdict(answer) for answer in answers]
-    written = []
-    for kind, path in files.items():
-        if path is None:
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if kind == "json":
-            path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-        else:
-            write_rows(rows, path)
-        written.append(path)
-    return written
+def write_csv(answers: Sequence[Answer], path: Path) -> None:
+    """Write one line per cell."""
+    write_rows([asdict(answer) for answer in answers], path)
+
+
+def write_json(answers: Sequence[Answer], path: Path) -> None:
+    """Write one object per cell."""
+    rows = [asdict(answer) for answer in answers]
+    path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+WRITERS = {"csv": write_csv, "json": write_json}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from experiments.reproduce.tables import NO_NUMBER, Line, Small, Table, TableRow, When
+from experiments.reproduce.tables import NO_NUMBER, Line, Table, TableRow, When
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import Call, nearest, parse
@@ -97,10 +97,8 @@ def list_cells(table: Table) -> list[Cell]:
 def choose_cells(table: Table, rows: Sequence[str], columns: Sequence[str]) -> list[Cell]:
     """Choose cells by the names of their rows and columns; nothing named means all of them."""
     problems = []
-    for what, names, known in (
-        ("row", rows, table.row_names),
-        ("column", columns, table.column_names),
-    ):
+    for what, names, lines in (("row", rows, table.rows), ("column", columns, table.columns)):
+        known = [line.name for line in lines]
         problems += [
             f"{table.name} has no {what} {name!r}{nearest(name, known)}"
             for name in names
@@ -117,7 +115,5 @@ def choose_cells(table: Table, rows: Sequence[str], columns: Sequence[str]) -> l
 
 def describe_small(cells: Sequence[Cell]) -> str:
     """Say what --scale small leaves out."""
-    parts: list[Small] = []
-    for cell in cells:
-        parts += [cell.table.small, cell.column.small, cell.row.small]
-    return "; ".join(dict.fromkeys(part.what for part in parts if part.what))
+    said = [part.small.what for cell in cells for part in cell.parts]
+    return "; ".join(dict.fromkeys(filter(None, said)))

@@ -1,42 +1,33 @@
 """`fedmirage reproduce`: lists the papers' tables, estimates what they cost, and runs them."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table as Shown
 
-from experiments.reproduce.answer import (
-    Answer,
-    make_answer,
-    say_number,
-    show_answers,
-    write_answers,
-)
+from experiments.reproduce.answer import WRITERS, Answer, make_answer, say_number, show_answers
 from experiments.reproduce.cells import SCALES, Cell, choose_cells, describe_small, list_cells
 from experiments.reproduce.cost import Clock, estimate_jobs
 from experiments.reproduce.jobs import ChosenCells, is_recorded, make_work
 from experiments.reproduce.records import recorded_runs
 from experiments.reproduce.tables import list_tables, read_table
 from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.comparison.export import write_files
 from fedmirage.comparison.plan import read_seeds
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
 from fedmirage.launch import RUNTIMES
 from fedmirage.server.record.folder import make_folder
-from fedmirage.show.words import say, say_time
+from fedmirage.show.words import make_table, say, say_time
 
 USUAL_OUT = Path("runs", "reproduce")
 
 
 def show_tables(console: Console) -> None:
     """List all tables: how large they are, how much of each can be run, and what is recorded."""
-    shown = Shown(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    shown.add_column("table", no_wrap=True)
-    shown.add_column("what it shows")
-    for name in ("rows", "columns", "can run", "recorded"):
-        shown.add_column(name, justify="right", no_wrap=True)
+    numbers = ("rows", "columns", "can run", "recorded")
+    shown = make_table(("table", "what it shows", *numbers), numbers)
     runs = recorded_runs()
     for name in list_tables():
         table = read_table(name)
@@ -142,7 +133,7 @@ def show_recorded(cells: Sequence[Cell], console: Console) -> None:
 
 def count_reasons(cells: Sequence[Cell], work: ChosenCells) -> dict[str, int]:
     """Count the cells that are not run, by the reason."""
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for cell in cells:
         reason = cell.missing
         if cell in work.without_data:
@@ -151,8 +142,7 @@ def count_reasons(cells: Sequence[Cell], work: ChosenCells) -> dict[str, int]:
                 " where they are looked for, --data-dir names another place, and --download"
                 " fetches some of them"
             )
-        if reason:
-            found[reason] = found.get(reason, 0) + 1
+        found.update([reason] if reason else [])
     return found
 
 
@@ -185,5 +175,5 @@ def present(
         if answer.remark:
             text = f"{answer.row}, {answer.column}: {answer.remark}"
             console.print(text, style="yellow", highlight=False, markup=False)
-    for path in write_answers(answers, {"csv": given["csv"], "json": given["json"]}):
+    for path in write_files(WRITERS, answers, {kind: given[kind] for kind in WRITERS}).values():
         say(console, f"written: {path}")

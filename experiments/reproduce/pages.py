@@ -8,13 +8,10 @@ two marks, which the command rewrites:
 """
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from experiments.reproduce.checks import Written, complaints
+from experiments.reproduce.checks import Written
 from experiments.reproduce.metrics import WORDS, look_up, read_metric
 from experiments.reproduce.tables import When
 from fedmirage.common.errors import DataError
@@ -69,13 +66,7 @@ class Pages(Written):
 
 def read_pages(results: Path) -> Pages:
     """Read which tables and pictures there are."""
-    path = results / FILE
-    try:
-        return Pages.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except ValidationError as error:
-        raise DataError(f"{path} is no list of tables: {'; '.join(complaints(error))}") from None
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise DataError(f"{path} cannot be read as a list of tables: {error}") from None
+    return Pages.read(results / FILE, "tables")
 
 
 def rewrite_pages(results: Path) -> list[Path]:

@@ -14,7 +14,7 @@
     seeds = [0, 1, 2]
     preset = "fedcog-fmnist-niid2"
     settings = { methods = "fedavg", lr = 0.002 }
-    parent = "fedavg@50"          # starts warm from that job's run with the same seed
+    parent = "fedavg@50"          # starts warm from the run, with the same seed, of that job above
 
     [[job]]
     name = "cell"
@@ -29,16 +29,15 @@ and so is a run that was begun without keeping its models.
 import contextlib
 import json
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import Field, NonNegativeInt, ValidationError
+from pydantic import Field, NonNegativeInt
 from rich.console import Console
 
 from experiments.reproduce.cells import Scale, choose_cells
-from experiments.reproduce.checks import Written, complaints
+from experiments.reproduce.checks import Written
 from experiments.reproduce.jobs import share_all
 from experiments.reproduce.recording import (
     find_recorded,
@@ -48,7 +47,7 @@ from experiments.reproduce.recording import (
 )
 from experiments.reproduce.standing import show_state
 from experiments.reproduce.tables import read_table
-from fedmirage.common.errors import ConfigurationError, DataError
+from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import nearest
 from fedmirage.comparison.plan import Job
@@ -102,12 +101,7 @@ class QueueRuns(NamedTuple):
 
 def read_queue(path: Path) -> QueueRuns:
     """Read a queue and make its runs; everything that is wrong with it is refused at once."""
-    try:
-        queue = Queue.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except ValidationError as error:
-        raise ConfigurationError([f"{path}: {text}" for text in complaints(error)]) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError([f"queue: {path} cannot be read as TOML: {error}"]) from None
+    queue = Queue.read(path, "queue")
     folder = Path(queue.out or Path("runs", path.stem)).expanduser().absolute()
     configs, problems = configure_all(queue.job)
     problems += check_parents(queue.job, configs)
@@ -166,34 +160,25 @@ def configure_job(job: QueueJob) -> RunConfig:
 
 
 def check_parents(jobs: Sequence[QueueJob], configs: Mapping[str, RunConfig]) -> list[str]:
-    """List what is wrong with the jobs from which others begin."""
-    known, problems = {job.name: job for job in jobs}, []
-    for job in (job for job in jobs if job.parent):
-        name, _, taken = job.parent.partition("@")
-        where = f"job {job.name}: parent={job.parent!r}"
-        if name not in known or name == job.name:
-            others = [one for one in known if one != job.name]
-            problems.append(f"{where}: no other job has this name{nearest(name, others)}")
-            continue
-        if lacking := sorted(set(job.seeds) - set(known[name].seeds)):
-            problems.append(f"{where}: that job has no seed {', '.join(map(str, lacking))}")
-        limits = [configs[one].rounds for one in (name, job.name) if one in configs]
-        if limits and int(taken) > min(limits):
-            problems.append(f"{where}: one of the two ends after round {min(limits)}")
-    return problems + find_circles(jobs)
+    """List what is wrong with the jobs from which others begin.
 
-
-def find_circles(jobs: Sequence[QueueJob]) -> list[str]:
-    """Name the jobs that begin with their own rounds, by way of others: they would wait forever."""
-    parents = {job.name: job.parent.partition("@")[0] for job in jobs}
+    Each stands above those that begin from it, so no jobs wait for each other.
+    """
+    known: dict[str, QueueJob] = {}
     problems = []
     for job in jobs:
-        line = [job.name]
-        while (parent := parents.get(line[-1])) and parent not in line:
-            line.append(parent)
-        if parent == job.name and len(line) > 1:
-            way = " from ".join([*line, job.name])
-            problems.append(f"job {job.name}: parent={job.parent!r} goes in a circle: {way}")
+        name, _, taken = job.parent.partition("@")
+        where = f"job {job.name}: parent={job.parent!r}"
+        if name in known:
+            if lacking := sorted(set(job.seeds) - set(known[name].seeds)):
+                problems.append(f"{where}: that job has no seed {', '.join(map(str, lacking))}")
+            limits = [configs[one].rounds for one in (name, job.name) if one in configs]
+            if limits and int(taken) > min(limits):
+                problems.append(f"{where}: one of the two ends after round {min(limits)}")
+        elif name:
+            hint = nearest(name, known) if known else ""
+            problems.append(f"{where}: no job above it has this name{hint}")
+        known[job.name] = job
     return problems
 
 
@@ -242,12 +227,6 @@ def show_queue(path: Path, console: Console) -> None:
     """Show how far a queue is, and how long the rest will take, without running anything."""
     folder, jobs, results = read_queue(path)
     at_once = share_cores(jobs[0].config, "inprocess", 0, len(jobs), False).at_once
-    reasons: dict[str, str] = {}
-    if (folder / FAILED).exists():
-        try:
-            reasons = json.loads((folder / FAILED).read_text(encoding="utf-8"))
-        except ValueError:
-            raise DataError(
-                f"{folder / FAILED} is damaged; delete it, and runs that failed are tried again"
-            ) from None
+    path = folder / FAILED
+    reasons = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     console.print(show_state(jobs, at_once, reasons, find_recorded(jobs, results)))

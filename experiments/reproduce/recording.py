@@ -32,7 +32,9 @@ def leave_out_recorded(jobs: Sequence[Job], results: Path | None) -> list[Job]:
             waits = one.needs_parent and not has_begun(one)
             one = by_folder[one.parent] if one.parent and waits else None
     return [
-        start_alone(job) if job.parent and not can_begin(by_folder[job.parent], needed) else job
+        start_alone(job)
+        if job.parent and job.parent not in needed and not is_over(by_folder[job.parent])
+        else job
         for job in jobs
         if job.folder in needed
     ]
@@ -60,11 +62,6 @@ def set_aside_without_models(jobs: Sequence[Job]) -> Iterator[str]:
             f"{parent} is repeated: it kept no model of round {taken}, from which {job} begins;"
             f" what it had is in {aside}"
         )
-
-
-def can_begin(parent: Job, needed: set[Path]) -> bool:
-    """Whether a run will find the rounds of its parent."""
-    return parent.folder in needed or is_over(parent)
 
 
 def has_begun(job: Job) -> bool:
@@ -95,18 +92,13 @@ def has_done(job: Job, folder: Path) -> bool:
         return False
     known = numbers_of({**configure({}).flat(), **settings})  # settings younger than the run
     same = all(known[key] == value for key, value in numbers_of(job.config.flat()).items())
-    begins = not job.needs_parent or beginning(settings["warm-start"]) == beginning(
-        job.config.warm_start
-    )
+    # A record names the run and the round, without the folder in which the run was.
+    wanted, begun = Path(job.config.warm_start).name, Path(settings["warm-start"]).name
+    begins = begun == wanted or not job.needs_parent
     try:
         return same and begins and is_finished(folder, job.config.rounds)
     except DataError:
         return False
-
-
-def beginning(warm_start: str) -> str:
-    """Name the run and the round, without the folder in which the run is."""
-    return Path(warm_start).name
 
 
 def record_finished(jobs: Sequence[Job], results: Path | None) -> Iterator[str]:

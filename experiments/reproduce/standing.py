@@ -5,14 +5,13 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.table import Table as Shown
 
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.plan import Job
 from fedmirage.comparison.runs import is_over
 from fedmirage.records.lines import find_summary, is_finished, read_record
-from fedmirage.show.words import say_time
+from fedmirage.show.words import make_table, say_time
 
 
 def show_state(
@@ -29,11 +28,8 @@ def show_state(
         total += f" and {len(jobs) - len(known)} runs of unknown length" if known else ""
     done = sum(job.folder in recorded or is_over(job) for job in jobs)
     title = f"{done} of {len(jobs)} runs finished; left: {total}, {at_once} at a time"
-    shown = Shown(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("run", no_wrap=True)
-    for name in ("rounds", "s per round", "left"):
-        shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("state")
+    numbers = ("rounds", "s per round", "left")
+    shown = make_table(("run", *numbers, "state"), numbers, title)
     for job in jobs:
         rate, rest = seconds[job.folder], left[job.folder]
         shown.add_row(

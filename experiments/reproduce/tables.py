@@ -14,14 +14,12 @@ methods line is that of the row, or else of the column, followed by what either 
 
 import tomllib
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from experiments.reproduce.checks import Written, complaints
-from fedmirage.common.errors import DataError
+from experiments.reproduce.checks import Written
 from fedmirage.settings.layers import find
 
 FOLDER = Path(__file__).parent.parent / "tables"
@@ -92,21 +90,6 @@ class Table(TablePart):
             raise ValueError(f"one number per column is missing in {', '.join(short)}")
         return self
 
-    @property
-    def paper(self) -> str:
-        """The paper that the table is from."""
-        return self.name.partition("/")[0]
-
-    @cached_property
-    def row_names(self) -> dict[str, TableRow]:
-        """The rows by their names."""
-        return {row.name: row for row in self.rows}
-
-    @cached_property
-    def column_names(self) -> dict[str, Line]:
-        """The columns by their names."""
-        return {column.name: column for column in self.columns}
-
 
 def list_tables() -> dict[str, Path]:
     """List the files of all tables by their names, in the order of the papers."""
@@ -124,10 +107,4 @@ def read_papers() -> dict[str, Mapping[str, Any]]:
 def read_table(name: str) -> Table:
     """Read a table by its name; an unknown one is refused with the nearest names."""
     path = find(list_tables(), name, "table")
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-        return Table.model_validate({**content, "name": f"{path.parent.name}/{path.stem}"})
-    except ValidationError as error:
-        raise DataError(f"{path} is not a table: {'; '.join(complaints(error))}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"{path} is not a table: {error}") from None
+    return Table.read(path, "table", name=f"{path.parent.name}/{path.stem}")

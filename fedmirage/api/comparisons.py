@@ -152,18 +152,19 @@ class Comparison:
         return f"<Comparison of {rows} methods lines over {seeds} seeds, {self.folder.name}>"
 
     def _repr_html_(self) -> str:
+        from pandas import DataFrame
+
         from fedmirage.comparison.table import say_difference, say_spread
 
         heads = ("methods", "final", "last five", "\N{MINUS SIGN} FedAvg", "\N{MINUS SIGN} placebo")
-        rows = ["".join(f"<th>{head}</th>" for head in heads)]
+        rows = []
         for standing in self.outcome.standings:
-            cells = [*map(say_spread, standing.spreads.values())]
-            cells += map(say_difference, self.outcome.differences(standing).values())
-            name = escape(self.outcome.short[standing.entry.name].strip())
-            rows.append(f"<th>{name}</th>" + "".join(f"<td>{cell}</td>" for cell in cells))
-        table = "".join(f"<tr>{row}</tr>" for row in rows)
+            spreads = map(say_spread, standing.spreads.values())
+            differences = map(say_difference, self.outcome.differences(standing).values())
+            rows.append([self.outcome.short[standing.entry.name].strip(), *spreads, *differences])
+        table = DataFrame(rows, columns=heads).set_index("methods").to_html()
         said = "".join(f"<p>{escape(text)}</p>" for text in [*self.remarks, *self.sentences])
-        return f"<p>Accuracy in %, mean and spread over seeds</p><table>{table}</table>{said}"
+        return f"<p>Accuracy in %, mean and spread over seeds</p>{table}{said}"
 
 
 def _with_numbers(frame: DataFrame, others: str) -> DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,19 +105,13 @@ class RunResult:
         )
 
     def _repr_html_(self) -> str:
+        from pandas import DataFrame
+
         summary = self.summary
         shown = {"methods": self.settings["methods"]}
         shown |= {name: summary[name] for name in SHOWN if summary.get(name) is not None}
-        cells = "".join(
-            f"<tr><th style='text-align: left'>{escape(name.replace('_', ' '))}</th>"
-            f"<td style='text-align: left'>{escape(_spell(value))}</td></tr>"
-            for name, value in shown.items()
-        )
-        return f"<table>{cells}</table>"
-
-
-def _spell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+        cells = {name.replace("_", " "): [value] for name, value in shown.items()}
+        return str(DataFrame(cells).T.to_html(header=False, float_format="{:.4g}".format))
 
 
 def write_page(folder: Path) -> Path:

@@ -90,7 +90,7 @@ def datasets(
         return show_datasets(out, data_dir)
     if picture is None:
         return show_entry(out, find(DATASETS, str(name), "dataset"))
-    from fedmirage.show.samples import draw_samples  # here, because it loads matplotlib
+    from fedmirage.show.samples import draw_samples  # here, because it loads torch
 
     if name is None:
         raise FedmirageError(

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from fedmirage.common.errors import ConfigurationError
-from fedmirage.comparison.export import WRITERS
+from fedmirage.comparison.export import WRITERS, write_files
 from fedmirage.comparison.folders import lay_out_runs
 from fedmirage.comparison.outcome import FILE, Outcome, read_outcome, record
 from fedmirage.comparison.plan import Plan, make_plan
@@ -66,11 +66,8 @@ def describe_plan(plan: Plan, means: Means, console: Console) -> None:
 def present(outcome: Outcome, console: Console, files: Mapping[str, Path | None]) -> None:
     """Show the answer, write the files that are asked for, and say where the results are."""
     console.print(show_outcome(outcome))
-    for kind, path in files.items():
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            WRITERS[kind](outcome, path)
-            say(console, f"{kind}: {path}")
+    for kind, path in write_files(WRITERS, outcome, files).items():
+        say(console, f"{kind}: {path}")
     say(console, f"results: {outcome.folder}")
 
 

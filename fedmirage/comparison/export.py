@@ -20,6 +20,19 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     DataFrame(rows, dtype=object).to_csv(path, index=False, lineterminator="\r\n")
 
 
+def write_files(
+    writers: Mapping[str, Callable[[Any, Path], None]],
+    content: Any,
+    files: Mapping[str, Path | None],
+) -> dict[str, Path]:
+    """Write the files that were asked for; return their paths by kind."""
+    wanted = {kind: path for kind, path in files.items() if path is not None}
+    for kind, path in wanted.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writers[kind](content, path)
+    return wanted
+
+
 def write_csv(outcome: Outcome, path: Path) -> None:
     """Write one line per run."""
     write_rows(list_runs(outcome), path)
@@ -94,5 +107,4 @@ def list_runs(outcome: Outcome) -> list[dict[str, Any]]:
     return found
 
 
-Writer = Callable[[Outcome, Path], None]
-WRITERS: dict[str, Writer] = {"csv": write_csv, "json": write_json, "latex": write_latex}
+WRITERS = {"csv": write_csv, "json": write_json, "latex": write_latex}

@@ -212,11 +212,12 @@ def read_outcome(folder: Path) -> Outcome:
     except ConfigurationError as error:
         refused = "; ".join(error.problems)
         raise DataError(f"{path} has settings that this version refuses: {refused}") from None
-    standings = tuple(_stand(folder, entry, failed) for entry in entries)
+    standings = tuple(stand(folder, entry, failed) for entry in entries)
     return Outcome(folder, settings, seeds, standings)
 
 
-def _stand(folder: Path, entry: ComparedLine, failed: Mapping[str, str]) -> Standing:
+def stand(folder: Path, entry: ComparedLine, failed: Mapping[str, str]) -> Standing:
+    """Score the runs of a row; `failed` has reasons that their own records may lack."""
     scores, reasons = {}, {}
     for seed, name in entry.runs.items():
         try:

@@ -1,10 +1,10 @@
 """Shows how far a comparison is: one bar for all of its runs, with the time that is left."""
 
 import contextlib
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
@@ -13,10 +13,9 @@ from fedmirage.common.errors import DataError
 from fedmirage.comparison.plan import Job
 from fedmirage.records.lines import is_finished, read_rounds
 from fedmirage.server.record.results import FILE
-from fedmirage.show.bar import is_interactive, make_bar
+from fedmirage.show.bar import Follower, is_interactive
 from fedmirage.show.words import say, say_time
 
-POLL = 0.5
 NAME = 16  # characters of a methods line beside the bar
 SHOWN = 2  # runs under way that are named there
 
@@ -47,7 +46,7 @@ class Track:
             self.cost = (now - self.began[0]) / (self.round - self.began[1])
 
 
-class Board:
+class Board(Follower):
     """Watches the folders of all runs: a bar in a terminal, elsewhere one line per finished run."""
 
     def __init__(
@@ -58,28 +57,17 @@ class Board:
         at_once: int,
         console: Console,
     ) -> None:
-        self.running, self.failed, self.at_once, self.console = running, failed, at_once, console
+        self.running, self.failed, self.at_once = running, failed, at_once
         self.tracks = [Track(job) for job in jobs]
-        self.stopped = threading.Event()
         columns = (BarColumn(24), TextColumn("{task.description}"), TimeElapsedColumn())
-        self.progress = make_bar(console, *columns)
-        self.task = self.progress.add_task("", total=sum(job.config.rounds for job in jobs))
-        self.thread = threading.Thread(target=self._follow, daemon=True)
+        super().__init__(console, "", sum(job.config.rounds for job in jobs), columns)
 
-    def __enter__(self) -> "Board":
+    def __enter__(self) -> Self:
         for track in self.tracks:
             track.look(running=False)
         if before := sum(track.finished for track in self.tracks):
             say(self.console, f"{before} of {len(self.tracks)} runs were finished before")
-        self.progress.start()
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stopped.set()
-        with contextlib.suppress(OSError):  # the terminal may be closed
-            self.thread.join()
-            self.progress.stop()
+        return super().__enter__()
 
     def left(self) -> float | None:
         """Estimate the seconds that are left; None before the first round is over.
@@ -98,12 +86,8 @@ class Board:
                 work += rounds * sum(expected) / len(expected)
         return work / self.at_once
 
-    def _follow(self) -> None:
-        while not self.stopped.wait(POLL):
-            self._refresh()
-        self._refresh()
-
-    def _refresh(self) -> None:
+    def look(self) -> None:
+        """Show how far the runs are, and which are under way."""
         running = list(self.running)
         for track in self.tracks:
             before = track.finished

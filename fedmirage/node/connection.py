@@ -54,12 +54,8 @@ class TaskTaker:
                 return
             what = f"the process that takes this node's tasks ended with code {code}"
             if lived < SHORT:
-                log(
-                    ERROR,
-                    "%s after %.0f s; the node ends, because it could not answer",
-                    what,
-                    lived,
-                )
+                why = "the node ends, because it could not answer"
+                log(ERROR, "%s after %.0f s; %s", what, lived, why)
                 self.end(1)
                 return
             log(ERROR, "%s; another one is started", what)

@@ -50,10 +50,3 @@ def curves(group: Group, value: Value) -> list[dict[str, Any]]:
 def brief(number: float) -> float:
     """Keep six digits, which is more than a plot can show."""
     return float(f"{number:.6g}")
-
-
-def spread_out(length: int, limit: int) -> list[int]:
-    """Return at most `limit` positions, evenly spread, the first and the last among them."""
-    if length <= limit:
-        return list(range(length))
-    return sorted({round(step * (length - 1) / max(1, limit - 1)) for step in range(limit)})

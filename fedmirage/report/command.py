@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedmirage.common.errors import ConfigurationError
+from fedmirage.comparison.export import write_files
 from fedmirage.report.data import arrange
 from fedmirage.report.export import WRITERS
 from fedmirage.report.groups import Found, find_groups, list_places
@@ -20,10 +21,7 @@ def write_report(
     found = find_groups(folders)
     if not found.groups:
         raise ConfigurationError(found.damaged)
-    wanted = {kind: path for kind, path in files.items() if path is not None}
-    for kind, path in wanted.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        WRITERS[kind](found.groups, path)
+    wanted = write_files(WRITERS, found.groups, files)
     page = out or folders[0] / PAGE
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(render(arrange(found, tsne)), encoding="utf-8")

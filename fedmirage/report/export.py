@@ -1,7 +1,7 @@
 """Exports the numbers of the page: CSV by run and round, LaTeX by row, JSON with everything."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,5 +59,4 @@ def list_rounds(group: Group) -> Iterator[dict[str, Any]]:
                 }
 
 
-Writer = Callable[[Sequence[Group], Path], None]
-WRITERS: dict[str, Writer] = {"csv": write_csv, "json": write_json, "latex": write_latex}
+WRITERS = {"csv": write_csv, "json": write_json, "latex": write_latex}

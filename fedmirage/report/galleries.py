@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image
 from safetensors import SafetensorError, safe_open
 
-from fedmirage.report.bands import spread_out
 from fedmirage.report.groups import Group
+from fedmirage.show.words import spread_out
 
 PER_ROW = 12  # pictures of one methods line
 ALL = 96  # pictures of a group; with many lines, each has fewer

@@ -4,7 +4,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,10 @@ from fedmirage.common.errors import ConfigurationError, DataError
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.outcome import FILE as COMPARISON
-from fedmirage.comparison.outcome import Outcome, Standing, make_entry, read_outcome
+from fedmirage.comparison.outcome import Outcome, Standing, make_entry, read_outcome, stand
 from fedmirage.comparison.rows import FEDAVG, placebo_of
-from fedmirage.comparison.scores import read_score
 from fedmirage.comparison.table import name_row
-from fedmirage.report.runs import DAMAGED, RUNNING, ReportedRun, read_run
+from fedmirage.report.runs import DAMAGED, ReportedRun, read_run
 from fedmirage.server.record.folder import MOVABLE, PLACES
 from fedmirage.server.record.results import FILE
 
@@ -186,16 +185,9 @@ def _stand(name: str, rows: dict[str, dict[int, ReportedRun]], config: RunConfig
     placebo = _placebo(name, config)
     folders = {seed: str(run.folder.absolute()) for seed, run in rows[name].items()}
     entry = make_entry(name, placebo if placebo in rows else "", config, folders)
-    scores, failed = {}, {}
-    for seed, run in rows[name].items():
-        score = read_score(run.folder) if run.status == "finished" else None
-        if score is not None:
-            scores[seed] = score
-        elif run.status != RUNNING:
-            failed[seed] = run.reason or (
-                "it has no accuracy on the test set" if run.status == "finished" else run.status
-            )
-    return Standing(entry, scores, failed)
+    standing = stand(Path(), entry, {})
+    failed = {seed: why for seed, why in standing.failed.items() if not rows[name][seed].going}
+    return replace(standing, failed=failed)
 
 
 def describe_settings(settings: RunConfig) -> str:

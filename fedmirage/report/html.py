@@ -86,3 +86,11 @@ def plot(name: str, label: str, numbers: object) -> Html:
     """Write the place of a plot, with the same numbers as a table for who does not see it."""
     place = element("div", "", class_="plot", data_plot=name, data_label=label)
     return element("figure", join((place, details("Numbers of this plot", numbers))))
+
+
+def plot_section(
+    key: str, title: str, said: str, numbers: object, spec: dict[str, Any]
+) -> PageSection:
+    """Make a section of a note and a plot, which `spec` describes, with its numbers as a table."""
+    html = join((paragraph(said, class_="note"), plot(key, spec["label"], numbers)))
+    return PageSection(key, title, html, {key: spec})

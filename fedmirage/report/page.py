@@ -7,15 +7,13 @@ the plots. A content security policy inside the page forbids every request to a 
 import base64
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from string import Template
 from typing import Any
 
-from fedmirage.report.data import gather
 from fedmirage.report.html import Html, element, join
 
 ASSETS = files("fedmirage.report") / "assets"
@@ -24,16 +22,11 @@ PROGRAMS = ("theme.js", "traces.js", "plots.js", "series.js", "live.js", "main.j
 EMBEDDED = ("title", "going", "plots", "series")  # what the programs need; the HTML is there
 
 
-def build_page(folders: Sequence[Path], live: bool = False, tsne: bool = False) -> str:
-    """Build the page of some folders of runs and comparisons.
+def render(data: Mapping[str, Any], live: bool = False) -> str:
+    """Write what `gather` returned as a page.
 
     A live page asks its own server for `data.json` and brings itself up to date.
     """
-    return render(gather(folders, tsne), live)
-
-
-def render(data: Mapping[str, Any], live: bool = False) -> str:
-    """Write what `gather` returned as a page."""
     embedded = {key: data[key] for key in EMBEDDED}
     return Template(_asset("page.html")).substitute(
         title=escape(data["title"]),

@@ -4,16 +4,13 @@ They have a FLWR_HOME of their own.
 """
 
 import contextlib
-import json
 import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 from rich.console import Console
@@ -21,10 +18,10 @@ from rich.console import Console
 from fedmirage.client.node.redaction import VARIABLE
 from fedmirage.common.errors import TRACEBACK, FedmirageError
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.runtimes.bundle import app_folder
 from fedmirage.runtimes.processes import Processes, environment
+from fedmirage.runtimes.superlink import PROGRAMS, SuperLink
 from fedmirage.server.record import checkpoint
-from fedmirage.server.record.results import FILE, Results, read_results
+from fedmirage.server.record.results import FILE, Results
 
 ENVIRONMENT = {
     # Otherwise every run would begin with a download of torch.
@@ -33,9 +30,6 @@ ENVIRONMENT = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "PYTHONUNBUFFERED": "1",
 }
-PROGRAMS = Path(sys.executable).parent
-ENDED = "finished"  # how the status of a run that is over begins
-STATUS_EVERY = 30.0  # seconds between two requests for the run's status
 
 
 def deploy(config: RunConfig, console: Console, verbose: bool = False, code: str = "own") -> None:
@@ -59,17 +53,20 @@ def deploy(config: RunConfig, console: Console, verbose: bool = False, code: str
         text = f"grpc: SuperLink at {federation.fleet}, {config.clients} SuperNodes, logs in {logs}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
         run_id = federation.submit(config)
-        federation.wait(run_id, folder)
+        summary = federation.wait(run_id, folder)
+        if summary["status"] != "finished":
+            raise FedmirageError(str(summary.get("reason", "the run failed")))
 
 
-class Federation:
+class Federation(SuperLink):
     """The processes of one federation; whatever happens, none of them outlives the `with` block."""
 
     def __init__(self, home: Path, logs: Path, verbose: bool, code: str = "own") -> None:
         self.home, self.logs, self.verbose, self.code = home, logs, verbose, code
         # Flower's programs call each other by name.
         path = os.pathsep.join([str(PROGRAMS), os.environ.get("PATH", "")])
-        self.environment = {**environment(), **ENVIRONMENT, "FLWR_HOME": str(home), "PATH": path}
+        variables = {**environment(), **ENVIRONMENT, "FLWR_HOME": str(home), "PATH": path}
+        super().__init__("local", variables, str(logs / "superlink.log"))
         self.all = Processes(f"FLWR_HOME={home}", home)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.fleet = self.control = ""
@@ -84,8 +81,6 @@ class Federation:
     def start(self, config: RunConfig, memory: Path) -> None:
         """Start a SuperLink, then one SuperNode per client."""
         runtime, self.fleet, self.control, *nodes = free_addresses(3 + config.clients)
-        for address in (runtime, self.fleet, self.control, *nodes):
-            require_free(address)
         apis = {"serverappio": runtime, "fleet": self.fleet, "control": self.control}
         words = [word for api, at in apis.items() for word in (f"--{api}-api-address", at)]
         self.spawn("superlink", str(PROGRAMS / "flower-superlink"), "--insecure", *words)
@@ -135,90 +130,15 @@ class Federation:
                 tail = f"{' / '.join(lines[-4:])} (whole log: {log})"
                 raise FedmirageError(f"the {name} ended with code {code}: {tail}")
 
-    def submit(self, config: RunConfig) -> str:
-        """Submit the app and its configuration to the SuperLink; return Flower's id of the run."""
-        settings = self.home / "run.toml"
-        settings.write_text(tomli_w.dumps(config.flat()))
-        app = str(app_folder(self.home / "app"))
-        answer = self.flwr("run", app, "local", "--run-config", str(settings), "--format", "json")
-        if not answer.get("success"):
-            reason = answer.get("error-message", answer)
-            raise FedmirageError(f"Flower did not start the run: {reason}")
-        return str(answer["run-id"])
-
-    def status(self, run_id: str) -> str:
-        """Ask the SuperLink how the run is doing, e.g. "running" or "finished:completed"."""
-        try:
-            answer = self.flwr("list", "local", "--run-id", run_id, "--format", "json")
-            runs = answer.get("runs", [])
-        except (FedmirageError, subprocess.TimeoutExpired):
-            runs = []  # a busy machine is no reason to end a run
-        return str(runs[0]["status"]) if runs else "unknown"
-
-    def flwr(self, *arguments: str) -> dict[str, Any]:
-        """Call Flower's own command line and return its answer, which is JSON."""
-        command = [str(PROGRAMS / "flwr"), *arguments]
-        done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, timeout=120, check=False
-        )
-        for start in (place for place, sign in enumerate(done.stdout) if sign == "{"):
-            with contextlib.suppress(json.JSONDecodeError):
-                answer: dict[str, Any] = json.loads(done.stdout[start:])
-                return answer
-        raise FedmirageError(f"flwr {arguments[0]} failed: {(done.stderr or done.stdout).strip()}")
-
-    def wait(self, run_id: str, folder: Path) -> None:
-        """Wait until results.jsonl has its summary.
-
-        A run that ends without one has failed, whatever Flower's exit codes say.
-        """
-        asked = time.monotonic()
-        while True:
-            time.sleep(0.3)
-            self.check_alive("superlink")
-            summary = find_summary(folder)
-            if summary is not None:
-                if summary["status"] != "finished":
-                    raise FedmirageError(str(summary.get("reason", "the run failed")))
-                return
-            if time.monotonic() - asked > STATUS_EVERY:
-                asked = time.monotonic()
-                status = self.status(run_id)
-                if status.startswith(ENDED) and not find_summary(folder):
-                    log = self.logs / "superlink.log"
-                    raise FedmirageError(
-                        f"the run ended as {status!r} without a summary; see {log}"
-                    )
-
-
-def find_summary(folder: Path) -> dict[str, Any] | None:
-    """Return the summary line of a run that is over, or None."""
-    return next(
-        (line for line in read_results(folder / FILE)[-1:] if line.get("kind") == "summary"), None
-    )
-
-
-def require_free(address: str) -> None:
-    """Refuse an address that is in use; Flower would only say so in a log."""
-    host, _, port = address.rpartition(":")
-    with socket.socket() as probe:
-        try:
-            probe.bind((host, int(port)))
-        except OSError:
-            raise FedmirageError(
-                f"port {port} of {host} is in use; end the program that listens there, or use"
-                " another port"
-            ) from None
+    def check(self) -> None:
+        """Raise the end of its log if the SuperLink has ended too early."""
+        self.check_alive("superlink")
 
 
 def free_addresses(count: int) -> list[str]:
     """Find loopback addresses that are not in use."""
     with contextlib.ExitStack() as stack:
-        return [f"127.0.0.1:{port}" for port in _bound(stack, count)]
-
-
-def _bound(stack: contextlib.ExitStack, count: int) -> Iterator[int]:
-    for _ in range(count):
-        listener = stack.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        yield listener.getsockname()[1]
+        listeners = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in listeners:
+            listener.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners]

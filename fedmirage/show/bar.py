@@ -1,7 +1,10 @@
 """The progress bar of a command: in a terminal, in a notebook, or none."""
 
+import contextlib
+import threading
+from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, TaskID
@@ -17,6 +20,40 @@ def make_bar(console: Console, *columns: ProgressColumn) -> Progress:
     if console.is_jupyter:
         return NotebookBar(console=console)
     return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+class Follower:
+    """Shows what happens elsewhere: looks again and again, in a thread, until it is left."""
+
+    pause = 0.5  # seconds between two looks
+
+    def __init__(
+        self, console: Console, text: str, total: int, columns: Sequence[ProgressColumn]
+    ) -> None:
+        self.console = console
+        self.progress = make_bar(console, *columns)
+        self.task = self.progress.add_task(text, total=total)
+        self.stopped = threading.Event()
+        self.thread = threading.Thread(target=self._follow, daemon=True)
+
+    def look(self) -> None:
+        """Show what is new."""
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            self.thread.join()
+            self.progress.stop()
+
+    def _follow(self) -> None:
+        while not self.stopped.wait(self.pause):
+            self.look()
+        self.look()
 
 
 class NotebookBar(Progress):

@@ -67,19 +67,23 @@ def sends(method: Method) -> tuple[str, str]:
     return up, "yes" if reason is None else f"no: {reason}"
 
 
+def sends_in_all(kind: type[Method]) -> tuple[str, list[str]]:
+    """Say what clients of a method send, and for each variant whether a sum of it is enough."""
+    written = variants(kind).values()
+    parts = " or ".join(dict.fromkeys(describe_parts(one.parts) for one in written))
+    sent, allowed = zip(*map(sends, written), strict=True)
+    return parts + ("" if sent[0] == "nothing" else f", and the section `{sent[0]}`"), list(allowed)
+
+
 def show_methods(console: Console) -> None:
     """Show what each method does, what its clients send, and whether sums of it are enough."""
     made = table("methods", "name", "what it does, what clients send, and whether secagg allows it")
     for method in METHODS.values():
-        written = variants(method)
-        sent, allowed = zip(*map(sends, written.values()), strict=True)
+        sent, allowed = sends_in_all(method)
         instead = method.summable_instead.removeprefix("write ") or "no"
         some = "some variants" if "yes" in allowed else instead
         shown = "yes" if set(allowed) == {"yes"} else some
-        parts = dict.fromkeys(describe_parts(variant.parts) for variant in written.values())
-        shares = " or ".join(parts)
-        more = "" if sent[0] == "nothing" else f", and the section {sent[0]!r}"
-        text = f"{summary(method)} ({method.authors}). Sends {shares}{more}. secagg: {shown}."
+        text = f"{summary(method)} ({method.authors}). Sends {sent}. secagg: {shown}."
         made.add_row(method.name, Text(text))
     show(
         console,

@@ -22,6 +22,7 @@ from fedmirage.common.data.heterogeneity import (
 )
 from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.set import DataSet
+from fedmirage.show.words import spread_out
 
 # Limits of the table in the terminal; further rows and columns are left out in the middle.
 ROWS, COLUMNS, WIDTH = 24, 10, 80
@@ -135,7 +136,8 @@ def draw_classes(
     if clients <= 25 and rows <= 20:
         _write_counts(map_axes, table, shading)
     figure.colorbar(image, ax=map_axes, label="samples of the class", pad=0.01, aspect=40)
-    return _save(figure, path)
+    figure.savefig(path, dpi=130)
+    return path
 
 
 def draw_pixels(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
@@ -143,7 +145,7 @@ def draw_pixels(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
 
     The intensities of all clients together are drawn behind it in grey.
     """
-    chosen = _spread_out(len(parts), PANELS)
+    chosen = spread_out(len(parts), PANELS)
     names = CHANNELS if dataset.shape[0] == 3 else {"this client": "#0072B2"}
     everything = np.sort(np.concatenate(list(parts)))
     behind = _intensities(dataset.train.images, everything, 4 * IMAGES, 1)[0]
@@ -170,7 +172,8 @@ def draw_pixels(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
     figure.suptitle(f"{dataset.name}: pixel intensities{some}", fontsize=11)
     shown = axes.flat[0].get_legend_handles_labels()
     figure.legend(*shown, loc="outside right upper", frameon=False, fontsize=9)
-    return _save(figure, path)
+    figure.savefig(path, dpi=130)
+    return path
 
 
 def _caption(dataset: DataSet, client: int, part: Indices) -> str:
@@ -189,7 +192,7 @@ def _intensities(
 
     Each sums to one.
     """
-    chosen = images[part[_spread_out(len(part), limit)]]
+    chosen = images[part[spread_out(len(part), limit)]]
     groups = [chosen] if channels == 1 else [chosen[:, channel] for channel in range(channels)]
     counts = np.stack(
         [np.bincount(group.ravel() // (256 // bins), minlength=bins) for group in groups]
@@ -220,18 +223,7 @@ def _abbreviate(length: int, limit: int) -> list[int | None]:
     return [*range(limit // 2), None, *range(length - limit // 2, length)]
 
 
-def _spread_out(length: int, limit: int) -> list[int]:
-    """Return at most `limit` positions, evenly spread, including the first and the last."""
-    places = np.linspace(0, length - 1, min(length, limit)).round()
-    return [int(place) for place in np.unique(places)]
-
-
 def _ticks(length: int, limit: int = 40) -> list[int]:
     """Return every, every second, fifth, tenth, ... position, so that there are at most `limit`."""
     steps = (1, 2, 5, 10, 20, 50, 100, 200, 500, length)
     return list(range(0, length, next(step for step in steps if length / step <= limit)))
-
-
-def _save(figure: Figure, path: Path) -> Path:
-    figure.savefig(path, dpi=130)
-    return path

@@ -1,7 +1,5 @@
 """Shows the progress of a run from results.jsonl, which every runtime writes."""
 
-import contextlib
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,52 +19,36 @@ from fedmirage.common.wire.metrics import SHARD_SCORES
 from fedmirage.server.record.results import FILE, read_results
 from fedmirage.server.record.shown import describe_scores, fold, local_scores
 from fedmirage.server.strategy.budget import spent
-from fedmirage.show.bar import is_interactive, make_bar
+from fedmirage.show.bar import Follower, is_interactive
 from fedmirage.show.words import say
 
-POLL = 0.2
 NOTES = 5  # notes that the summary's table shows
 SCORES = {"final_accuracy": "final accuracy", "best_accuracy": "best accuracy"}
 SCORES |= {"last5_accuracy": "mean of the last five"}
 
 
-class Watch:
+class Watch(Follower):
     """Shows the rounds of a run: a bar in a terminal, one line per round elsewhere."""
 
+    pause = 0.2
+
     def __init__(self, console: Console, folder: Path, rounds: int) -> None:
-        self.console, self.path, self.rounds = console, folder / FILE, rounds
+        self.path, self.rounds = folder / FILE, rounds
         self.shown = self.size = 0  # lines that were shown, and the size of the file at that time
         self.moves = is_interactive(console)  # whether there is a bar
         self.traceback, self.raised = folder / TRACEBACK, ""
-        self.stopped = threading.Event()
         counted = (TextColumn("rounds"), BarColumn(), MofNCompleteColumn())
         times = (TimeElapsedColumn(), TimeRemainingColumn())
-        self.progress = make_bar(console, *counted, TextColumn("{task.description}"), *times)
-        self.task = self.progress.add_task("starting", total=rounds)
-        self.thread = threading.Thread(target=self._follow, daemon=True)
-
-    def __enter__(self) -> "Watch":
-        self.progress.start()
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stopped.set()
-        with contextlib.suppress(OSError):  # the terminal may be closed
-            self.thread.join()
-            self.progress.stop()
+        columns = (*counted, TextColumn("{task.description}"), *times)
+        super().__init__(console, "starting", rounds, columns)
 
     def make_room(self) -> None:
         """Leave the terminal to a debugger; from now on, lines take the place of the bar."""
         self.moves = False
         self.progress.stop()
 
-    def _follow(self) -> None:
-        while not self.stopped.wait(POLL):
-            self._look()
-        self._look()
-
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Show the lines that are new, and a traceback as soon as there is one."""
         self._look_for_traceback()
         size = self.path.stat().st_size if self.path.exists() else 0
         # Most looks find nothing new, and parsing hundreds of rounds takes time from the clients.

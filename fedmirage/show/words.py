@@ -1,11 +1,31 @@
-"""Texts as they are, and durations in words."""
+"""Texts as they are, durations in words, plain tables, and a choice of what there is room for."""
 
+from collections.abc import Collection, Sequence
+
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
 
 def say(console: Console, text: object, style: str = "") -> None:
     """Print a text as it is on one line, so that a path in it can be copied."""
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def make_table(columns: Sequence[str], numbers: Collection[str], title: str | None = None) -> Table:
+    """Make a table without lines; columns of numbers are aligned at the right and never wrapped."""
+    empty = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        right = name in numbers
+        empty.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
+    return empty
+
+
+def spread_out(length: int, limit: int) -> list[int]:
+    """Return at most `limit` positions, evenly spread, the first and the last among them."""
+    if length <= limit:
+        return list(range(length))
+    return sorted({round(step * (length - 1) / max(1, limit - 1)) for step in range(limit)})
 
 
 def say_time(seconds: float) -> str:

@@ -14,13 +14,9 @@ import pytest
 
 from fedmirage.common.settings.config import configure
 from fedmirage.common.settings.project import PROJECT_FILE
-from fedmirage.runtimes.grpc import (
-    ENVIRONMENT,
-    PROGRAMS,
-    Federation,
-    free_addresses,
-)
+from fedmirage.runtimes.grpc import ENVIRONMENT, Federation, free_addresses
 from fedmirage.runtimes.guardian import processes_with
+from fedmirage.runtimes.superlink import PROGRAMS
 from fedmirage.server.record.results import read_results
 from tests.support.commands import wait_until
 from tests.support.inprocess import run_in_process

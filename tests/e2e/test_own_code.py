@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import configure
 from fedmirage.runtimes.bundle import assemble
 from fedmirage.runtimes.grpc import Federation
@@ -35,10 +34,10 @@ def test_a_run_with_changed_code_is_refused_by_the_nodes(
     with Federation(tmp_path, logs, False) as federation:
         federation.start(configure(SETTINGS), tmp_path / "memory")
         with monkeypatch.context() as patch:
-            patch.setattr("fedmirage.runtimes.grpc.app_folder", lambda spare: evil)
+            patch.setattr("fedmirage.runtimes.superlink.app_folder", lambda spare: evil)
             run_id = federation.submit(configure(SETTINGS | {"out": str(tmp_path / "refused")}))
-        with pytest.raises(FedmirageError, match=r"brought other code: it differs in client/app\."):
-            federation.wait(run_id, tmp_path / "refused")
+        refused = federation.wait(run_id, tmp_path / "refused")
+        assert "brought other code: it differs in client/app." in refused["reason"]
         run_id = federation.submit(configure(SETTINGS | {"out": str(tmp_path / "run")}))
         federation.wait(run_id, tmp_path / "run")
     assert not proof.exists()

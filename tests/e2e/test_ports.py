@@ -1,4 +1,4 @@
-"""A port that is taken, and processes that end too early: sentences, and nothing left running."""
+"""Free ports, and processes that end too early: sentences, and nothing left running."""
 
 import socket
 from pathlib import Path
@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedmirage.common.errors import FedmirageError
-from fedmirage.common.settings.config import configure
-from fedmirage.runtimes import grpc as deployment
-from fedmirage.runtimes.grpc import PROGRAMS, Federation, free_addresses
+from fedmirage.runtimes.grpc import Federation, free_addresses
+from fedmirage.runtimes.superlink import PROGRAMS
 from tests.support.commands import processes
 
 
@@ -18,23 +17,6 @@ def test_free_addresses_are_free_and_differ() -> None:
     for address in addresses[:3]:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", int(address.rpartition(":")[2])))
-
-
-def test_a_port_in_use_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        used = f"127.0.0.1:{taken.getsockname()[1]}"
-        runtime, _, control, *nodes = free_addresses(4)
-        monkeypatch.setattr(
-            deployment, "free_addresses", lambda count: [runtime, used, control, *nodes]
-        )
-        federation = Federation(tmp_path, logs, verbose=False)
-        with federation, pytest.raises(FedmirageError, match="is in use"):
-            federation.start(configure({"clients": 1}), tmp_path / "memory")
-        assert processes(f"FLWR_HOME={tmp_path}") == []
 
 
 def test_a_process_that_ends_early_is_said_with_its_last_words(tmp_path: Path) -> None:

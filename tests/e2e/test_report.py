@@ -16,7 +16,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from fedmirage.report.data import gather
-from fedmirage.report.page import build_page
+from fedmirage.report.page import render
 from tests.support.browser import complaints, emulate, open_browser, overflow, requests, visit
 from tests.support.browser import wait_for as wait
 from tests.support.comparison import plan_records, read_lines, write_lines, write_records
@@ -47,7 +47,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "vhl-width-8-seed0" / "images").mkdir()
     Image.new("RGB", (60, 40)).save(folder / "vhl-width-8-seed0" / "images" / "virtual.png")
     path = folder / "report.html"
-    path.write_text(build_page([folder]), encoding="utf-8")
+    path.write_text(render(gather([folder])), encoding="utf-8")
     return path.as_uri()
 
 
@@ -233,7 +233,7 @@ def serve(folder: Path) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             live = self.path == "/"
-            text = build_page([folder], live=True) if live else json.dumps(gather([folder]))
+            text = render(gather([folder]), live=True) if live else json.dumps(gather([folder]))
             self.send_response(200)
             self.send_header("Content-Type", "text/html" if live else "application/json")
             self.end_headers()

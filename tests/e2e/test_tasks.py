@@ -50,7 +50,7 @@ def federate(folder: Path, app: Path, settings: dict[str, Any]) -> None:
     with Federation(folder, folder / "logs", verbose=False, code="any") as federation:
         federation.start(configure(settings), folder / "memory")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("fedmirage.runtimes.grpc.app_folder", lambda _: app)
+            patch.setattr("fedmirage.runtimes.superlink.app_folder", lambda _: app)
             run_id = federation.submit(configure(settings | {"out": str(folder / "run")}))
         federation.wait(run_id, folder / "run")
 

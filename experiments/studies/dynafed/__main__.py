@@ -1,5 +1,6 @@
 """python -m experiments.studies.dynafed RUN ..."""
 
-from experiments.studies.dynafed.study import main
+from experiments.studies.command import study_runs
+from experiments.studies.dynafed import study
 
-main()
+study_runs("dynafed", study.__doc__, study.report)

@@ -12,7 +12,6 @@ writes RUN/dynafed/diagnostics.json and draws it as RUN/dynafed/diagnostics.png:
 `fedmirage report RUN` shows the images over the iterations.
 """
 
-import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -298,20 +297,9 @@ def draw(figures: Mapping[str, Any], path: Path) -> Path:
     return path
 
 
-def main() -> None:
-    """Write figures and pictures of the runs on the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.studies.dynafed", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run with save-images")
-    parser.add_argument("--epochs", type=int, default=SCRATCH_EPOCHS, help="from scratch")
-    given = parser.parse_args()
-    torch.set_num_threads(1)  # for small products, threads would mostly wait for each other
-    try:
-        for folder in given.runs:
-            figures = diagnose(Made.of(folder), given.epochs)
-            path = folder / "dynafed" / "diagnostics.json"
-            path.write_text(json.dumps(figures, indent=1))
-            print(draw(figures, path.with_suffix(".png")))
-    except FedmirageError as error:
-        raise SystemExit(f"error: {error}") from None
+def report(folder: Path) -> None:
+    """Write the figures and the picture of a run."""
+    figures = diagnose(Made.of(folder))
+    path = folder / "dynafed" / "diagnostics.json"
+    path.write_text(json.dumps(figures, indent=1))
+    print(draw(figures, path.with_suffix(".png")))

@@ -1,5 +1,6 @@
 """python -m experiments.studies.fedlgd RUN ..."""
 
-from experiments.studies.fedlgd.study import main
+from experiments.studies.command import study_runs
+from experiments.studies.fedlgd import study
 
-main()
+study_runs("fedlgd", study.__doc__, study.report)

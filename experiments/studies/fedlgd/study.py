@@ -7,12 +7,9 @@ writes RUN/fedlgd/study.json for runs of fedlgd in one process or a simulation, 
 - what a client and the server compute (table 6), with what the paper leaves out.
 """
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from experiments.studies.fedlgd.cost import count_costs
 from experiments.studies.fedlgd.distances import compare_clients, open_clients
@@ -55,21 +52,10 @@ def show(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Write and print the figures of the runs on the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.studies.fedlgd", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUN", help="the folder of a run with fedlgd"
-    )
-    torch.set_num_threads(1)
-    try:
-        for folder in parser.parse_args().runs:
-            figures = study(folder)
-            path = folder / "fedlgd" / "study.json"
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps(figures, indent=1))
-            print(f"{path}\n{show(figures)}")
-    except FedmirageError as error:
-        raise SystemExit(f"error: {error}") from None
+def report(folder: Path) -> None:
+    """Write and print the figures of a run."""
+    figures = study(folder)
+    path = folder / "fedlgd" / "study.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(figures, indent=1))
+    print(f"{path}\n{show(figures)}")

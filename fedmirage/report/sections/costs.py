@@ -1,14 +1,14 @@
 """Where time and bytes go, by phase of a round."""
 
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any
+
+from pandas import DataFrame
 
 from fedmirage.common.wire.metrics import TIMES
 from fedmirage.report.bands import brief
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, PageSection, join, paragraph, plot, table
+from fedmirage.report.html import Html, PageSection, join, paragraph, plot_section, table
 from fedmirage.report.runs import ReportedRun
 
 PHASES = {"preparation": "preparation", "clients": "clients"}
@@ -19,19 +19,19 @@ Parts = Callable[[ReportedRun], Mapping[str, float]]
 
 def phases(group: Group) -> PageSection:
     """Draw the seconds and the bytes of a whole run, a mean over seeds."""
-    found = {
-        "Seconds": (_mean_of(group, seconds_of), 1.0),
-        "Megabytes": (_mean_of(group, bytes_of), 1e6),
-    }
-    within = _mean_of(group, method_seconds_of)
+    found = {"Seconds": _means(group, seconds_of), "Megabytes": _means(group, bytes_of) / 1e6}
+    within = _means(group, method_seconds_of)
     options, tables = [], []
-    for label, (rows, unit) in found.items():
-        if rows:
-            options.append(_option(group, label, rows, unit))
-            tables.append(_numbers(group, f"{label} of a run, by phase", rows, unit))
-    if within:
+    for label, means in found.items():
+        if len(means):
+            parts = [
+                {"name": name, "values": [brief(value) for value in means[name]]} for name in means
+            ]
+            options.append({"label": label, "series": list(means.index), "parts": parts})
+            tables.append(_numbers(group, f"{label} of a run, by phase", means))
+    if len(within):
         caption = "Seconds of methods in clients, summed over clients; part of the clients' time"
-        tables.append(_numbers(group, caption, within, 1.0))
+        tables.append(_numbers(group, caption, within))
     if not options:
         return PageSection("phases", "Time and bytes", paragraph("No round is over yet."))
     label = "Seconds and megabytes of a run by phase"
@@ -40,9 +40,8 @@ def phases(group: Group) -> PageSection:
         " clients' phase lasts until the last answer, sending included; server is aggregation and"
         " what methods do there."
     )
-    html = join((paragraph(said, class_="note"), plot("phases", label, join(tables))))
     spec = {"kind": "bars", "label": label, "options": options}
-    return PageSection("phases", "Time and bytes", html, {"phases": spec})
+    return plot_section("phases", "Time and bytes", said, join(tables), spec)
 
 
 def seconds_of(run: ReportedRun) -> dict[str, float]:
@@ -79,42 +78,20 @@ def bytes_of(run: ReportedRun) -> dict[str, float]:
     }
 
 
-def _mean_of(group: Group, parts: Parts) -> dict[int, dict[str, float]]:
-    """Return the parts of every row that has any, by the row's number."""
+def _means(group: Group, parts: Parts) -> DataFrame:
+    """Return the mean over seeds of every part, by the number of the row; the rest comes last."""
     found = {}
     for number, runs in enumerate(group.runs.values()):
         known = [told for run in runs.values() if (told := parts(run))]
-        names = dict.fromkeys(name for told in known for name in told)
         if known:
-            found[number] = {
-                name: statistics.fmean(told.get(name, 0.0) for told in known) for name in names
-            }
-    return found
+            found[number] = DataFrame(known).fillna(0.0).mean().to_dict()
+    means = DataFrame(list(found.values()), index=list(found)).fillna(0.0)
+    return means[sorted(means, key=lambda name: name == REST)]
 
 
-def _option(
-    group: Group, label: str, rows: Mapping[int, Mapping[str, float]], unit: float
-) -> dict[str, Any]:
-    names = _names(rows)
-    parts = [
-        {"name": name, "values": [brief(row.get(name, 0.0) / unit) for row in rows.values()]}
-        for name in names
-    ]
-    return {"label": label, "series": list(rows), "parts": parts}
-
-
-def _numbers(
-    group: Group, caption: str, rows: Mapping[int, Mapping[str, float]], unit: float
-) -> Html:
-    names, short = _names(rows), list(group.labels.values())
+def _numbers(group: Group, caption: str, means: DataFrame) -> Html:
+    short = list(group.labels.values())
     written = [
-        [short[number], *(f"{row.get(name, 0.0) / unit:.2f}" for name in names)]
-        for number, row in rows.items()
+        [short[number], *(f"{value:.2f}" for value in row)] for number, row in means.iterrows()
     ]
-    return table(caption, ("Methods", *names), written)
-
-
-def _names(rows: Mapping[int, Mapping[str, float]]) -> list[str]:
-    """List the phases, the rest last."""
-    names = dict.fromkeys(name for row in rows.values() for name in row)
-    return sorted(names, key=lambda name: name == REST)
+    return table(caption, ("Methods", *means), written)

@@ -1,13 +1,12 @@
 """Differences to FedAvg and to the own placebo, with their intervals."""
 
 from collections.abc import Callable
-from typing import Any
 
 from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.statistics import CONFIDENCE, Difference
 from fedmirage.comparison.table import say_difference
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, PageSection, join, paragraph, plot, table
+from fedmirage.report.html import PageSection, join, plot_section, table
 
 Compare = Callable[[Outcome, Standing], Difference | None]
 TO: dict[str, Compare] = {
@@ -15,15 +14,27 @@ TO: dict[str, Compare] = {
     "To its placebo": lambda outcome, standing: outcome.to_placebo(standing),
 }
 
+HEAD = ("Methods", "Percentage points", "Seeds", "Verdict")
+
 
 def differences(group: Group) -> PageSection | None:
     """Draw all differences; there is no section if nothing can be compared."""
     options, tables = [], []
     for label, compare in TO.items():
-        rows = find_rows(group, compare)
-        if rows:
+        found = find_rows(group, compare)
+        if found:
+            rows = [
+                {"series": number, "mean": one.mean, "margin": one.margin}
+                | {"seeds": one.pairs, "verdict": one.verdict}
+                for number, one in found.items()
+            ]
             options.append({"label": label, "rows": rows})
-            tables.append(numbers(group, label, compare))
+            names = list(group.labels.values())
+            cells = [
+                [names[number], say_difference(one), one.pairs, one.verdict or "no claim"]
+                for number, one in found.items()
+            ]
+            tables.append(table(label, HEAD, cells))
     if not options:
         return None
     label = "Differences of the last-five accuracy in percentage points"
@@ -32,28 +43,11 @@ def differences(group: Group) -> PageSection | None:
         f" with {100 * CONFIDENCE:.0f} % intervals of a paired t-test. A filled mark has an"
         " interval that excludes zero; a hollow one claims nothing."
     )
-    html = join((paragraph(said, class_="note"), plot("differences", label, join(tables))))
     spec = {"kind": "intervals", "label": label, "options": options}
-    return PageSection("differences", "Differences", html, {"differences": spec})
+    return plot_section("differences", "Differences", said, join(tables), spec)
 
 
-def find_rows(group: Group, compare: Compare) -> list[dict[str, Any]]:
-    """List the differences that exist, by the number of their row."""
-    rows = []
-    for number, standing in enumerate(group.outcome.standings):
-        found = compare(group.outcome, standing)
-        if found is not None:
-            row = {"series": number, "mean": found.mean, "margin": found.margin}
-            rows.append({**row, "seeds": found.pairs, "verdict": found.verdict})
-    return rows
-
-
-def numbers(group: Group, label: str, compare: Compare) -> Html:
-    """Write the differences as a table."""
-    rows = []
-    for standing in group.outcome.standings:
-        found = compare(group.outcome, standing)
-        if found is not None:
-            name = group.labels[standing.entry.name]
-            rows.append([name, say_difference(found), found.pairs, found.verdict or "no claim"])
-    return table(label, ("Methods", "Percentage points", "Seeds", "Verdict"), rows)
+def find_rows(group: Group, compare: Compare) -> dict[int, Difference]:
+    """Find the differences that exist, by the number of their row."""
+    found = [compare(group.outcome, standing) for standing in group.outcome.standings]
+    return {number: one for number, one in enumerate(found) if one is not None}

@@ -1,5 +1,7 @@
 """The sections with pictures of virtual data, and with maps of features."""
 
+from dataclasses import replace
+
 from fedmirage.report.features import find_map
 from fedmirage.report.galleries import Gallery, find_galleries
 from fedmirage.report.groups import Group
@@ -11,7 +13,7 @@ from fedmirage.report.html import (
     element,
     join,
     paragraph,
-    plot,
+    plot_section,
     table,
 )
 
@@ -55,12 +57,9 @@ def features(group: Group, tsne: bool) -> PageSection:
     )
     head = ("Methods", "Points", "Of them virtual", "Same class as the nearest point, per cent")
     numbers = table("Points of every map", head, rows)
-    label = "t-SNE of features by class"
-    html = join(
-        (paragraph(said, class_="note"), plot("features", label, numbers), bullets(remarks))
-    )
-    spec = {"kind": "scatter", "label": label, "options": options}
-    return PageSection("features", title, html, {"features": spec})
+    spec = {"kind": "scatter", "label": "t-SNE of features by class", "options": options}
+    drawn = plot_section("features", title, said, numbers, spec)
+    return replace(drawn, html=join((drawn.html, bullets(remarks))))
 
 
 def _gallery(group: Group, gallery: Gallery, opened: bool) -> Html:
@@ -68,21 +67,15 @@ def _gallery(group: Group, gallery: Gallery, opened: bool) -> Html:
     short = group.labels[gallery.name]
     figures = []
     for picture in gallery.pictures:
-        image = element(
-            "img",
-            "",
-            src=picture.source,
-            width=picture.width,
-            height=picture.height,
-            alt=f"{short}, seed {gallery.seed}, {picture.caption}",
-        )
+        size = {"width": picture.width, "height": picture.height}
+        alt = f"{short}, seed {gallery.seed}, {picture.caption}"
+        image = element("img", "", src=picture.source, **size, alt=alt)
         figures.append(element("figure", join((image, element("figcaption", picture.caption)))))
     count = len(gallery.pictures)
     some = f", {count} of {gallery.there} pictures" if count < gallery.there else ""
     label = join((element("b", short), f", seed {gallery.seed}{some}"))
-    place = (
-        paragraph(join(("All are in ", element("code", gallery.folder.name), ".")), class_="note")
-        if some
-        else Html()
-    )
-    return details(label, join((element("div", join(figures), class_="gallery"), place)), opened)
+    parts = [element("div", join(figures), class_="gallery")]
+    if some:
+        place = join(("All are in ", element("code", gallery.folder.name), "."))
+        parts.append(paragraph(place, class_="note"))
+    return details(label, join(parts), opened)

@@ -1,14 +1,16 @@
 """The sections with curves: accuracy and loss, drift, terms of the loss, the privacy budget."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fedmirage.comparison.scores import score_of
-from fedmirage.report.bands import Value, curves, spread_out
+from fedmirage.report.bands import Value, curves
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, PageSection, join, paragraph, plot, table
+from fedmirage.report.html import Html, PageSection, join, paragraph, plot_section, table
 from fedmirage.report.runs import AXES
 from fedmirage.server.strategy.budget import spent
+from fedmirage.show.words import spread_out
 
 COLUMNS = 10  # rounds that the table beside a plot shows
 AXIS_LABELS = {
@@ -21,6 +23,7 @@ BAND = "Lines are means over seeds, bands one standard deviation on either side.
 SECONDS = (
     "Seconds are those of rounds on the machine that ran them, which other runs may have shared."
 )
+EPSILON = "The smaller epsilon is, the less the models tell about any single client."
 
 
 def progress(group: Group) -> PageSection:
@@ -29,25 +32,19 @@ def progress(group: Group) -> PageSection:
         "Accuracy": lambda line: score_of(line, "accuracy"),
         "Loss": lambda line: score_of(line, "loss"),
     }
-    name = "Accuracy and loss on the test set"
-    html, plots = draw(group, "curves", name, values, {"Accuracy"})
-    if not plots:
-        return PageSection("curves", "Curves", paragraph("No round has been evaluated yet."))
+    label = "Accuracy and loss on the test set"
     said = BAND * (len(group.outcome.seeds) > 1) + SECONDS
-    return PageSection("curves", "Curves", join((paragraph(said, class_="note"), html)), plots)
+    none = "No round has been evaluated yet."
+    return draw(group, "curves", "Curves", label, values, said, none, {"Accuracy"})
 
 
 def drift(group: Group) -> PageSection:
     """Draw how far the clients' models are from their average."""
-    title = "Drift"
     values: dict[str, Value] = {"Drift": lambda line: line.get("diagnostics", {}).get("drift")}
-    html, plots = draw(group, "drift", "Mean distance of local models to their average", values)
-    if not plots:
-        return PageSection(
-            "drift", title, paragraph("Drift is recorded with --diagnostics; these runs had none.")
-        )
+    label = "Mean distance of local models to their average"
     said = "The mean distance of the clients' models to their average, after local training."
-    return PageSection("drift", title, join((paragraph(said, class_="note"), html)), plots)
+    none = "Drift is recorded with --diagnostics; these runs had none."
+    return draw(group, "drift", "Drift", label, values, said, none)
 
 
 def terms(group: Group) -> PageSection:
@@ -58,58 +55,60 @@ def terms(group: Group) -> PageSection:
         for part in ("train", "methods")
         for name in dict.fromkeys(name for line in lines for name in line.get(part, {}))
     }
-    html, plots = draw(group, "terms", "Terms of the local objective", values)
-    if not plots:
-        return PageSection(
-            "terms", "Loss terms", paragraph("These runs report no terms of their loss.")
-        )
     said = (
         "Means over the clients of a round of every term of the local objective, as weighted in it;"
         " task is the loss on the clients' own data. Names with the name of a method in front are"
         " figures that this method reports."
     )
-    return PageSection("terms", "Loss terms", join((paragraph(said, class_="note"), html)), plots)
+    none = "These runs report no terms of their loss."
+    return draw(group, "terms", "Loss terms", "Terms of the local objective", values, said, none)
 
 
 def budget(group: Group) -> PageSection | None:
     """Draw the privacy budget that has been spent; there is no section without one."""
-    spending = {
-        group.labels[name]: runs
-        for name, runs in group.runs.items()
-        if any("dp" in line for run in runs.values() for line in run.rounds)
-    }
-    if not spending:
-        return None
     rows = []
-    for name, runs in spending.items():
+    for name, runs in group.runs.items():
         for seed, run in runs.items():
             last = next((line["dp"] for line in reversed(run.rounds) if "dp" in line), None)
             if last is not None:
                 clipped = last.get("clipped")
                 part = "-" if clipped is None else f"{100 * clipped:.1f} %"
-                rows.append([name, seed, spent(last), part])
-    values: dict[str, Value] = {"Epsilon": lambda line: line.get("dp", {}).get("epsilon")}
-    html, plots = draw(group, "budget", "Epsilon that has been spent", values)
+                rows.append([group.labels[name], seed, spent(last), part])
+    if not rows:
+        return None
     head = ("Methods", "Seed", "Spent", "Updates clipped, last round")
-    return PageSection("budget", "Privacy budget", join((table("Budget", head, rows), html)), plots)
+    values: dict[str, Value] = {"Epsilon": lambda line: line.get("dp", {}).get("epsilon")}
+    label, title = "Epsilon that has been spent", "Privacy budget"
+    drawn = draw(group, "budget", title, label, values, EPSILON, "No epsilon here is finite.")
+    return replace(drawn, html=join((table("Budget", head, rows), drawn.html)))
 
 
 def draw(
-    group: Group, key: str, label: str, values: Mapping[str, Value], percent: set[str] | None = None
-) -> tuple[Html, dict[str, Any]]:
-    """Make a plot of curves with a choice of values and axes, and its table."""
+    group: Group,
+    key: str,
+    title: str,
+    label: str,
+    values: Mapping[str, Value],
+    said: str,
+    none: str,
+    percent: Container[str] = (),
+) -> PageSection:
+    """Make a section of curves with a choice of values and axes, and their table.
+
+    `said` explains them, and `none` stands in their place where there are none.
+    """
     options, tables = [], []
     for name, value in values.items():
         found = curves(group, value)
         if found:
-            scale = 100 if name in (percent or ()) else 1
+            scale = 100 if name in percent else 1
             options.append({"label": name, "percent": scale == 100, "lines": found})
             tables.append(numbers(group, name, found, scale))
     if not options:
-        return Html(), {}
+        return PageSection(key, title, paragraph(none))
     axes = [{"key": axis, "label": AXIS_LABELS[axis]} for axis in AXES]
     spec = {"kind": "lines", "label": label, "options": options, "axes": axes}
-    return plot(key, label, join(tables)), {key: spec}
+    return plot_section(key, title, said, join(tables), spec)
 
 
 def numbers(group: Group, name: str, lines: list[dict[str, Any]], scale: int) -> Html:

@@ -1,15 +1,18 @@
 """The sections that look behind the mean: classes, clients, domains, confusion, who holds what."""
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from pandas import DataFrame
+
 from fedmirage.common.wire.metrics import ON_OWN_LABELS, ON_TEST, TEST_SHARD
-from fedmirage.report.bands import brief, spread_out
+from fedmirage.report.bands import brief
 from fedmirage.report.groups import Group
 from fedmirage.report.holdings import Holding, find_holding
-from fedmirage.report.html import Html, PageSection, bullets, join, paragraph, plot, table
+from fedmirage.report.html import Html, PageSection, bullets, join, paragraph, plot_section, table
 from fedmirage.report.runs import ReportedRun
+from fedmirage.show.words import spread_out
 
 CLIENT_SCORES = {
     f"{TEST_SHARD}accuracy": "Local model on the client's share of the test set",
@@ -22,43 +25,32 @@ Found = Callable[[ReportedRun], Mapping[str, float | None]]
 
 def classes(group: Group) -> PageSection:
     """Show the recall of every class."""
-    title = "Accuracy per class"
-    option = matrix(group, "Recall", _recall)
-    if option is None:
-        said = "No run has recorded a recall per class yet."
-        return PageSection("classes", title, paragraph(said))
     said = (
         "The recall of every class of the test set in the last evaluated round, as a mean over"
         " seeds. An accuracy hides classes that a model has lost."
     )
-    return heatmap("classes", title, said, [option], "Class", "Methods")
+    none = "No run has recorded a recall per class yet."
+    found = matrices(group, {"Recall": _recall})
+    return heatmap("classes", "Accuracy per class", said, none, found, "Class")
 
 
 def clients(group: Group) -> PageSection:
     """Show how every client's own model does."""
-    title = "Accuracy per client"
-    options = [
-        option
-        for name, label in CLIENT_SCORES.items()
-        if (option := matrix(group, label, _client_score(name)))
-    ]
-    if not options:
-        said = (
-            "Clients are scored one by one with --local-evaluation or --diagnostics, and never"
-            " under secure aggregation; these runs have no such scores."
-        )
-        return PageSection("clients", title, paragraph(said))
     said = "The accuracy of every client's own model after its last training, a mean over seeds."
-    return heatmap("clients", title, said, options, "Client", "Methods")
+    none = (
+        "Clients are scored one by one with --local-evaluation or --diagnostics, and never under"
+        " secure aggregation; these runs have no such scores."
+    )
+    values = {label: _client_score(name) for name, label in CLIENT_SCORES.items()}
+    found = matrices(group, values)
+    return heatmap("clients", "Accuracy per client", said, none, found, "Client")
 
 
 def domains(group: Group) -> PageSection | None:
     """Show the accuracy on every domain of the data; there is no section without domains."""
-    option = matrix(group, "Accuracy", lambda run: run.evaluation.get("domains") or {})
-    if option is None:
-        return None
+    found = matrices(group, {"Accuracy": lambda run: run.evaluation.get("domains") or {}})
     said = "The accuracy on every domain in the last evaluated round, a mean over seeds."
-    return heatmap("domains", "Accuracy per domain", said, [option], "Domain", "Methods")
+    return heatmap("domains", "Accuracy per domain", said, "", found, "Domain") if found else None
 
 
 def confusion(group: Group) -> PageSection:
@@ -76,17 +68,13 @@ def confusion(group: Group) -> PageSection:
             shares = [[brief(cell / max(1, sum(line))) for cell in line] for line in total]
             label = group.labels[name]
             options.append({"label": label, "x": names, "y": names, "z": shares})
-    title = "Confusion"
-    if not options:
-        said = "The summary of a run with one label per sample has its confusion; none is here yet."
-        return PageSection("confusion", title, paragraph(said))
     said = "How a true class (row) was answered (column): shares of the class, over all seeds."
-    return heatmap("confusion", title, said, options, "Answer", "True class")
+    none = "The summary of a run with one label per sample has its confusion; none is here yet."
+    return heatmap("confusion", "Confusion", said, none, options, "Answer", "True class")
 
 
 def holdings(group: Group) -> PageSection:
     """Show which client holds how many samples of which class."""
-    title = "Who holds what"
     options, remarks = [], []
     for seed in group.outcome.seeds:
         run = next(
@@ -100,50 +88,53 @@ def holdings(group: Group) -> PageSection:
             options.append(
                 {"label": f"Seed {seed}", "x": list(found.classes), "y": names, "z": found.counts}
             )
-    if not options:
-        return PageSection("holdings", title, bullets(list(dict.fromkeys(remarks))))
     said = "Training samples of every class by client, split again from the recorded settings."
-    section = heatmap("holdings", title, said, options, "Class", "Client", percent=False)
-    return PageSection("holdings", title, join((section.html, bullets(remarks))), section.plots)
+    none = "No run tells who holds what:"
+    drawn = heatmap(
+        "holdings", "Who holds what", said, none, options, "Class", "Client", percent=False
+    )
+    return replace(drawn, html=join((drawn.html, bullets(list(dict.fromkeys(remarks))))))
 
 
-def matrix(group: Group, label: str, values: Found) -> dict[str, Any] | None:
-    """Make a table of rows by named values, each a mean over seeds; None if there are no values."""
-    rows: dict[str, dict[str, float]] = {}
-    for name, runs in group.runs.items():
-        known = [values(run) for run in runs.values()]
-        keys = dict.fromkeys(key for found in known for key in found)
-        means = {
-            key: statistics.fmean(numbers)
-            for key in keys
-            if (numbers := [one for found in known if (one := found.get(key)) is not None])
-        }
-        if means:
-            rows[name] = means
-    if not rows:
-        return None
-    columns = list(dict.fromkeys(key for means in rows.values() for key in means))
-    table_of = [[_known(means.get(column)) for column in columns] for means in rows.values()]
-    names = [group.labels[name] for name in rows]
-    numbers = [list(group.runs).index(name) for name in rows]
-    return {"label": label, "x": columns, "y": names, "z": table_of, "series": numbers}
+def matrices(group: Group, values: Mapping[str, Found]) -> list[dict[str, Any]]:
+    """Make a matrix of rows by named values of every kind of which there are any."""
+    made = (matrix(group, label, find) for label, find in values.items())
+    return [option for option in made if option["z"]]
+
+
+def matrix(group: Group, label: str, find: Found) -> dict[str, Any]:
+    """Make a matrix of rows by named values, each a mean over seeds."""
+    means = {
+        number: DataFrame([find(run) for run in runs.values()]).astype(float).mean().dropna()
+        for number, runs in enumerate(group.runs.values())
+    }
+    rows = {number: row for number, row in means.items() if len(row)}
+    columns = list(dict.fromkeys(key for row in rows.values() for key in row.index))
+    cells = [[brief(row[key]) if key in row else None for key in columns] for row in rows.values()]
+    names = [list(group.labels.values())[number] for number in rows]
+    return {"label": label, "x": columns, "y": names, "z": cells, "series": list(rows)}
 
 
 def heatmap(
     key: str,
     title: str,
     said: str,
+    none: str,
     options: Sequence[dict[str, Any]],
     across: str,
-    down: str,
+    down: str = "Methods",
     percent: bool = True,
 ) -> PageSection:
-    """Make a section of one heat map, with a choice where there are several."""
+    """Make a section of one heat map, with a choice where there are several.
+
+    `said` explains it, and `none` stands in its place where there is nothing to draw.
+    """
+    if not options:
+        return PageSection(key, title, paragraph(none))
     spec = {"kind": "heatmap", "label": title, "options": list(options), "percent": percent}
     spec |= {"x": across, "y": down}
     tables = join(_numbers(option, across, down, percent) for option in options)
-    html = join((paragraph(said, class_="note"), plot(key, title, tables)))
-    return PageSection(key, title, html, {key: spec})
+    return plot_section(key, title, said, tables, spec)
 
 
 def class_names(run: ReportedRun) -> list[str]:
@@ -169,10 +160,6 @@ def _say_cell(number: float | None, percent: bool) -> str:
     if number is None:
         return "-"
     return f"{100 * number:.1f}" if percent else str(number)
-
-
-def _known(number: float | None) -> float | None:
-    return None if number is None else brief(number)
 
 
 def _recall(run: ReportedRun) -> Mapping[str, float | None]:

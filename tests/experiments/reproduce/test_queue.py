@@ -41,7 +41,7 @@ def test_everything_that_is_wrong_with_a_queue_is_refused_at_once(tmp_path: Path
         "job one: seeds=[1, 1]",
         "job two: the queue decides seed",
         "job two: methods: no method is called 'fedprx'",
-        "job three: parent='onne@2': no other job has this name; did you mean 'one'?",
+        "job three: parent='onne@2': no job above it has this name; did you mean 'one'?",
         "job four: parent='three@2000': that job has no seed 7",
         "job four: parent='three@2000': one of the two ends after round",
         "job five: fedcog/table1, row fedreg, column average cannot be run: FedReg is not",
@@ -73,9 +73,8 @@ def test_jobs_that_would_wait_for_each_other_are_refused(tmp_path: Path) -> None
     )
     with pytest.raises(ConfigurationError) as error:
         read_queue(write_queue(tmp_path, 1, text))
-    circle = "job one: parent='three@1' goes in a circle: one from three from two from one"
-    assert circle in error.value.problems[0]
-    assert len(error.value.problems) == 3  # the fourth job is not part of it
+    (problem,) = error.value.problems  # the others begin from a job above them
+    assert "job one: parent='three@1': no job above it has this name" in problem
 
 
 def test_cells_of_tables_share_their_first_rounds(tmp_path: Path) -> None:
@@ -108,15 +107,15 @@ def test_every_job_has_its_first_seed_before_any_has_its_second(tmp_path: Path) 
 
 
 def test_recorded_runs_are_left_out_unless_another_begins_from_them(tmp_path: Path) -> None:
-    """The children come first in the file, and are recorded after their parents all the same."""
+    """Children may come first, as their seeds may, and are recorded after their parents."""
     child = "settings = {{ rounds = 3, lr = 0.001 }}\nparent = 'one@1'\n"
     text = "out = '{out}'\nresults = 'DOCS'\n" + "".join(
         f"[[job]]\nname = '{name}'\n{rest}"
-        for name, rest in {"two": child, "one": "settings = {{ rounds = 3 }}\n"}.items()
+        for name, rest in {"one": "settings = {{ rounds = 3 }}\n", "two": child}.items()
     )
     path = write_queue(tmp_path, 1, text.replace("DOCS", str(tmp_path / "docs")))
     (tmp_path / "docs").mkdir()
-    _, (two, one), results = read_queue(path)
+    _, (one, two), results = read_queue(path)
     assert results is not None
     for job in (two, one):
         finish(job.folder, job.config.flat())

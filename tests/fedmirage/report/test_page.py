@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedmirage.report.page import build_page, inside_script
+from fedmirage.report.data import gather
+from fedmirage.report.page import inside_script, render
 from tests.support.comparison import plan_records, read_lines, write_lines, write_records
 
 NASTY = "</script><img src=x onerror=\"alert('1')\">&<b>"
@@ -49,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_page_needs_nothing_from_elsewhere(folder: Path) -> None:
-    reader = Reader(build_page([folder]))
+    reader = Reader(render(gather([folder])))
     for _, attributes in reader.found:
         for name in ("src", "href"):
             value = attributes.get(name)
@@ -62,13 +63,13 @@ def test_the_page_needs_nothing_from_elsewhere(folder: Path) -> None:
 
 
 def test_only_a_live_page_may_ask_its_own_server(folder: Path) -> None:
-    page = build_page([folder], live=True)
+    page = render(gather([folder]), live=True)
     assert "connect-src 'self'" in page
     assert '<html lang="en" data-live="true">' in page
 
 
 def test_headings_are_in_order_and_ids_are_unique(folder: Path) -> None:
-    reader = Reader(build_page([folder]))
+    reader = Reader(render(gather([folder])))
     levels = [int(tag[1]) for tag, _ in reader.found if re.fullmatch(r"h\d", tag)]
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
@@ -79,7 +80,7 @@ def test_headings_are_in_order_and_ids_are_unique(folder: Path) -> None:
 
 
 def test_tables_have_captions_and_scopes_and_plots_have_tables(folder: Path) -> None:
-    page = build_page([folder])
+    page = render(gather([folder]))
     reader = Reader(page)
     assert len(reader.all("caption")) == len(reader.all("table")) > 10
     assert all(one.get("scope") in ("row", "col") for one in reader.all("th"))
@@ -101,7 +102,7 @@ def test_whatever_records_say_is_text(tmp_path: Path) -> None:
         line["train"][NASTY] = 1.0
     lines[-1] |= {"notes": [NASTY], "idle": {NASTY: NASTY}, "reason": NASTY, "status": "failed"}
     write_lines(jobs[0].folder, lines)
-    page = build_page([tmp_path])
+    page = render(gather([tmp_path]))
     reader = Reader(page)
     assert reader.all("img") == []
     assert NASTY not in page
@@ -119,10 +120,10 @@ def test_numbers_inside_a_script_cannot_end_it() -> None:
 
 
 def test_one_run_and_several_groups_have_pages_too(folder: Path) -> None:
-    single = build_page([folder / "fedavg-seed0"])
+    single = render(gather([folder / "fedavg-seed0"]))
     assert "There is one methods line here, so nothing is compared." in single
     assert Reader(single).texts["h1"] == ["fedavg"]
-    both = Reader(build_page([folder, folder / "fedavg-seed0"]))
+    both = Reader(render(gather([folder, folder / "fedavg-seed0"])))
     assert [one["id"] for one in both.all("article")] == ["group-1", "group-2"]
     assert both.texts["h1"] == ["Runs and comparisons"]
 
@@ -133,7 +134,7 @@ def test_sixty_rows_have_tones_and_dashes(tmp_path: Path) -> None:
     for number in range(60):
         lines[0]["methods"] = f"fedprox(mu={number / 100})"
         write_lines(tmp_path / "runs" / str(number), lines)
-    page = build_page([tmp_path / "runs"])
+    page = render(gather([tmp_path / "runs"]))
     series = json.loads(data_of(page))["series"]["group-1"]
     assert len(series) == 60
     assert {one["tone"] for one in series} == set(range(7))

@@ -55,7 +55,7 @@ def test_notes_stay_above_the_bar(tmp_path: Path) -> None:
         results.append({"kind": "config", **configure().flat()})
         results.note(1, "dynafed synthesises: 5/10", progress=True)
         results.note(1, "dynafed leaves the model alone [for now]")
-        watch._look()
+        watch.look()
         for number in (1, 2, 3):
             results.append({**line, "round": number})
     rows = rows_left(console.file.getvalue())  # type: ignore[attr-defined]

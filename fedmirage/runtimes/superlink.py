@@ -1,0 +1,82 @@
+"""Submits a run to a SuperLink, and waits for its end, by Flower's own command line."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fedmirage.common.errors import FedmirageError
+from fedmirage.common.settings.config import RunConfig
+from fedmirage.records.lines import find_summary
+from fedmirage.runtimes.bundle import app_folder
+
+PROGRAMS = Path(sys.executable).parent
+ENDED = "finished"  # how the status of a run that is over begins
+STATUS_EVERY = 30.0  # seconds between two requests for the run's status
+
+
+class SuperLink:
+    """A SuperLink, which Flower's config.toml knows by a name."""
+
+    def __init__(self, name: str, environment: Mapping[str, str], log: str) -> None:
+        self.name, self.environment, self.log = name, dict(environment), log
+
+    def submit(self, config: RunConfig) -> str:
+        """Submit the app and its configuration; return Flower's id of the run."""
+        with tempfile.TemporaryDirectory() as folder:
+            settings = Path(folder) / "run.toml"
+            settings.write_text(tomli_w.dumps(config.flat()))
+            app = str(app_folder(Path(folder) / "app"))
+            answer = self.flwr("run", app, self.name, "--run-config", str(settings))
+        if not answer.get("success"):
+            reason = answer.get("error-message", answer)
+            raise FedmirageError(f"Flower did not start the run: {reason}")
+        return str(answer["run-id"])
+
+    def wait(self, run_id: str, folder: Path) -> dict[str, Any]:
+        """Wait until results.jsonl has its summary, and return it.
+
+        A run that ends without one has failed, whatever Flower's exit codes say.
+        """
+        asked = time.monotonic()
+        while not (summary := find_summary(folder)):
+            time.sleep(0.3)
+            self.check()
+            if time.monotonic() - asked > STATUS_EVERY:
+                asked = time.monotonic()
+                status = self.status(run_id)
+                if status.startswith(ENDED) and not find_summary(folder):
+                    raise FedmirageError(
+                        f"the run ended as {status!r} without a summary; see {self.log}"
+                    )
+        return summary
+
+    def check(self) -> None:
+        """Raise a reason why the run cannot end any more, if there is one."""
+
+    def status(self, run_id: str) -> str:
+        """Ask the SuperLink how the run is doing, e.g. "running" or "finished:completed"."""
+        try:
+            runs = self.flwr("list", self.name, "--run-id", run_id).get("runs", [])
+        except (FedmirageError, subprocess.TimeoutExpired):
+            runs = []  # a busy machine is no reason to end a run
+        return str(runs[0]["status"]) if runs else "unknown"
+
+    def flwr(self, *arguments: str) -> dict[str, Any]:
+        """Call Flower's own command line and return its answer, which is JSON."""
+        command = [str(PROGRAMS / "flwr"), *arguments, "--format", "json"]
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        for start in (place for place, sign in enumerate(done.stdout) if sign == "{"):
+            with contextlib.suppress(json.JSONDecodeError):
+                answer: dict[str, Any] = json.loads(done.stdout[start:])
+                return answer
+        raise FedmirageError(f"flwr {arguments[0]} failed: {(done.stderr or done.stdout).strip()}")
