@@ -95,6 +95,7 @@ def finish(folder: Path, settings: dict[str, Any]) -> None:
     line = {"kind": "round", "round": settings["rounds"], "accuracy": 0.5, "bytes_up": 1}
     line |= {"bytes_down": 1, "seconds": {"round": 1.0}}
     end = {"kind": "summary", "status": "finished", "rounds": settings["rounds"]}
+    end |= {"bytes_up": 1, "bytes_down": 1}
     folder.mkdir(parents=True)
     texts = [json.dumps(one) for one in ({"kind": "config", **settings}, line, end)]
     (folder / "results.jsonl").write_text("\n".join(texts) + "\n")

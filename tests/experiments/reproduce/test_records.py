@@ -33,6 +33,7 @@ def write_run(folder: Path, accuracies: list[float], seed: int = 0, **config: An
         for number, value in enumerate(accuracies, start=first)
     ]
     end = {"kind": "summary", "status": "finished", "rounds": first + len(rounds) - 1}
+    end |= {"bytes_up": 1, "bytes_down": 1}
     folder.mkdir(parents=True)
     text = "".join(json.dumps(line) + "\n" for line in [settings, *rounds, end])
     (folder / RECORD).write_text(text)
