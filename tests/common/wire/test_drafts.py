@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fedmirage.common.drafts import remove_drafts
+from fedmirage.common.wire.files import remove_drafts
 
 
 def test_what_a_killed_process_had_begun_is_removed_and_nothing_else(tmp_path: Path) -> None:
