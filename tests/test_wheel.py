@@ -78,7 +78,8 @@ import os, sys
 names = {{}}
 for name, module in list(sys.modules.items()):
     file = os.path.realpath(getattr(module, "__file__", None) or os.devnull)
-    if file.startswith({root!r} + os.sep) and name != "__main__":
+    ours = file.startswith({root!r} + os.sep) and "site-packages" not in file  # not .venv
+    if ours and name != "__main__":
         names.setdefault(file, set()).add(name)
 double = {{file: found for file, found in names.items() if len(found) > 1}}
 assert not double, double

@@ -1,1 +1,1 @@
-"""The client halves, one file or folder per method that has one; declared in `common.methods`."""
+"""The client halves, one file or folder per method that has one; declared in common/methods."""

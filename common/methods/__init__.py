@@ -19,10 +19,9 @@ T = TypeVar("T")
 
 
 class Declarations(MutableMapping[str, type[Method]]):
-    """The declarations by the names of their methods; each is imported when it is first read.
+    """The declarations by the names of their methods; each is imported when it is first read."""
 
-    A run uses one or two of them, and --help none, but all would cost a third of a second.
-    """
+    # A run uses one or two of them, and --help none, but all would cost a third of a second.
 
     def __init__(self, modules: dict[str, str]) -> None:
         self._modules = modules  # method -> module that declares it

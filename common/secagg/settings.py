@@ -84,7 +84,7 @@ class SecAggOn(SecAggParams):
     threshold: Annotated[float, Field(gt=0.5, lt=1)] = 0.67
     """Fraction of the clients drawn for a round that must stay to its end, and that together can
     open the masks of one; at least three clients and, of more than three, never all. It is more
-    than half, so that no two groups can open both masks of one client. More of them stand more
+    than half, so no two groups can open both masks of one client. More of them stand more
     accomplices of a dishonest server, fewer of them more losses (docs/security.md)."""
     clip: Annotated[float, Field(gt=0)] = 8.0
     """The largest absolute value that can be masked. A client whose weighted update contains a

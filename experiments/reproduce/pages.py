@@ -46,7 +46,7 @@ class PageTable(Written):
     first_round: int = 1
     """Earlier rounds do not count, where rows share them."""
     per_cent: bool = True
-    """Whether the figure is a share; others are shown as they are."""
+    """Whether the metric is a share; others are shown as they are."""
 
 
 class PagePicture(Written):
@@ -108,7 +108,7 @@ def make_table(table: PageTable, results: Path) -> str:
 
 
 def read_row(row: PageRow, table: PageTable, results: Path) -> dict[When, dict[int, float]]:
-    """Read the figures of a row by seed."""
+    """Read the metrics of a row by seed."""
     found: dict[When, dict[int, float]] = {}
     for name in row.runs:
         seed, lines = read_run(results, name)

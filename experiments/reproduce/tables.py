@@ -2,7 +2,7 @@
 
     title, note        what the table shows, and what a reader must know about our settings
     missing            why nothing of it can be run here; rows and columns may say it too
-    figure, when       which number of a run a cell is (see experiments/reproduce/metrics.py)
+    metric, when       which number of a run a cell is (see experiments/reproduce/metrics.py)
     preset, settings   what all cells have in common, as for `fedmirage run`
     arguments          parameters for methods by their names, in whatever line they appear
     small              settings and arguments of --scale small, and `what` they leave out

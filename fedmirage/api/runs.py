@@ -43,7 +43,7 @@ class RunResult:
 
     @cached_property
     def rounds(self) -> DataFrame:
-        """One row per round, with a column for every figure (`accuracy`, `train.task`, ...).
+        """One row per round, with a column for every metric (`accuracy`, `train.task`, ...).
 
         Rounds that a warm start took over are in the run from which it started.
         """

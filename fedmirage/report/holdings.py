@@ -29,7 +29,7 @@ def find_holding(run: ReportedRun) -> Holding | str:
     """
     usual = defaults()
     deciding = tuple((key, run.config.get(key, usual[key])) for key in DECIDING)
-    found = _deal(deciding)
+    found = _divide(deciding)
     if isinstance(found, str):
         return found
     if found.fingerprint != run.config.get("resolved", {}).get("fingerprint", found.fingerprint):
@@ -48,7 +48,7 @@ def find_holding(run: ReportedRun) -> Holding | str:
 
 
 @lru_cache(maxsize=32)
-def _deal(deciding: tuple[tuple[str, Any], ...]) -> Holding | str:
+def _divide(deciding: tuple[tuple[str, Any], ...]) -> Holding | str:
     # Imported here, because a page without any run need not wait for torch.
     from fedmirage.common.data.heterogeneity import class_table
     from fedmirage.common.data.loading import load

@@ -90,7 +90,7 @@ def show_heterogeneity(metrics: Heterogeneity) -> RichTable:
     """Make a table of the heterogeneity metrics for a terminal."""
     title = f"Heterogeneity of {metrics.clients} clients, {metrics.samples} samples"
     shown = RichTable(title=title, box=box.SIMPLE_HEAD)
-    shown.add_column("figure")
+    shown.add_column("measure")
     for heading in ("least", "mean", "most"):
         shown.add_column(heading, justify="right")
     for entry in fields(metrics):

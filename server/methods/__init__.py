@@ -1,1 +1,1 @@
-"""The server halves, one file or folder per method that has one; declared in `common.methods`."""
+"""The server halves, one file or folder per method that has one; declared in common/methods."""

@@ -1,7 +1,7 @@
 """Distil on the client, the only half it has.
 
-FedLGD builds on `virtual_set` and `prepare_virtual_set` (client.methods.distil.virtual), and on
-`match_distributions` (client.methods.distil.matching).
+FedLGD builds on `virtual_set` and `prepare_virtual_set` (virtual.py), and on
+`match_distributions` (matching.py).
 """
 
 from fedmirage.client.methods.distil.client import DistilClient

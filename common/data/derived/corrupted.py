@@ -30,19 +30,19 @@ def make_corrupted(base: Raw, params: Cifar10C, form: PictureForm) -> Raw:
     splits = []
     for part, purpose in ((base.train, "train"), (base.test, "test")):
         labels = part.labels.astype(np.int64)
-        hands = _deal(labels, params, purpose)
-        images = np.empty((sum(map(len, hands)), *_shape(form)), np.uint8)
+        shares = _divide(labels, params, purpose)
+        images = np.empty((sum(map(len, shares)), *_shape(form)), np.uint8)
         columns: list[Indices] = []
-        for name, hand in zip(names, hands, strict=True):
+        for name, portion in zip(names, shares, strict=True):
             generator = torch_generator(params.seed, "corruptions", purpose, name)
-            severity = _draw_severities(len(hand), params.severity, generator)
+            severity = _draw_severities(len(portion), params.severity, generator)
             done = sum(len(column) for column in columns)
             for chosen, level in _batches(severity):
-                clean = torch.from_numpy(part.images[hand[chosen]])
+                clean = torch.from_numpy(part.images[portion[chosen]])
                 shown = corrupt(clean, name, level, generator).numpy()
                 images[done + chosen] = arrange(shown, form)
             columns.append(severity)
-        splits.append(_join(images, [labels[hand] for hand in hands], columns))
+        splits.append(_join(images, [labels[portion] for portion in shares], columns))
     return Raw(splits[0], splits[1])
 
 
@@ -56,23 +56,23 @@ def read_published(params: Cifar10C, labels: Path, *files: Path, form: PictureFo
     splits = []
     for mask, purpose in ((~held, "train"), (held, "test")):
         members = np.flatnonzero(mask)
-        hands = [members[hand] for hand in _deal(once[members], params, purpose)]
-        total = len(levels) * sum(map(len, hands))
+        shares = [members[portion] for portion in _divide(once[members], params, purpose)]
+        total = len(levels) * sum(map(len, shares))
         images = np.empty((total, *_shape(form)), np.uint8)
         labelled: list[Indices] = []
         columns: list[Indices] = []
-        for array, hand in zip(arrays, hands, strict=True):
+        for array, portion in zip(arrays, shares, strict=True):
             done = sum(len(column) for column in columns)
-            rows = np.concatenate([(level - 1) * pictures + hand for level in levels])
+            rows = np.concatenate([(level - 1) * pictures + portion for level in levels])
             shown = np.ascontiguousarray(array[rows].transpose(0, 3, 1, 2))
             images[done : done + len(rows)] = arrange(shown, form)
-            labelled.append(np.tile(once[hand], len(levels)))
-            columns.append(np.repeat(levels, len(hand)))
+            labelled.append(np.tile(once[portion], len(levels)))
+            columns.append(np.repeat(levels, len(portion)))
         splits.append(_join(images, labelled, columns))
     return Raw(splits[0], splits[1])
 
 
-def _deal(labels: Values, params: Cifar10C, purpose: str) -> list[Indices]:
+def _divide(labels: Values, params: Cifar10C, purpose: str) -> list[Indices]:
     """Return the pictures of every corruption, as ascending positions."""
     count = len(params.about().domains)
     if params.overlap:

@@ -37,7 +37,7 @@ def _make_split(base: RawSplit, seed: int, purpose: str, form: PictureForm) -> R
     labels, size = base.labels.astype(np.int64), base.images.shape[-1]
     used = [style for style in DIGIT_STYLES if style != "rendered"]
     given = split_evenly(labels, len(used), numpy_generator(seed, "digit-styles", purpose))
-    hands = dict(zip(used, given, strict=True))
+    shares = dict(zip(used, given, strict=True))
     images, numbers = [], []
     for style in DIGIT_STYLES:
         generator = torch_generator(seed, "digit-styles", purpose, style)
@@ -45,8 +45,8 @@ def _make_split(base: RawSplit, seed: int, purpose: str, form: PictureForm) -> R
             wanted = torch.randperm(len(labels) // len(used), generator=generator) % CLASSES
             made = render(wanted, size, generator)
         else:
-            wanted = torch.from_numpy(labels[hands[style]])
-            digits = torch.from_numpy(base.images[hands[style]]).double() / 255
+            wanted = torch.from_numpy(labels[shares[style]])
+            digits = torch.from_numpy(base.images[shares[style]]).double() / 255
             made = _change(style, digits, generator)
         images.append(arrange(to_bytes(made), form))
         numbers.append(wanted.numpy())

@@ -18,24 +18,25 @@ def split_by_counts(
     # all samples of class 0 in their own order, then those of class 1, ...
     by_class = np.argsort(labels, kind="stable")
     ends = np.cumsum(np.bincount(labels, minlength=classes))
-    hands: list[list[Indices]] = [[] for _ in range(clients)]
+    portions: list[list[Indices]] = [[] for _ in range(clients)]
     for label in range(classes):
         members = by_class[ends[label - 1] if label else 0 : ends[label]]
         if generator is not None:
             members = generator.permutation(members)
-        for hand, piece in zip(hands, np.split(members, np.cumsum(counts[:, label])), strict=False):
-            hand.append(piece)
-    return [np.sort(np.concatenate(hand)).astype(np.int64) for hand in hands]
+        pieces = np.split(members, np.cumsum(counts[:, label]))
+        for portion, piece in zip(portions, pieces, strict=False):
+            portion.append(piece)
+    return [np.sort(np.concatenate(portion)).astype(np.int64) for portion in portions]
 
 
 def split_evenly(
-    labels: npt.NDArray[np.int64], hands: int, generator: np.random.Generator
+    labels: npt.NDArray[np.int64], portions: int, generator: np.random.Generator
 ) -> list[Indices]:
     """Shuffle every class and split it evenly; each class begins where the last one ended."""
     sizes = np.bincount(labels, minlength=1)
     firsts = np.cumsum(sizes) - sizes
     counts = [
-        np.roll(divide_evenly(int(size), hands), int(first))
+        np.roll(divide_evenly(int(size), portions), int(first))
         for size, first in zip(sizes, firsts, strict=True)
     ]
     return split_by_counts(labels, np.stack(counts, axis=1), generator)

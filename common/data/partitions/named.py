@@ -46,7 +46,8 @@ def split(
     problems += check_columns(params, train.columns, clients)
     if problems:
         raise ConfigurationError(problems)
-    parts = _deal(params, train, classes, clients, numpy_generator(seed, "partition", params.name))
+    generator = numpy_generator(seed, "partition", params.name)
+    parts = _divide(params, train, classes, clients, generator)
     empty = [client for client, part in enumerate(parts) if len(part) == 0]
     if empty:
         raise ConfigurationError(
@@ -57,7 +58,7 @@ def split(
     return parts
 
 
-def _deal(
+def _divide(
     params: PartitionParams,
     train: Split,
     classes: int,

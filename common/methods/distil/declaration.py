@@ -41,7 +41,7 @@ COPIES = 2  # with so few real images per class, virtual ones can be copies of t
 class Distilling(Method):
     """What a method declares that distils the clients' data before the first round.
 
-    Its client half calls `prepare_virtual_set` and `virtual_set` of client.methods.distil.
+    Its client half calls `prepare_virtual_set` and `virtual_set` of client/methods/distil.
     """
 
     replaces_data: ClassVar[bool] = True

@@ -48,7 +48,7 @@ def drift(group: Group) -> PageSection:
 
 
 def terms(group: Group) -> PageSection:
-    """Draw every term of the local objective, and every figure of a method, by its name."""
+    """Draw every term of the local objective, and every metric of a method, by its name."""
     lines = [line for run in group.all_runs for line in run.rounds]
     values: dict[str, Value] = {
         name: _figure(part, name)
@@ -58,7 +58,7 @@ def terms(group: Group) -> PageSection:
     said = (
         "Means over the clients of a round of every term of the local objective, as weighted in it;"
         " task is the loss on the clients' own data. Names with the name of a method in front are"
-        " figures that this method reports."
+        " metrics that this method reports."
     )
     none = "These runs report no terms of their loss."
     return draw(group, "terms", "Loss terms", "Terms of the local objective", values, said, none)
