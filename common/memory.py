@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Context
 
+from fedmirage.common.drafts import remove_drafts
 from fedmirage.common.errors import DataError, WireError
-from fedmirage.common.wire.files import read_arrays, remove_drafts, write_arrays
+from fedmirage.common.wire.files import read_arrays, write_arrays
 from fedmirage.common.wire.payload import Arrays
 
 LOCAL_MODEL = "local.model"  # the client's last local model, where a run keeps it

@@ -13,7 +13,8 @@ A round calls the strategy as Flower's `Server.fit` does, in the same order:
 """
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
@@ -65,6 +66,7 @@ class Rounds:
     prepare: Preparer | None = None  # if a method has work to do before a client's first round
     # the last evaluation, with what the lines of rounds leave out
     last_evaluation: dict[str, Any] = field(default_factory=dict)
+    only_own: bool = False  # whether only nodes with data of their own may enter from now on
 
     def run(self) -> dict[str, Any]:
         """Do all rounds; return the summary line."""
@@ -89,7 +91,7 @@ class Rounds:
         Nothing of the set is given away then. A set whose files have a test split keeps to it.
         """
         if self.roster.all_own and self.evaluator.run.dataset.divided:
-            self.roster.only_own = True
+            self.only_own = True
             self.evaluator.test_on_everything()
             count = len(self.evaluator.test)
             log(INFO, "all nodes have own data: the server tests on all its %s samples", count)
@@ -97,12 +99,13 @@ class Rounds:
     def run_round(self, number: int) -> bool:
         """Do one round; return whether the run should stop after it."""
         started = time.perf_counter()
-        self.roster.round, self.roster.left_out = number, set()
         outcome = self.try_fit(number, ndarrays_to_parameters(self.checkpoint.shared))
         parameters = outcome.parameters or ndarrays_to_parameters(self.checkpoint.shared)
         shared = parameters_to_ndarrays(parameters)
         fitted = time.perf_counter()
-        evaluated = self.evaluate(number, shared) if self.config.evaluates(number) else {}
+        evaluated = (
+            self.evaluate(number, shared, outcome.without) if self.config.evaluates(number) else {}
+        )
         progress = self.checkpoint.progress
         for text in self.roster.take_notes():
             self.results.note(number, text)
@@ -119,11 +122,13 @@ class Rounds:
 
     def try_fit(self, number: int, parameters: Parameters) -> FitOutcome:
         """Try a round; if too few clients answered, try again with those that are then present."""
+        without: dict[int, str] = {}  # the clients that further tries leave out, and why
         for attempt in range(self.config.retries + 1):
-            self.roster.refresh(self.config.node_timeout)
+            self.roster.refresh(self.config.node_timeout, self.only_own)
             try:
-                return self.fit_prepared(number, parameters)
+                return self.fit_prepared(number, parameters, without)
             except RoundFailed as error:
+                without |= error.without
                 if error.hopeless:  # a mistake in a method, which every further try would repeat
                     raise FedmirageError(str(error)) from None
                 self.results.append(
@@ -137,32 +142,35 @@ class Rounds:
                     ) from None
         raise AssertionError("unreachable")
 
-    def fit_prepared(self, number: int, parameters: Parameters) -> FitOutcome:
+    def fit_prepared(
+        self, number: int, parameters: Parameters, without: Mapping[int, str]
+    ) -> FitOutcome:
         """Train with the clients that have done what methods need before their first round.
 
         A client that does not take part may have lost what it had prepared, so it is asked again
         before the next round.
         """
         if self.prepare is None:
-            return self.fit(number, parameters)
+            return replace(self.fit(number, parameters, without), without=without)
         started = time.perf_counter()
         lost = self.prepare(number)
         seconds = time.perf_counter() - started
+        omitted = {**without, **{int(entry["partition"]): "" for entry in lost}}
         try:
-            outcome = self.fit(number, parameters)
+            outcome = self.fit(number, parameters, omitted)
         except RoundFailed as error:
             self.prepare.forget(set(self.roster.proxies))
             hopeless = error.hopeless or (
                 len(lost) == len(self.roster.proxies) and is_one_exception(lost)
             )
             text = f"{error} {explain(lost)}" if lost else str(error)
-            raise RoundFailed(text, hopeless) from None
+            raise RoundFailed(text, hopeless, error.without) from None
         self.prepare.forget({int(entry["partition"]) for entry in outcome.refused})
         outcome.refused = sorted(lost + outcome.refused, key=lambda entry: int(entry["partition"]))
         outcome.seconds["preparation"] = seconds
-        return outcome
+        return replace(outcome, without=omitted)
 
-    def evaluate(self, number: int, shared: Arrays) -> dict[str, Any]:
+    def evaluate(self, number: int, shared: Arrays, without: Collection[int]) -> dict[str, Any]:
         """Evaluate the global model on the test set and, if configured, on validation shares."""
         parameters = ndarrays_to_parameters(shared)
         scored = self.strategy.evaluate(number, parameters)
@@ -173,7 +181,7 @@ class Rounds:
             accuracy, kept = metrics.pop("accuracy", None), select_for_round(metrics)
             line = {"accuracy": accuracy, "loss": loss, "evaluation": kept}
         if self.config.validation:
-            line["validation"] = self.validate(number, parameters)
+            line["validation"] = self.validate(number, parameters, without)
         if self.config.averages_local_models:
             line.setdefault("evaluation", {}).update(
                 self.evaluator.average_of_local_models(
@@ -182,9 +190,12 @@ class Rounds:
             )
         return line
 
-    def validate(self, number: int, parameters: Parameters) -> dict[str, Any]:
+    def validate(
+        self, number: int, parameters: Parameters, without: Collection[int]
+    ) -> dict[str, Any]:
         """Evaluate the global model on every client's validation share; average by examples."""
-        drawn = self.strategy.configure_evaluate(number, parameters, self.roster)
+        draw = self.roster.draw(number, without)
+        drawn = self.strategy.configure_evaluate(number, parameters, draw)
         asked = [(proxy, add_last_counted(ins, proxy, self.checkpoint)) for proxy, ins in drawn]
         messages = [
             Message(

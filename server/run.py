@@ -122,7 +122,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         secret=config.dp_params.secret_draw,
         no_substitutes=isinstance(config.secagg_params, SecAggOn),
     )
-    if state.round == 0 and (first := strategy.initialize_parameters(roster)) is not None:
+    if state.round == 0 and (first := strategy.initialize_parameters(roster.draw(0))) is not None:
         # As in Flower, the strategy decides with which parameters a new run begins.
         state.shared = parameters_to_ndarrays(first)
     fit = make_fit(run, strategy, roster, send, state)

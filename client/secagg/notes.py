@@ -11,7 +11,6 @@ whoever asks for the round again gets the same one.
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from fedmirage.common.drafts import remove_drafts, write_whole
 from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.memory import client_folder
 from fedmirage.common.secagg.keys import Steps, join
@@ -26,7 +26,6 @@ from fedmirage.common.secagg.protocol import RefusalError, SecureTask, write_num
 
 FOLDER = "secagg"  # for all runs in the memory folder, and for one run beside a client's memory
 DIGEST = 32  # bytes before a vector, which show that it is whole
-TEMPORARY = ".new-"  # how the names of unfinished files begin
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,9 @@ class Notes:
     def keep_vector(self, vector: Steps) -> None:
         """Keep a vector that is about to be sent, in place of those of earlier rounds."""
         numbers = vector.astype("<i8").tobytes()
-        write_file(self._vector, hashlib.sha256(numbers).digest() + numbers, os.replace)
-        remove_others(self._vector, "vector-*", f"{TEMPORARY}*")
+        write_durably(self._vector, hashlib.sha256(numbers).digest() + numbers, os.replace)
+        remove_drafts(self._run_folder)
+        remove_others(self._vector, "vector-*")
 
     def _repeated(self, known: dict[str, Any]) -> FedmirageError:
         return FedmirageError(
@@ -158,22 +158,13 @@ def write_note(path: Path, content: dict[str, Any]) -> None:
     """Write a note, unless there is one; of two processes at a time one succeeds."""
     if path.exists() and read_note(path) is None:
         path.unlink(missing_ok=True)
-    write_file(path, json.dumps(content).encode(), os.link)
+    write_durably(path, json.dumps(content).encode(), os.link)
 
 
-def write_file(path: Path, content: bytes, place: Callable[[str, Path], None]) -> None:
-    """Write a file, which is whole and on the disk when it gets its place and name."""
+def write_durably(path: Path, content: bytes, place: Callable[[Path, Path], None]) -> None:
+    """Write a file so that its name is on the disk, too."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            place(name, path)
-        finally:
-            Path(name).unlink(missing_ok=True)
+        write_whole(path, content, private=True, place=place)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -188,8 +179,8 @@ def write_file(path: Path, content: bytes, place: Callable[[str, Path], None]) -
         ) from None
 
 
-def remove_others(path: Path, *patterns: str) -> None:
+def remove_others(path: Path, pattern: str) -> None:
     """Remove what is no longer needed beside a file."""
-    for other in (other for pattern in patterns for other in path.parent.glob(pattern)):
+    for other in path.parent.glob(pattern):
         if other != path:
             other.unlink(missing_ok=True)

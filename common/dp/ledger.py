@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fedmirage.common.drafts import open_private
 from fedmirage.common.errors import DataError
-from fedmirage.common.wire.files import open_private
 
 FILE = "releases.jsonl"
 

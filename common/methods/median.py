@@ -22,21 +22,13 @@ w, so the median of their models is that of their updates.
 
 from typing import ClassVar
 
-from fedmirage.common.method import Method, Place, Weighting
+from fedmirage.common.methods._robust import RobustMethod
 
 
-class Median(Method):
+class Median(RobustMethod):
     """Nothing to set. Nothing is remembered, and nothing extra is sent."""
 
     name: ClassVar[str] = "median"
-    title: ClassVar[str] = (
-        "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates"
-    )
-    authors: ClassVar[str] = "Yin et al., ICML 2018"
-    link: ClassVar[str] = "https://arxiv.org/abs/1803.01498"
-    place: ClassVar[Place] = Place.REPLACES
-    weighting: ClassVar[Weighting | None] = "uniform"
-    needs_each_client: ClassVar[str] = "model"
 
     def cut(self, clients: int) -> int:
         """How many values are left out on each side of the median."""

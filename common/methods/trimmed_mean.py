@@ -27,24 +27,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from fedmirage.common.method import Method, Place, Weighting
+from fedmirage.common.methods._robust import RobustMethod
 
 if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
 
 
-class TrimmedMean(Method):
+class TrimmedMean(RobustMethod):
     """Nothing is remembered, and nothing extra is sent."""
 
     name: ClassVar[str] = "trimmed-mean"
-    title: ClassVar[str] = (
-        "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates"
-    )
-    authors: ClassVar[str] = "Yin et al., ICML 2018"
-    link: ClassVar[str] = "https://arxiv.org/abs/1803.01498"
-    place: ClassVar[Place] = Place.REPLACES
-    weighting: ClassVar[Weighting | None] = "uniform"
-    needs_each_client: ClassVar[str] = "model"
 
     trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
     """beta: the share of the clients whose values are left out on each side, at least that of the

@@ -7,8 +7,6 @@ result. A file that is private can be read by its owner only.
 
 import hashlib
 import json
-import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import DataError
 from fedmirage.common.wire.payload import Array
 
@@ -24,7 +23,6 @@ from fedmirage.common.wire.payload import Array
 # time to time, but the same content must give the same file.
 KEY = "fedmirage"
 CHECKSUM = "sha256"
-DRAFT = re.compile(r"\..+\.([1-9]\d*)\.tmp")  # the name of a draft, with the id of its process
 
 
 def write_arrays(
@@ -37,17 +35,7 @@ def write_arrays(
     named = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     header = dict(facts or {})
     content = save(named, {KEY: json.dumps({**header, CHECKSUM: compute_checksum(named, header)})})
-    target = Path(path)
-    draft = name_draft(target)
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
-    try:
-        with open(draft, "wb", opener=open_private if private else None) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(Path(path), content, private)
 
 
 def read_arrays(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -85,32 +73,3 @@ def compute_checksum(arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> s
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
-
-
-def open_private(path: str, flags: int) -> int:
-    """Create a file that only its owner can read."""
-    return os.open(path, flags, 0o600)
-
-
-def name_draft(target: Path) -> Path:
-    """Name the file in which this process writes what then replaces the target."""
-    return target.with_name(f".{target.name}.{os.getpid()}.tmp")
-
-
-def remove_drafts(folder: Path) -> None:
-    """Remove what processes of this machine were writing into a folder when they were killed."""
-    for path in folder.glob(".*.tmp"):
-        match = DRAFT.fullmatch(path.name)
-        if match and not is_running(int(match[1])):
-            path.unlink(missing_ok=True)
-
-
-def is_running(identifier: int) -> bool:
-    """Whether there is a process with this id on this machine."""
-    try:
-        os.kill(identifier, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # it belongs to somebody else
-        return True
-    return True

@@ -47,6 +47,7 @@ from experiments.reproduce.recording import (
 )
 from experiments.reproduce.standing import show_state
 from experiments.reproduce.tables import read_table
+from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import nearest
@@ -216,9 +217,7 @@ def run_queue(path: Path, given: Mapping[str, Any], console: Console) -> bool:
             for sentence in sentences:
                 say(console, sentence)
     reasons = {one.name: reason for one, reason in failed.items()}
-    draft = folder / f".{FAILED}"
-    draft.write_text(json.dumps(reasons, indent=1) + "\n", encoding="utf-8")
-    os.replace(draft, folder / FAILED)
+    write_whole(folder / FAILED, json.dumps(reasons, indent=1).encode() + b"\n")
     console.print(show_state(jobs, means.at_once, reasons, find_recorded(jobs, results)))
     return not failed
 

@@ -10,12 +10,12 @@ loss terms, figures of methods, diagnostics, bytes and seconds; the summary. Wha
 """
 
 import json
-import os
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
 from fedmirage.records.lines import find_summary, read_record
 from fedmirage.server.record.results import FILE
@@ -55,10 +55,7 @@ def record_run(source: Path, name: str, results: Path = RESULTS) -> Path:
             f"{source} would take {len(text.encode())} bytes, and a recorded run may have {LARGEST}"
         )
     path = results / "runs" / name / FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{FILE}")
-    draft.write_text(text, encoding="utf-8")
-    os.replace(draft, path)
+    write_whole(path, text.encode())
     return path
 
 

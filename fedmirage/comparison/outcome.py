@@ -1,7 +1,6 @@
 """From the records of runs to the numbers of a comparison."""
 
 import json
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import ConfigurationError, DataError
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import parse
@@ -160,9 +160,7 @@ def record(plan: Plan, jobs: Sequence[Job], failed: Mapping[Path, str]) -> None:
         "rows": rows,
         "failed": {path.name: reason for path, reason in failed.items()},
     }
-    draft = plan.folder / f".{FILE}"
-    draft.write_text(json.dumps(content, indent=1) + "\n")
-    os.replace(draft, plan.folder / FILE)
+    write_whole(plan.folder / FILE, json.dumps(content, indent=1).encode() + b"\n")
 
 
 def make_entries(jobs: Sequence[Job], usual: Choice) -> list[ComparedLine]:

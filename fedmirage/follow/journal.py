@@ -2,10 +2,10 @@
 
 import contextlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
+from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import DataError
 from fedmirage.follow.logger import Logger, Opening
 from fedmirage.records.flat import round_figures
@@ -75,9 +75,8 @@ class Journal:
         return state if state["token"] == token else new
 
     def _write_state(self, state: dict[str, Any]) -> None:
-        draft = self.folder / f".{LOGGED}"
-        draft.write_text(json.dumps({**self._read_states(), self.name: state}, indent=1) + "\n")
-        os.replace(draft, self.folder / LOGGED)
+        states = {**self._read_states(), self.name: state}
+        write_whole(self.folder / LOGGED, json.dumps(states, indent=1).encode() + b"\n")
 
     def _read_states(self) -> dict[str, Any]:
         path = self.folder / LOGGED

@@ -4,13 +4,14 @@ What is ours: which clients are asked, a deadline, and what becomes of the mean.
 without a word if a client is lost too early; the try is then repeated without the lost clients.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from flwr.app import ConfigRecord, Context, RecordDict
 from flwr.common import FitRes, Parameters, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.compat.common import recorddict_compat as compat
-from flwr.server import LegacyContext
+from flwr.server import LegacyContext, SimpleClientManager
 from flwr.server.strategy import FedAvg
 from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD
@@ -35,7 +36,9 @@ class FlowerFit(SumFit):
     secagg: SecAggFlower
     run: Run
 
-    def add_up(self, carrier: Carrier, parameters: Parameters) -> Summed:
+    def add_up(
+        self, carrier: Carrier, parameters: Parameters, without: Mapping[int, str]
+    ) -> Summed:
         """Follow Flower's workflow to the mean of the updates."""
         handover, least = Handover(carrier.asked), max(LEAST, self.min_replies)
         try:
@@ -53,8 +56,9 @@ class FlowerFit(SumFit):
             why = f"{len(found)} clients are left at its end, {least} are needed"
         except Exception as error:  # Flower lets any malformed message end its workflow
             why = str(error) if isinstance(error, WireError) else f"it ended with {error!r}"
-        self.roster.left_out |= set(carrier.lost) if carrier.exchanges <= EARLY else set()
-        raise carrier.failed(f"Flower's secure aggregation failed: {clean(why)}.")
+        failed = carrier.failed(f"Flower's secure aggregation failed: {clean(why)}.")
+        failed.without = dict(carrier.lost) if carrier.exchanges <= EARLY else {}
+        raise failed
 
     def follow(self, carrier: Carrier, handover: "Handover") -> None:
         """Do one round of Flower's workflow, whose results the handover then has."""
@@ -64,7 +68,7 @@ class FlowerFit(SumFit):
         state.config_records[MAIN_CONFIGS_RECORD] = number
         state.array_records[MAIN_PARAMS_RECORD] = nothing
         context = LegacyContext(
-            Context(0, 0, {}, state, {}), strategy=handover, client_manager=self.roster
+            Context(0, 0, {}, state, {}), strategy=handover, client_manager=SimpleClientManager()
         )
         shares, threshold = (
             int(value) if value > 1 else value

@@ -5,7 +5,7 @@ It has a deadline, which Flower's own workflow lacks.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from logging import WARNING
 from typing import Any, TypeVar, cast
@@ -28,11 +28,16 @@ Asked = list[tuple[PartitionProxy, FitIns]]
 
 
 class RoundFailed(FedmirageError):  # noqa: N818 - it is caught and tried again, not an error of the program
-    """Too few usable replies; the round may be tried again, unless that is hopeless."""
+    """Too few usable replies; the round may be tried again, unless that is hopeless.
 
-    def __init__(self, text: str, hopeless: bool = False) -> None:
+    Further tries leave out the partitions in `without`, each for its reason.
+    """
+
+    def __init__(
+        self, text: str, hopeless: bool = False, without: Mapping[int, str] | None = None
+    ) -> None:
         super().__init__(text)
-        self.hopeless = hopeless
+        self.hopeless, self.without = hopeless, dict(without or {})
 
 
 @dataclass
@@ -47,6 +52,7 @@ class FitOutcome:
     bytes_down: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     secagg: dict[str, int] | None = None  # totals over all clients, known from a secure sum
+    without: Collection[int] = ()  # partitions that were not drawn from
 
 
 @dataclass
@@ -64,12 +70,15 @@ class Fit(ABC):
     state: Checkpoint  # knows the last round in which each client's reply counted
 
     @abstractmethod
-    def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
-        """Ask, wait, check, aggregate."""
+    def __call__(
+        self, round_number: int, parameters: Parameters, without: Mapping[int, str]
+    ) -> FitOutcome:
+        """Ask clients but for those to do `without`, wait, check, aggregate."""
 
-    def ask(self, round_number: int, parameters: Parameters) -> Asked:
+    def ask(self, round_number: int, parameters: Parameters, without: Mapping[int, str]) -> Asked:
         """Draw the clients of a round, and prepare the instructions for each of them."""
-        drawn = self.strategy.configure_fit(round_number, parameters, self.roster)
+        draw = self.roster.draw(round_number, without)
+        drawn = self.strategy.configure_fit(round_number, parameters, draw)
         return cast(
             Asked, [(proxy, add_last_counted(ins, proxy, self.state)) for proxy, ins in drawn]
         )
@@ -106,10 +115,12 @@ class PlainFit(Fit):
 
     check: ReplyCheck
 
-    def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
+    def __call__(
+        self, round_number: int, parameters: Parameters, without: Mapping[int, str]
+    ) -> FitOutcome:
         """Ask, wait, check, aggregate."""
         started = time.perf_counter()
-        asked = self.ask(round_number, parameters)
+        asked = self.ask(round_number, parameters, without)
         messages = [
             Message(
                 compat.fitins_to_recorddict(ins, True),

@@ -106,7 +106,6 @@ class Preparer:
             if work.reason
         ]
         warn(lost)
-        self.roster.unprepared = {entry["partition"] for entry in lost}
         return lost
 
     def forget(self, partitions: set[int]) -> None:

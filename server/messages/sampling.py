@@ -6,7 +6,7 @@ that fails, because its process was lost or came too late, is asked again.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from logging import WARNING
 from random import SystemRandom
 from typing import Any
@@ -47,7 +47,49 @@ class PartitionProxy(GridClientProxy):
         self.properties = properties
 
 
-class Roster(ClientManager):
+class Candidates(ClientManager):
+    """The clients from which one try of a round is drawn, as strategies see them."""
+
+    def __init__(
+        self, ready: Mapping[int, PartitionProxy], order: Sequence[int], substitutes: bool
+    ) -> None:
+        self.ready = ready  # by partition
+        self.order = order  # of all partitions, connected or not
+        self.substitutes = substitutes  # whether the next in the order stands in for a missing one
+
+    def sample(
+        self,
+        num_clients: int,
+        min_num_clients: int | None = None,
+        criterion: Criterion | None = None,
+    ) -> list[ClientProxy]:
+        """Draw clients, the first ready ones in the order; they are returned in partition order."""
+        order = self.order if self.substitutes else self.order[:num_clients]
+        present = [self.ready[partition] for partition in order if partition in self.ready]
+        chosen = [proxy for proxy in present if criterion is None or criterion.select(proxy)]
+        return sorted(chosen[:num_clients], key=lambda proxy: int(proxy.cid))
+
+    def num_available(self) -> int:
+        """Return the number of all clients, connected or not: participation is a share of all."""
+        return len(self.order)
+
+    def all(self) -> dict[str, ClientProxy]:
+        """Return all clients that can be drawn, by partition."""
+        return {str(partition): self.ready[partition] for partition in sorted(self.ready)}
+
+    def register(self, client: ClientProxy) -> bool:
+        """Nodes enter through the roster."""
+        return False
+
+    def unregister(self, client: ClientProxy) -> None:
+        """Nodes leave through the roster."""
+
+    def wait_for(self, num_clients: int, timeout: int = 86400) -> bool:
+        """Say whether that many clients can be drawn; the roster does the waiting."""
+        return len(self.ready) >= num_clients
+
+
+class Roster:
     """The nodes that have named their partition; draws depend on seed and round."""
 
     def __init__(
@@ -69,11 +111,6 @@ class Roster(ClientManager):
         self.secret = secret
         # Nobody takes the place of a missing client: under secagg, clients repeat the draw.
         self.no_substitutes = no_substitutes and not secret
-        # Only nodes with data of their own may enter: others would train on the server's test set.
-        self.only_own = False
-        self.round = 0  # set by the rounds' loop before each draw
-        self.left_out: set[int] = set()  # partitions that further tries of this round leave out
-        self.unprepared: set[int] = set()  # partitions that cannot train yet
         self.proxies: dict[int, PartitionProxy] = {}
         self.refused: dict[int, str] = {}  # node id -> why
         self.noted = 0  # sentences of the grid that were taken
@@ -90,8 +127,12 @@ class Roster(ClientManager):
         self.noted += len(notes)
         return notes
 
-    def refresh(self, timeout: float) -> None:
-        """Drop the nodes that are gone, and ask the new ones which partition they serve."""
+    def refresh(self, timeout: float, only_own: bool = False) -> None:
+        """Drop the nodes that are gone, and ask the new ones which partition they serve.
+
+        With `only_own`, only nodes with data of their own may enter: the server tests on all of its
+        set, of which others would train on a share.
+        """
         present = set(self.grid.get_node_ids())
         remaining = {
             partition: proxy
@@ -109,9 +150,9 @@ class Roster(ClientManager):
         # Behind a queue that is worked off slowly, a deadline for all would pass before their turn.
         size = BATCH if self.grid_has_all else max(1, len(new))
         for start in range(0, len(new), size):
-            self._ask(new[start : start + size], timeout)
+            self._ask(new[start : start + size], timeout, only_own)
 
-    def _ask(self, nodes: list[int], timeout: float) -> None:
+    def _ask(self, nodes: list[int], timeout: float, only_own: bool) -> None:
         """Ask nodes which partition they serve, and note which of them may."""
         asked = [
             Message(
@@ -123,7 +164,7 @@ class Roster(ClientManager):
         ]
         for node, reply in self.exchange(asked, timeout):
             try:
-                self._enter(node, read_reply(reply, read_properties))
+                self._enter(node, read_reply(reply, read_properties), only_own)
                 self.failed.pop(node, None)
             except WireError as error:
                 fails = reply.has_error() and reply.error.code != OWN_SENTENCE
@@ -187,7 +228,7 @@ class Roster(ClientManager):
             nodes.setdefault(f"was asked again and again: {reason}", []).append(str(node))
         return "".join(f" Node {', '.join(some)} {why}." for why, some in nodes.items())
 
-    def _enter(self, node: int, properties: dict[str, Scalar]) -> None:
+    def _enter(self, node: int, properties: dict[str, Scalar], only_own: bool) -> None:
         """Let a node serve its partition, or raise a sentence that says why it may not."""
         partition = int(properties["partition"])
         if not 0 <= partition < self.clients:
@@ -200,7 +241,7 @@ class Roster(ClientManager):
             raise WireError(
                 f"another node already has partition-id={partition}; give every SuperNode its own"
             )
-        if self.only_own and not properties.get("own"):
+        if only_own and not properties.get("own"):
             raise WireError(
                 "the other nodes have data of their own, so the server tests on its whole set, and"
                 " this node would train on a share of it; start it with"
@@ -216,56 +257,24 @@ class Roster(ClientManager):
                 )
         self.proxies[partition] = PartitionProxy(partition, node, self.grid, properties)
 
-    def sample(
-        self,
-        num_clients: int,
-        min_num_clients: int | None = None,
-        criterion: Criterion | None = None,
-    ) -> list[ClientProxy]:
-        """Draw the clients of the current round; they are returned in partition order.
+    def draw(self, number: int, without: Collection[int] = ()) -> Candidates:
+        """Prepare a draw for a round, without some partitions.
 
-        They are the first connected ones in a seeded order of all partitions. That order does not
-        depend on which are connected, so that a lost node changes nothing for the others. A secret
-        draw has an order that nobody can repeat.
+        The order of all partitions is seeded. It does not depend on which are connected, so a lost
+        node changes nothing for the others. A secret draw has an order that nobody can repeat.
         """
         order = (
             SystemRandom().sample(range(self.clients), self.clients)
             if self.secret
-            else draw_order(self.seed, self.round, self.clients)
+            else draw_order(self.seed, number, self.clients)
         )
-        if self.no_substitutes:
-            order = order[:num_clients]
-        ready = self.proxies.keys() - self.left_out - self.unprepared
-        present = [self.proxies[partition] for partition in order if partition in ready]
-        chosen = [proxy for proxy in present if criterion is None or criterion.select(proxy)][
-            :num_clients
-        ]
-        return sorted(chosen, key=lambda proxy: int(proxy.cid))
+        ready = {one: proxy for one, proxy in self.proxies.items() if one not in without}
+        return Candidates(ready, order, not self.no_substitutes)
 
     @property
     def all_own(self) -> bool:
         """Whether every connected node trains on data of its own."""
         return all(proxy.properties.get("own") for proxy in self.proxies.values())
-
-    def num_available(self) -> int:
-        """Return the number of all clients, connected or not: participation is a share of all."""
-        return self.clients
-
-    def all(self) -> dict[str, ClientProxy]:
-        """Return all clients that can be drawn, by partition."""
-        ready = {*self.proxies} - self.left_out - self.unprepared
-        return {str(partition): self.proxies[partition] for partition in sorted(ready)}
-
-    def register(self, client: ClientProxy) -> bool:
-        """Nodes enter through `refresh`."""
-        return False
-
-    def unregister(self, client: ClientProxy) -> None:
-        """Nodes leave through `refresh`."""
-
-    def wait_for(self, num_clients: int, timeout: int = 86400) -> bool:
-        """Say whether that many clients are connected; `await_all` does the waiting."""
-        return len(self.proxies) >= num_clients
 
 
 def read_properties(content: Any) -> dict[str, Scalar]:

@@ -5,8 +5,8 @@ A try that fails is repeated, without the clients that have to be done without.
 
 import time
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from flwr.common import (
     Code,
@@ -44,17 +44,20 @@ Summed = tuple[SecureMeans | None, set[int]]  # the means, if anybody trained, a
 class SumFit(Fit):
     """The server sees no single update: the strategy gets one reply for all that trained."""
 
-    def __call__(self, round_number: int, parameters: Parameters) -> FitOutcome:
+    def __call__(
+        self, round_number: int, parameters: Parameters, without: Mapping[int, str]
+    ) -> FitOutcome:
         """Ask, wait, add up, aggregate."""
         started = time.perf_counter()
-        asked = sorted(self.ask(round_number, parameters), key=lambda pair: pair[0].partition)
+        drawn = self.ask(round_number, parameters, without)
+        asked = sorted(drawn, key=lambda pair: pair[0].partition)
         carrier = Carrier(round_number, asked, self.send, self.timeout)
         try:
-            means, left = self.add_up(carrier, parameters)
+            means, left = self.add_up(carrier, parameters, without)
         except RoundFailed as error:
             lost = carrier.list_lost()
-            hopeless = len(lost) == len(asked) and is_one_exception(lost)
-            raise RoundFailed(str(error), hopeless) from None
+            error.hopeless = len(lost) == len(asked) and is_one_exception(lost)
+            raise
         finally:
             warn(carrier.list_lost())
         answered = time.perf_counter()
@@ -75,7 +78,9 @@ class SumFit(Fit):
         )
 
     @abstractmethod
-    def add_up(self, carrier: Carrier, parameters: Parameters) -> Summed:
+    def add_up(
+        self, carrier: Carrier, parameters: Parameters, without: Mapping[int, str]
+    ) -> Summed:
         """Do all exchanges of one try; raise RoundFailed if the round may be tried again."""
 
 
@@ -86,15 +91,16 @@ class SecureFit(SumFit):
     secagg: SecAggOn
     vector: SecureVector
     drawn: int  # clients per round
-    # the clients that are left out of further tries, and why
-    left_out: list[dict[str, Any]] = field(default_factory=list)
     believed: set[int] = field(default_factory=set)  # clients that have said alone who is to go
 
-    def add_up(self, carrier: Carrier, parameters: Parameters) -> Summed:
+    def add_up(
+        self, carrier: Carrier, parameters: Parameters, without: Mapping[int, str]
+    ) -> Summed:
         """Open the sum of the vectors, and compute the means that follow from it."""
         quorum, asked = self.secagg.quorum(self.drawn), carrier.asked
         if len(asked) < quorum:
-            why = [entry for entry in self.left_out if entry["partition"] in self.roster.left_out]
+            known = [(one, reason) for one, reason in without.items() if reason]
+            why = [{"partition": one, "reason": reason} for one, reason in sorted(known)]
             raise RoundFailed(
                 f"round {carrier.number}: {len(asked)} clients are connected, and a secure sum of"
                 f" {self.drawn} needs at least {quorum}. {explain(why)}".rstrip()
@@ -105,19 +111,19 @@ class SecureFit(SumFit):
             before = parameters_to_ndarrays(parameters)
             return self.vector.decode(sums, before, len(protocol.left)), set(protocol.left)
         except (RoundFailed, WireError) as error:
-            self.do_without(protocol)
-            raise error if isinstance(error, RoundFailed) else carrier.failed(f"{error}.") from None
+            failed = error if isinstance(error, RoundFailed) else carrier.failed(f"{error}.")
+            failed.without = self.do_without(protocol)
+            raise failed from None
 
-    def do_without(self, protocol: Protocol) -> None:
-        """Leave out of further tries whoever was lost early, is to blame, or may not be there.
+    def do_without(self, protocol: Protocol) -> dict[int, str]:
+        """Find whoever was lost early, is to blame, or may not be there in further tries, and why.
 
         Clients that have begun to open a round open it for nobody else. What one client alone says
         of others is believed once; the next time it is left out itself.
         """
         everybody, lost = set(range(self.roster.clients)), protocol.carrier.lost
         if protocol.left:
-            self.roster.left_out |= everybody - set(protocol.left)
-            return
+            return dict.fromkeys(everybody - set(protocol.left), "")
         said = [(everybody - set(clients), who) for clients, who in protocol.bound.items()]
         said += [({accused}, who) for accused, who in protocol.accused.items()]
         out = set(lost) if protocol.stage in (ADVERTISE, SHARE) and not said else set()
@@ -126,8 +132,7 @@ class SecureFit(SumFit):
             out |= alone if alone & self.believed else partitions
             self.believed |= alone
         why = explain(protocol.carrier.list_lost())
-        self.left_out = [{"partition": one, "reason": lost.get(one, why)} for one in sorted(out)]
-        self.roster.left_out |= out
+        return {one: lost.get(one, why) for one in out}
 
 
 def make_reply(means: SecureMeans, active: list[PartitionProxy]) -> FitRes:

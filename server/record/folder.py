@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from fedmirage.common.drafts import remove_drafts
 from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError, keep_traceback
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.server.record import checkpoint
@@ -49,8 +50,6 @@ def claim(folder: Path) -> Iterator[None]:
         with say_if_full(folder):
             file.truncate(0)
             file.write(str(os.getpid()).encode())
-        from fedmirage.common.wire.files import remove_drafts  # here, because it loads numpy
-
         for place in (folder, folder / "models", *folder.glob("memory/*/client-*")):
             remove_drafts(place)
         yield

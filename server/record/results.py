@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import DataError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.project import project
@@ -91,11 +92,8 @@ class Results:
             os.truncate(self.path, self.path.read_bytes().rfind(b"\n") + 1)
 
     def _rewrite(self, lines: list[dict[str, Any]]) -> None:
-        from fedmirage.common.wire.files import name_draft  # here, because it loads numpy
-
-        draft = name_draft(self.path)
-        draft.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        os.replace(draft, self.path)
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        write_whole(self.path, text.encode())
 
     def interrupt(self, round_number: int) -> None:
         """Close the file of a run whose processes are gone.

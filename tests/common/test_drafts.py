@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fedmirage.common.wire.files import remove_drafts
+from fedmirage.common.drafts import remove_drafts
 
 
 def test_what_a_killed_process_had_begun_is_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -29,8 +29,8 @@ def test_what_a_killed_process_had_begun_is_removed_and_nothing_else(tmp_path: P
 def test_a_process_that_is_killed_leaves_a_draft_that_is_known_as_one(tmp_path: Path) -> None:
     killed = f"""
 import os, signal
-from fedmirage.common.wire import files
 os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+from fedmirage.common.wire import files
 files.write_arrays({str(tmp_path / "a.safetensors")!r}, {{}})
 """
     subprocess.run([sys.executable, "-c", killed], check=False)
