@@ -10,6 +10,7 @@ results.jsonl, which the server writes.
 import contextlib
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -39,6 +40,7 @@ from fedmirage.show.progress import Watch
 
 RUNTIMES = ("auto", "inprocess", "simulation", "grpc")
 CHILD = "fedmirage.runtimes.child"
+ADDRESS = re.compile(r"\[?0x[0-9a-f]{6,}|StackTrace Information")
 TAIL = 6  # lines that are shown of what a process said before it ended unexpectedly
 
 
@@ -170,7 +172,9 @@ def make_error(said: dict[str, Any], code: int, log: str) -> FedmirageError:
         return ConfigurationError(said["problems"])
     if "failure" in said:
         return FedmirageError(said["failure"])
-    last = " / ".join(log.strip().splitlines()[-TAIL:]) or "it said nothing"
+    # Ray's processes end with a list of addresses, which says nothing to anybody.
+    told = [line for line in log.strip().splitlines() if not ADDRESS.search(line)]
+    last = " / ".join(told[-TAIL:]) or "it said nothing"
     return FedmirageError(
         f"the process of the run ended with code {code}: {last} (--verbose shows all of it)"
     )

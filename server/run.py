@@ -19,7 +19,7 @@ from flwr.serverapp import Grid
 from fedmirage.common import device
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.names import announce_names
-from fedmirage.common.errors import FedmirageError
+from fedmirage.common.errors import FedmirageError, is_disk_full
 from fedmirage.common.methods import half
 from fedmirage.common.methods.fedavg import FedAvg
 from fedmirage.common.run import Run, appearance, make_run
@@ -35,7 +35,6 @@ from fedmirage.server.record.folder import (
     claim,
     explain,
     find_finished,
-    is_disk_full,
     require_same_settings,
     require_vacant,
     say_finished,

@@ -463,6 +463,17 @@ def test_an_unreadable_note_was_never_written(tmp_path: Path, content: bytes) ->
     assert forget(tmp_path, TOKEN) == 4
 
 
+def test_what_a_killed_node_was_noting_is_removed(tmp_path: Path) -> None:
+    server = HostileServer(tmp_path, 4)
+    sum_of_all = opened(server, range(4), range(4))
+    noted = [*tmp_path.rglob("*.json")]
+    assert len({path.parent for path in noted}) == 8  # of the run and of all runs, per client
+    for path in noted:
+        path.rename(path.with_name(f".{path.name}.{2**22 + 1}.tmp"))  # no process has such an id
+    assert np.array_equal(opened(server, range(4), range(4)), sum_of_all)
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
 def test_a_full_disk_is_a_sentence_and_nothing_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
