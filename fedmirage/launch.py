@@ -34,6 +34,7 @@ from fedmirage.server.record.folder import (
     require_vacant,
     require_writable,
     say_finished,
+    say_if_full,
 )
 from fedmirage.server.record.results import FILE, Results, read_results
 from fedmirage.show.progress import Watch
@@ -100,7 +101,11 @@ def conduct(
     mark = f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}"
     (folder / TRACEBACK).unlink(missing_ok=True)  # of an earlier attempt
     try:
-        with Processes(mark) as processes, Watch(console, folder, config.rounds) as watch:
+        with (
+            say_if_full(folder),
+            Processes(mark) as processes,
+            Watch(console, folder, config.rounds) as watch,
+        ):
             request = {"config": config.flat(), "folder": str(folder), "runtime": runtime}
             means = {"actors": actors, "verbose": verbose}
             attend(processes, request | means, console, make_room=watch.make_room)

@@ -90,4 +90,5 @@ class SuperLink:
             with contextlib.suppress(json.JSONDecodeError):
                 answer: dict[str, Any] = json.loads(done.stdout[start:])
                 return answer
-        raise FedmirageError(f"flwr {arguments[0]} failed: {(done.stderr or done.stdout).strip()}")
+        said = (done.stderr or done.stdout).strip() or f"it ended with code {done.returncode}"
+        raise FedmirageError(f"flwr {arguments[0]} failed: {said}")

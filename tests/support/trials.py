@@ -160,6 +160,7 @@ KINDS: dict[str, Callable[[str], bool]] = {
     "actor": lambda line: "ray::" in line or "default_worker" in line,
     "service of Ray's": lambda line: "site-packages/ray" in line,
     "superlink": lambda line: "flower-superlink" in line,
+    "flwr": lambda line: "bin/flwr " in line,
     "serverapp": lambda line: "serverapp" in line or "superexec" in line,
     "template": lambda line: "node.template" in line,
     "tasks": lambda line: "node.task" in line,

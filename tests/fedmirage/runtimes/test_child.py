@@ -1,13 +1,17 @@
 """Where a run takes place, and how much disk space it will need."""
 
+import errno
+from pathlib import Path
+
 import pytest
 import ray
 import torch
+from rich.console import Console
 
+from fedmirage import launch
 from fedmirage.common import device
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import configure
-from fedmirage.launch import make_error
 from fedmirage.runtimes import ray_start
 from fedmirage.runtimes.child import choose, estimate_space
 
@@ -60,10 +64,24 @@ def test_of_a_process_that_ended_its_words_are_shown_and_no_addresses() -> None:
     """What the driver of Ray says when Ray's own server was killed."""
     frame = "/usr/lib/libpython3.11.so.1.0(+0x250a40) [0x7ff9bf650a40] _PyEval_Vector\n"
     log = f"C gcs.cc:1: Failed to connect to GCS.\n*** StackTrace Information ***\n{frame * 20}"
-    told = str(make_error({}, 1, log))
+    told = str(launch.make_error({}, 1, log))
     assert told.startswith("the process of the run ended with code 1: C gcs.cc:1: Failed to connec")
     assert "0x" not in told
     assert "StackTrace" not in told
+
+
+def test_a_disk_that_is_full_before_the_run_begins_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flower's processes have logs and a home of their own in the folder of the run."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(launch, "attend", fail)
+    reason = f"No space left on device while writing {tmp_path}; free some space there, then start"
+    with pytest.raises(FedmirageError, match=reason):
+        launch.conduct(configure({}), "grpc", tmp_path, Console(quiet=True), 0, False)
 
 
 def test_kept_models_are_counted_before_they_are_there() -> None:
