@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedmirage.commands import listings, views, work
+from fedmirage.commands import federation, listings, views, work
 from fedmirage.commands.console import err, out
 from fedmirage.commands.flags import (
     compare_flags,
@@ -97,9 +97,7 @@ for listing in (
 ):
     app.command(cls=Command)(listing)
 app.command(cls=Command)(views.doctor)
-app.command(
-    cls=Command, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)(work.supernode)
+app.command(cls=Command)(federation.supernode)
 
 
 def carry_out() -> None:

@@ -1,4 +1,4 @@
-"""Commands that run something: a run, a comparison, tables of the papers, a node."""
+"""Commands that run something: a run, a comparison, tables of the papers."""
 
 import sys
 from collections.abc import Mapping
@@ -111,21 +111,6 @@ def reproduce(**given: Any) -> None:
         well = dispatch(given, out)
     if not well:
         raise typer.Exit(1)
-
-
-def supernode(context: typer.Context) -> None:
-    """Start a SuperNode that answers quickly and runs only the code installed here.
-
-    It takes the arguments of flower-supernode, which by itself runs whatever code a run brings, for
-    example --insecure --superlink HOST:9092 --node-config 'partition-id=0'. Its own are --code (own
-    or any), --tasks (forked: from a process that has torch loaded; fresh: a new Python per message)
-    and --waiting (adaptive: short while a run is active; flower: always three seconds).
-    --forget RUN starts nothing: it lets the node answer rounds of secure aggregation again that it
-    has answered in a run (docs/security.md says what that may reveal).
-    """
-    from fedmirage.node.supernode import start
-
-    start(context.args)
 
 
 def show_page(folder: Path) -> None:
