@@ -19,7 +19,7 @@ from fedmirage.commands.flags import (
     with_flags,
 )
 from fedmirage.commands.parser import Command, Commands, RunCommand
-from fedmirage.common.errors import FedmirageError
+from fedmirage.common.errors import FedmirageError, reason
 from fedmirage.common.settings.project import project
 
 RUN_EXAMPLES = """Examples:
@@ -98,6 +98,8 @@ for listing in (
     app.command(cls=Command)(listing)
 app.command(cls=Command)(views.doctor)
 app.command(cls=Command)(federation.supernode)
+submitted = {**federation.submit_flags(), **setting_flags()}
+app.command("submit", cls=RunCommand)(with_flags(federation.submit, submitted))
 
 
 def carry_out() -> None:
@@ -109,5 +111,5 @@ def carry_out() -> None:
             err.print(f"error: {problem}", style="red", highlight=False, markup=False)
         sys.exit(1)
     except OSError as error:  # a full disk, a folder that may not be written
-        err.print(f"error: {error}", style="red", highlight=False, markup=False)
+        err.print(f"error: {reason(error)}", style="red", highlight=False, markup=False)
         sys.exit(1)

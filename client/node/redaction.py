@@ -1,8 +1,8 @@
 """What a node says when something fails: a sentence, and nothing of its data.
 
-Flower sends the type and the text of an exception to the server, and logs its traceback. Such a text
-may quote a label, a path or a value, so it stays in the node's own log. Only sentences about the
-run's settings and messages travel, and nothing else of them than the sentence.
+Flower sends the type and the text of an exception to the server, and logs its traceback. Such a
+text may quote a label, a path or a value, so it stays in the node's own log. Only sentences about
+the run's settings and messages travel.
 
 Where one person's host runs server and clients, nothing has to be kept from the server, and nobody
 reads a node's log. There the runtime names a file in FEDMIRAGE_TRACEBACK, which gets the first

@@ -1,11 +1,16 @@
-"""Commands for federations on several machines: a node."""
+"""Commands for federations on several machines: a node, and a run that is submitted to them."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from fedmirage.commands.console import out
+from fedmirage.commands.flags import Flags, flag, place_flags
+from fedmirage.commands.work import pick_settings
 from fedmirage.common.errors import FedmirageError
+from fedmirage.runtimes.interrupts import interruptions
+from fedmirage.settings.layers import read_layers, settle
 
 SECURITY, ANSWERS, FLOWER = "The connection", "How it answers", "Passed on to Flower"
 FIXED = "cannot be set: fedmirage supernode decides itself how tasks are run; leave it out, or use"
@@ -148,3 +153,42 @@ def supernode(
             *(code, tasks, waiting, clientappio_api_address, verbose, more),
         )
     )
+
+
+def submit_flags() -> Flags:
+    """Make the flags that only a submission has."""
+    name = typer.Argument(help="The SuperLink, by its name in Flower's config.toml.")
+    pairs = "Settings as for `flwr run`, e.g. 'rounds=3'; may be given several times."
+    places = place_flags()
+    return {
+        "superlink": (Annotated[str, name], ...),
+        **{name: places[name] for name in ("preset", "config")},
+        "run_config": flag(list[str], [], pairs),
+    }
+
+
+def submit(superlink: str, **given: Any) -> None:
+    """Submit a run to a SuperLink with nodes, show its rounds, and exit with 0 if it finished.
+
+    Settings come from the defaults, then --preset, --config, --run-config, then flags. Ctrl-C stops
+    the run. On the SuperLink's own machine the results are in --out; otherwise they are there, and
+    this command shows the log and how the run ended.
+    """
+    from flwr.common.config import parse_config_args
+
+    from fedmirage.show.progress import show_summary
+    from fedmirage.submission import submit as hand_in
+
+    layers = read_layers(given["preset"], given["config"])
+    layers += [parse_config_args([line]) for line in given["run_config"]]
+    config = settle(layers, pick_settings(given))
+    with interruptions.telling():
+        summary = hand_in(superlink, config, out)
+    folder = Path(config.resume or config.out)
+    if "rounds" not in summary:
+        out.print(f"finished; the results are on the machine of {superlink}", highlight=False)
+        return
+    here = Path.cwd()
+    show_summary(out, summary, folder.relative_to(here) if folder.is_relative_to(here) else folder)
+    if summary["status"] != "finished":
+        raise typer.Exit(1)

@@ -73,8 +73,8 @@ def explain(code: str, details: str, superlink: str, key: str | None, connected:
         return f"{at} does not know this node any more, perhaps since a restart; start it again"
     if code == "UNAVAILABLE" and "handshake failed" in details.lower():
         return (
-            f"{at} and this node cannot agree on TLS; --root-certificates must be the certificate of"
-            f" the authority that signed the SuperLink's ({details})"
+            f"{at} and this node cannot agree on TLS; --root-certificates must be the certificate"
+            f" of the authority that signed the SuperLink's ({details})"
         )
     if code != "FAILED_PRECONDITION" or connected:
         return ""

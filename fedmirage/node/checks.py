@@ -140,6 +140,10 @@ def check_address(address: str) -> list[str]:
     except (ValueError, socket.gaierror):
         return [f"{what}: write HOST:PORT, e.g. 127.0.0.1:9095"]
     except OSError as error:
-        told = "another node, perhaps, uses it" if error.errno == errno.EADDRINUSE else str(error.strerror)
+        told = (
+            "another node, perhaps, uses it"
+            if error.errno == errno.EADDRINUSE
+            else str(error.strerror)
+        )
         return [f"{what}: {told}; choose another port for this node, e.g. 127.0.0.1:9095"]
     return []

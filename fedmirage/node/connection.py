@@ -13,9 +13,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from logging import ERROR
 
-from fedmirage.common.errors import FedmirageError
+from fedmirage.common.errors import FedmirageError, reason
 from fedmirage.node.log import log, open_log
 from fedmirage.node.signals import end_with_a_sentence
 from fedmirage.runtimes.processes import undisturbed
@@ -61,7 +62,7 @@ class TaskTaker:
             try:
                 process = self.spawn()
             except OSError as error:
-                log.error("no process can be started, so the node ends: %s", error)
+                log.error("no process can be started, so the node ends: %s", reason(error))
                 self.end(1)
                 return
 
@@ -80,7 +81,7 @@ def main(code: str, tasks: str, waiting: str, address: str, *arguments: str) -> 
     from fedmirage.node.admission import Admission
     from fedmirage.node.waiting import set_pace
 
-    given = dict(zip(arguments, arguments[1:], strict=False))  # each option, with its value
+    given = dict(pairwise(arguments))  # each option, with its value
     key = given.get("--auth-supernode-private-key")
     try:
         Admission(given["--superlink"], key).follow(flower)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.client.node.redaction import VARIABLE
-from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError
+from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError, reason
 from fedmirage.common.settings.config import RunConfig, validate
 from fedmirage.runtimes.breakpoints import Debugger
 
@@ -41,7 +41,7 @@ def serve(work: Callable[..., None]) -> None:
         except ConfigurationError as error:
             tell(problems=error.problems)
         except (FedmirageError, OSError) as error:  # a full disk is not a fault of this program
-            tell(failure=str(error))
+            tell(failure=reason(error))
         except BaseException:
             traceback.print_exc()
     sys.stdout.flush()

@@ -77,7 +77,9 @@ def test_pictures_of_several_sizes_and_colours_need_a_word(data: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_or_empty_or_a_file(data: Path) -> None:
-    with pytest.raises(DataError, match=r"path='nowhere'.*there is no .*data/nowhere"):
+    with pytest.raises(
+        DataError, match=r"path='nowhere'.*neither .*data/nowhere nor .*nowhere exists"
+    ):
         load("imagefolder(path='nowhere')", data)
     (data / "empty").mkdir()
     with pytest.raises(DataError, match="has no <class>/<picture>"):
