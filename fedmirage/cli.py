@@ -12,6 +12,7 @@ from fedmirage.commands import federation, listings, views, work
 from fedmirage.commands.console import err, out
 from fedmirage.commands.flags import (
     compare_flags,
+    flag,
     follow_flags,
     place_flags,
     reproduce_flags,
@@ -68,7 +69,8 @@ def options(
     """Options that belong to no command."""
 
 
-run_flags = {**place_flags(), **follow_flags(), **setting_flags()}
+quiet = flag(bool, False, "Print nothing but errors.", "--quiet")
+run_flags = {"quiet": quiet, **place_flags(), **follow_flags(), **setting_flags()}
 compared = setting_flags(
     "methods",
     seed="One seed; --seeds takes several.",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from rich.console import Console
 
 from fedmirage.commands.console import out, show_path
 from fedmirage.common.errors import FedmirageError
@@ -27,14 +28,17 @@ def run(**given: Any) -> None:
     from fedmirage.launch import launch
     from fedmirage.show.progress import show_summary
 
-    wanted = want(given)
-    with report_together(wanted.find_problems()):
+    wanted, quiet = want(given), given["quiet"]
+    both = ["--quiet and --verbose exclude each other; leave one out"]
+    with report_together([*wanted.find_problems(), *(both if quiet and given["verbose"] else [])]):
         config = settle(read_layers(given["preset"], given["config"]), pick_settings(given))
     folder = Path(config.resume or config.out)
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
+    console = Console(quiet=True) if quiet else out
     with interruptions.telling():
-        summary = launch(config, folder=folder, console=out, observers=wanted.make(out), **places)
-    show_summary(out, summary, folder)
+        followed = wanted.make(console)
+        summary = launch(config, folder=folder, console=console, observers=followed, **places)
+    show_summary(console, summary, folder)
     if wanted.watch:
         show_page(folder)
     if summary.get("status") != "finished":

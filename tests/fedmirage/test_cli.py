@@ -63,7 +63,7 @@ def test_everything_there_is_is_listed_and_explained(command: str, names: dict[s
 
 def test_allowed_values_stand_in_every_help(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli.out, "_width", 200)  # so that no sentence is folded
-    settings = shown("run", "-h")
+    settings = " ".join(shown("run", "-h").split())
     assert "[sgd, adam or adamw; default: sgd]" in settings
     assert "[a number above 0 and of at most 1; default: 1.0]" in settings
     assert "'pixels', 'noise', 'generator' or 'none'" in shown("methods", "FedCOG")
