@@ -95,6 +95,9 @@ def test_damaged_and_deep_pictures_are_named(data: Path) -> None:
     write_files(data / "pets", files | {"cat/cut.png": whole[: len(whole) // 2]})
     with pytest.raises(DataError, match=r"cut.png is not a readable picture"):
         load("imagefolder(path='pets')", data)
+    (data / "pets" / "cat" / "cut.png").write_bytes(b"text")
+    with pytest.raises(DataError, match=r"cut.png is not a readable picture \(PNG, JPEG"):
+        load("imagefolder(path='pets')", data)
     Image.fromarray(np.zeros((12, 12), np.uint16)).save(data / "pets" / "cat" / "cut.png")
     with pytest.raises(DataError, match="more than 8 bits"):
         load("imagefolder(path='pets')", data)
