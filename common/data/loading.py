@@ -106,15 +106,7 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
         train, test = limit_samples(train, test, params.limit, fingerprint)
         fingerprint = content_fingerprint(train, test)
     return DataSet(
-        params.name,
-        train,
-        test,
-        classes,
-        task,
-        card.mean,
-        card.std,
-        fingerprint,
-        divided=divided,
+        params.name, train, test, classes, task, card.mean, card.std, fingerprint, divided=divided
     )
 
 

@@ -9,12 +9,7 @@ from flwr.server.client_manager import ClientManager
 from fedmirage.common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.strategy.average import Aggregated, Failures, Results, participants
-from fedmirage.server.strategy.wrapper import (
-    Instructions,
-    StrategyWrapper,
-    attach,
-    mean_section,
-)
+from fedmirage.server.strategy.wrapper import Instructions, StrategyWrapper, attach, mean_section
 
 
 @dataclass

@@ -21,13 +21,7 @@ SNAPSHOTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 class SynthesisLog:
     """Called before every iteration and after the last."""
 
-    def __init__(
-        self,
-        round_number: int,
-        iterations: int,
-        note: Note,
-        folder: Path | None,
-    ) -> None:
+    def __init__(self, round_number: int, iterations: int, note: Note, folder: Path | None) -> None:
         self.round, self.iterations, self.note, self.folder = round_number, iterations, note, folder
         self.started = self.said = time.perf_counter()
         self.marks = sorted({round(share * iterations) for share in SNAPSHOTS})
