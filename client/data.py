@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fedmirage.client.round import LocalRound
-from fedmirage.common.data.batches import Resident, normalise
+from fedmirage.common.data.batches import Resident, batches, normalise
 from fedmirage.common.learning.augment import AUGMENTATIONS, augment, mean_bytes
 
 
@@ -83,10 +83,9 @@ class LocalData:
         # One sample has no variance to normalise by, so a last batch of one sample is skipped. That
         # is at most one batch per pass.
         asked = 2 * steps if steps and alone_spoils else steps
-        indices = self.resident.batches(order, config.batch_size, steps=asked, epochs=epochs)
-        for index in islice(
-            (index for index in indices if len(index) > 1 or not alone_spoils), steps
-        ):
+        indices = batches(len(self), order, config.batch_size, steps=asked, epochs=epochs)
+        usable = (index for index in indices if len(index) > 1 or not alone_spoils)
+        for index in islice(usable, steps):
             images, labels = self.resident.take(index)
             yield self.prepare(images, config.augment, varied, image_format), labels
 

@@ -71,7 +71,7 @@ class VhlClient(Objective[Vhl]):
         size = min(self.params.batch or local.config.batch_size, len(self.data))
         for index in batches(len(self.data), local.generator("vhl.batches"), size, steps=ENDLESS):
             if len(index) == size:
-                yield index.to(local.device)
+                yield index
 
     def before_step(self, step: Step) -> None:
         """Draw the virtual batch of this step, or the virtual features of "vfa"."""

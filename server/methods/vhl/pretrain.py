@@ -75,7 +75,7 @@ def train_epoch(
     for index in batches(len(resident), generator, config.batch_size, epochs=1):
         if len(index) == 1:
             continue  # one sample has no variance to normalise by
-        batch, wanted = resident.take(index.to(device))
+        batch, wanted = resident.take(index)
         varied = augment(batch, AUGMENTATIONS[params.augment], generator, mean_bytes(mean))
         logits = model(normalise(varied, mean, std, image_format))
         right += int((logits.argmax(1) == wanted).sum())
