@@ -154,14 +154,7 @@ class Roster:
 
     def _ask(self, nodes: list[int], timeout: float, only_own: bool) -> None:
         """Ask nodes which partition they serve, and note which of them may."""
-        asked = [
-            Message(
-                compat.getpropertiesins_to_recorddict(GetPropertiesIns({**self.told})),
-                node,
-                MessageTypeLegacy.GET_PROPERTIES,
-            )
-            for node in nodes
-        ]
+        asked = [ask_for_properties(node, self.told) for node in nodes]
         for node, reply in self.exchange(asked, timeout):
             try:
                 self._enter(node, read_reply(reply, read_properties), only_own)
@@ -230,6 +223,8 @@ class Roster:
 
     def _enter(self, node: int, properties: dict[str, Scalar], only_own: bool) -> None:
         """Let a node serve its partition, or raise a sentence that says why it may not."""
+        if not isinstance(properties.get("partition"), int):
+            raise WireError("it does not name its partition by a number")
         partition = int(properties["partition"])
         if not 0 <= partition < self.clients:
             raise WireError(
@@ -277,11 +272,15 @@ class Roster:
         return all(proxy.properties.get("own") for proxy in self.proxies.values())
 
 
+def ask_for_properties(node: int, told: Mapping[str, Scalar]) -> Message:
+    """Make the message that asks a node about itself, or to work before its first round."""
+    content = compat.getpropertiesins_to_recorddict(GetPropertiesIns({**told}))
+    return Message(content, node, MessageTypeLegacy.GET_PROPERTIES)
+
+
 def read_properties(content: Any) -> dict[str, Scalar]:
     """Read what a node says about itself."""
     properties = compat.recorddict_to_getpropertiesres(content).properties
     if ERROR in properties:
         raise WireError(str(properties[ERROR]))
-    if not isinstance(properties.get("partition"), int):
-        raise WireError("it does not name its partition by a number")
     return properties

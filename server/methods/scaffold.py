@@ -41,11 +41,8 @@ class ScaffoldServer(StrategyWrapper[Scaffold]):
             self.state.control = [
                 np.zeros_like(array) for array in manifest.weights.pick(model, manifest)
             ]
-        return attach(
-            self.inner.configure_fit(server_round, parameters, client_manager),
-            CONTROL,
-            self.state.control,
-        )
+        asked = self.inner.configure_fit(server_round, parameters, client_manager)
+        return attach(asked, CONTROL, self.state.control)
 
     def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """c <- c + (|S|/N) mean_S (c_i+ - c_i), over the clients that trained."""

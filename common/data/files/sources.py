@@ -119,10 +119,8 @@ def _own_parquet(params: Parquet, path: Path) -> Source:
 def _parquet(params: DatasetParams, folders: list[Path]) -> Source | None:
     card = params.about()
     for folder in folders:
-        train, test = (
-            _shards(folder, ("train",), card.subset),
-            _shards(folder, card.test, card.subset),
-        )
+        train = _shards(folder, ("train",), card.subset)
+        test = _shards(folder, card.test, card.subset)
         if train and test:
             return _parquet_source(params, folder, train, test, tuple(card.columns))
     return None
@@ -142,12 +140,8 @@ def _parquet_source(
 
 def _shards(folder: Path, splits: tuple[str, ...], subset: str) -> tuple[Path, ...]:
     """Find the parquet files of a split under the names that the hub gives them."""
-    for base in [
-        folder,
-        folder / "data",
-        *([folder / subset] if subset else []),
-        folder / "default",
-    ]:
+    named = [folder / subset] if subset else []
+    for base in [folder, folder / "data", *named, folder / "default"]:
         for split in splits:
             for pattern in (
                 f"{split}.parquet",
