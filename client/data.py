@@ -92,4 +92,10 @@ class LocalData:
 
 def has_batch_statistics(model: nn.Module) -> bool:
     """Whether a model normalises over the batch, and so cannot train on a batch of one."""
-    return any(isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) for module in model.modules())
+    return bool(batch_norms(model))
+
+
+def batch_norms(model: nn.Module) -> list[nn.BatchNorm1d | nn.BatchNorm2d]:
+    """List the layers of a model that normalise over the batch."""
+    kinds = nn.BatchNorm1d | nn.BatchNorm2d
+    return [module for module in model.modules() if isinstance(module, kinds)]

@@ -20,7 +20,7 @@ from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any, cast
 
-from flwr.app import Message, MessageType
+from flwr.app import MessageType
 from flwr.common import Parameters, log, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server.strategy import Strategy
@@ -70,10 +70,8 @@ class Rounds:
             if stopped:
                 break
             stopped = self.run_round(number)
-        more = {
-            "seconds": time.perf_counter() - started,
-            **({"stopped_early": True} if stopped else {}),
-        }
+        more: dict[str, Any] = {"seconds": time.perf_counter() - started}
+        more |= {"stopped_early": True} if stopped else {}
         detail, unused = select_for_summary(self.last_evaluation), idle(self.strategy)
         return self.results.finish("finished", detail, unused, **more, **self.checkpoint.progress)
 
@@ -175,11 +173,9 @@ class Rounds:
         if self.config.validation:
             line["validation"] = self.validate(number, parameters, without)
         if self.config.averages_local_models:
-            line.setdefault("evaluation", {}).update(
-                self.evaluator.average_of_local_models(
-                    self.folder / "memory" / self.checkpoint.token, number
-                )
-            )
+            memories = self.folder / "memory" / self.checkpoint.token
+            averaged = self.evaluator.average_of_local_models(memories, number)
+            line["evaluation"] = {**line.get("evaluation", {}), **averaged}
         return line
 
     def validate(
@@ -189,17 +185,11 @@ class Rounds:
         draw = self.roster.draw(number, without)
         drawn = self.strategy.configure_evaluate(number, parameters, draw)
         asked = [
-            (proxy, plain.add_last_counted(ins, proxy, self.checkpoint)) for proxy, ins in drawn
+            (cast(PartitionProxy, proxy), plain.add_last_counted(ins, proxy, self.checkpoint))
+            for proxy, ins in drawn
         ]
-        messages = [
-            Message(
-                compat.evaluateins_to_recorddict(ins, True),
-                cast(PartitionProxy, proxy).node_id,
-                MessageType.EVALUATE,
-                group_id=str(number),
-            )
-            for proxy, ins in asked
-        ]
+        contents = [(proxy, compat.evaluateins_to_recorddict(ins, True)) for proxy, ins in asked]
+        messages = [proxy.message(one, MessageType.EVALUATE, number) for proxy, one in contents]
         replies = self.roster.exchange(messages, self.config.round_timeout)
         read = partial(read_evaluation, self.evaluator.run.metric_names)
         proxies = [proxy for proxy, _ in asked]

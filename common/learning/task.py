@@ -194,7 +194,8 @@ def _plus(total: Tensor | None, batch: Tensor) -> Tensor:
 def _values(sums: Tensor | None) -> list[float]:
     if sums is None:
         raise DataError(
-            "evaluation: the set holds no samples; give it some, or leave this evaluation out"
+            "evaluation: no batch was counted, because the set holds no samples; give it some, or"
+            " leave this evaluation out"
         )
     values: list[float] = sums.tolist()
     return values

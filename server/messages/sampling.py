@@ -11,7 +11,7 @@ from logging import WARNING
 from random import SystemRandom
 from typing import Any
 
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 from flwr.common import GetPropertiesIns, MessageTypeLegacy, Scalar, log
 from flwr.common.constant import ErrorCode
 from flwr.compat.common import recorddict_compat as compat
@@ -45,6 +45,10 @@ class PartitionProxy(GridClientProxy):
         super().__init__(node_id, grid, 0)
         self.cid, self.partition = str(partition), partition
         self.properties = properties
+
+    def message(self, content: RecordDict, kind: str, number: int) -> Message:
+        """Make a message of a round to the node of this client."""
+        return Message(content, self.node_id, kind, group_id=str(number))
 
 
 class Candidates(ClientManager):

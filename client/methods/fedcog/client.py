@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
-from fedmirage.client.data import has_batch_statistics
+from fedmirage.client.data import batch_norms, has_batch_statistics
 from fedmirage.client.methods.fedcog.generation import Virtual, synthesise
 from fedmirage.client.methods.fedcog.labels import balancing_weights
 from fedmirage.client.objective import Objective
@@ -135,11 +135,7 @@ def running_statistics(model: nn.Module) -> Iterator[None]:
     Differs from the code: generated batches do not move the statistics, because the averaged model
     is evaluated with them.
     """
-    norms = [
-        module
-        for module in model.modules()
-        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.training
-    ]
+    norms = [norm for norm in batch_norms(model) if norm.training]
     for norm in norms:
         norm.eval()
     try:
