@@ -13,7 +13,7 @@ IDX_NAMES = (
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 )
-# Files that lie side by side in one folder, and what of `files.formats` reads them; USPS is
+# The reader in `files.formats`, and the files that lie side by side in one folder; USPS is
 # distributed in two ways.
 SIDE_BY_SIDE: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "svhn": (("published.svhn", ("train_32x32.mat", "test_32x32.mat")),),
@@ -23,8 +23,8 @@ SIDE_BY_SIDE: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("published.usps_h5", ("usps.h5",)),
     ),
 }
-# What reads an archive, the names of the archive and of the folder that it unpacks to, and what the
-# set's own folder has in it if the archive was unpacked right there.
+# The reader in `files.formats`, the names of the archive and of the folder that it unpacks to, and
+# what the set's own folder has in it if the archive was unpacked right there.
 ARCHIVES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "cifar10": ("published.cifar10", ("cifar-10-batches-py", "cifar-10-python.tar.gz"), ()),
     "cifar100": ("published.cifar100", ("cifar-100-python", "cifar-100-python.tar.gz"), ()),
