@@ -31,13 +31,8 @@ def pretrain(
     neither how long to train nor what becomes of the head.
     """
     config, data = context.config, context.run.dataset
-    model = build(
-        config.model_params,
-        data.shape,
-        params.count(len(data.classes)),
-        0,
-        derive(config.seed, "model"),
-    )
+    outputs, seed = params.count(len(data.classes)), derive(config.seed, "model")
+    model = build(config.model_params, data.shape, outputs, 0, seed)
     named = context.run.shared.name(first)
     kept = [entry.name if entry.part == FEATURES else "" for entry in Manifest.of(model)]
     from_arrays(
