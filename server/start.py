@@ -147,14 +147,9 @@ def link_memories(source: Path, target: Path) -> None:
 
 def check_with_data(config: RunConfig, dataset: DataSet) -> None:
     """Refuse all that can be wrong once the data are known, in one go."""
-    problems = check(
-        config.partition_params,
-        config.clients,
-        len(dataset.classes),
-        len(dataset.train),
-        dataset.task,
-    )
-    problems += check_columns(config.partition_params, dataset.train.columns, config.clients)
+    partition, clients, train = config.partition_params, config.clients, dataset.train
+    problems = check(partition, clients, len(dataset.classes), len(train), dataset.task)
+    problems += check_columns(partition, train.columns, clients)
     for attempt in (lambda: task_of(config, dataset), lambda: check_model(config, dataset)):
         try:
             attempt()

@@ -92,11 +92,8 @@ def _join_splits(splits: list[Split]) -> Split:
     A column that all splits have is kept; its numbers are shifted so that no two sources have a
     number in common.
     """
-    columns = {
-        "domain": np.concatenate(
-            [np.full(len(split), number, np.int64) for number, split in enumerate(splits)]
-        )
-    }
+    numbers = [np.full(len(split), number, np.int64) for number, split in enumerate(splits)]
+    columns = {"domain": np.concatenate(numbers)}
     for name in splits[0].columns:
         if all(name in split.columns for split in splits) and name != "domain":
             tops = np.cumsum([0, *(split.columns[name].max(initial=-1) + 1 for split in splits)])

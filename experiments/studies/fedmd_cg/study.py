@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedmirage.client.methods.fedmd_cg.generator import imitate
 from fedmirage.client.round import Step
-from fedmirage.common.data.batches import Resident, normalise
+from fedmirage.common.data.batches import Resident, batches, normalise
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import FedmirageError
@@ -148,7 +148,7 @@ def draw_batches(data: DataSet, steps: int, seed: int, purpose: str) -> Any:
     """Yield 64 normalised training samples at a time."""
     device = torch.device("cpu")
     samples = Resident.load(data.train, np.arange(len(data.train)), device, torch.contiguous_format)
-    for index in samples.batches(torch_generator(seed, purpose), 64, steps=steps):
+    for index in batches(len(samples), torch_generator(seed, purpose), 64, steps=steps):
         images, labels = samples.take(index)
         yield normalise(images, data.mean, data.std), labels
 
