@@ -13,12 +13,13 @@ from experiments.reproduce.cost import Clock, estimate_jobs
 from experiments.reproduce.jobs import ChosenCells, is_recorded, make_work
 from experiments.reproduce.records import recorded_runs
 from experiments.reproduce.tables import list_tables, read_table
-from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.errors import FedmirageError
 from fedmirage.comparison.export import write_files
 from fedmirage.comparison.plan import read_seeds
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
 from fedmirage.launch import RUNTIMES
 from fedmirage.server.record.folder import make_folder
+from fedmirage.settings.layers import report_together
 from fedmirage.show.words import make_table, say, say_time
 
 USUAL_OUT = Path("runs", "reproduce")
@@ -56,14 +57,8 @@ def choose(name: str, given: Mapping[str, Any]) -> list[Cell]:
     for what, known in (("scale", SCALES), ("runtime", RUNTIMES)):
         if given[what] not in known:
             problems.append(f"{what}={given[what]!r} is not known; write {' or '.join(known)}")
-    cells: list[Cell] = []
-    try:
-        cells = choose_cells(read_table(name), given["row"] or [], given["column"] or [])
-    except ConfigurationError as error:
-        problems += error.problems
-    if problems:
-        raise ConfigurationError(problems)
-    return cells
+    with report_together(problems):
+        return choose_cells(read_table(name), given["row"] or [], given["column"] or [])
 
 
 def reproduce(name: str, given: Mapping[str, Any], console: Console) -> list[Answer]:

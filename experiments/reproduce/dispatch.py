@@ -10,7 +10,7 @@ from experiments.reproduce.pages import rewrite_pages
 from experiments.reproduce.queue import run_queue, show_queue
 from experiments.reproduce.records import record_run
 from fedmirage.commands.flags import reproduce_flags
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import refuse
 from fedmirage.common.settings.config import key_of
 from fedmirage.show.words import say
 
@@ -59,5 +59,4 @@ def check_flags(given: Mapping[str, Any]) -> None:
     ]
     if given["status"] and not given["queue"]:
         problems.append("--status shows a queue; write its file with --queue FILE")
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)

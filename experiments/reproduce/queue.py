@@ -48,7 +48,7 @@ from experiments.reproduce.recording import (
 from experiments.reproduce.standing import show_state
 from experiments.reproduce.tables import read_table
 from fedmirage.common.drafts import write_whole
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, collect, refuse
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import nearest
 from fedmirage.comparison.plan import Job
@@ -112,8 +112,7 @@ def read_queue(path: Path) -> QueueRuns:
             f"results={queue.results!r}: there is no such folder here; start the queue in the"
             " folder from which this path leads to it, or write another one"
         )
-    if problems:
-        raise ConfigurationError([f"{path}: {problem}" for problem in problems])
+    refuse([f"{path}: {problem}" for problem in problems])
     parents = {job.parent.partition("@")[0] for job in queue.job if job.parent}
     jobs = [
         make_run(job, configs[job.name], job.seeds[turn], folder, job.name in parents)
@@ -142,10 +141,8 @@ def configure_all(jobs: Sequence[QueueJob]) -> tuple[dict[str, RunConfig], list[
             problems.append(f"job {job.name}: preset and cell are two sources; write one")
         decided = sorted(DECIDED & job.settings.keys())
         problems += [f"job {job.name}: the queue decides {key}; drop it" for key in decided]
-        try:
+        with collect(problems, f"job {job.name}: "):
             configs[job.name] = configure_job(job)
-        except ConfigurationError as error:
-            problems += [f"job {job.name}: {problem}" for problem in error.problems]
     return configs, problems
 
 

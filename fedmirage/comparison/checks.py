@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import collect, refuse
 from fedmirage.common.settings.config import validate
 from fedmirage.runtimes.child import check, serve
 
@@ -12,12 +12,9 @@ def check_all(tell: Any, configs: list[dict[str, Any]], verbose: bool) -> None:
     """Refuse everything that does not fit the data or this machine, in one go."""
     problems: list[str] = []
     for config in map(validate, configs):
-        try:
+        with collect(problems):
             check(config, Path(config.out), actors=0)
-        except ConfigurationError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigurationError(list(dict.fromkeys(problems)))
+    refuse(problems)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import refuse
 from fedmirage.comparison.export import write_files
 from fedmirage.report.data import arrange
 from fedmirage.report.export import WRITERS
@@ -19,8 +19,7 @@ def write_report(
     """Write the page and the other files; return their paths by kind, and what was found."""
     require_results(folders)
     found = find_groups(folders)
-    if not found.groups:
-        raise ConfigurationError(found.damaged)
+    refuse(found.damaged if not found.groups else [])
     wanted = write_files(WRITERS, found.groups, files)
     page = out or folders[0] / PAGE
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -38,5 +37,4 @@ def require_results(folders: Sequence[Path]) -> None:
             problems.append(
                 f"there are no results in {folder}; give folders of runs or of a comparison (--out)"
             )
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)

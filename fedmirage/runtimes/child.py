@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.client.node.redaction import VARIABLE
-from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError
+from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError, collect, refuse
 from fedmirage.common.settings.config import RunConfig, validate
 from fedmirage.runtimes.breakpoints import Debugger
 
@@ -100,13 +100,10 @@ def check(config: RunConfig, folder: Path, actors: int) -> int:
         problems.append(
             f"actors={actors}: write how many clients may train at a time, or 0 for one per core"
         )
-    try:
-        model = check_run(config, folder)
-    except ConfigurationError as error:
-        problems += error.problems
-    if problems:
-        raise ConfigurationError(problems)
-    return 4 * model.size
+    with collect(problems):
+        size = check_run(config, folder).size
+    refuse(problems)
+    return 4 * size
 
 
 def choose(config: RunConfig) -> tuple[str, str]:
