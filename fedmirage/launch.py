@@ -38,7 +38,6 @@ from fedmirage.server.record.results import FILE, Results, read_results
 from fedmirage.show.progress import Watch
 
 RUNTIMES = ("auto", "inprocess", "simulation", "grpc")
-CHILD = "fedmirage.runtimes.child"
 TAIL = 6  # lines that are shown of what a process said before it ended unexpectedly
 
 
@@ -120,7 +119,6 @@ def attend(
     processes: Processes,
     request: dict[str, Any],
     console: Console,
-    program: str = CHILD,
     make_room: Callable[[], None] | None = None,
 ) -> None:
     """Let a process carry out a request, and pass on its messages; its failure is raised here.
@@ -131,7 +129,7 @@ def attend(
     lent = [writer, *(copy_terminal() if make_room else [])]
     with tempfile.TemporaryFile() as log, os.fdopen(reader, "rb") as pipe:
         output = None if request["verbose"] else log
-        command = [sys.executable, "-P", "-m", program]
+        command = [sys.executable, "-P", "-m", "fedmirage.runtimes.child"]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": output, "stderr": output}
         child = processes.spawn(command, environment(), **pipes, pass_fds=lent)
         for descriptor in lent:
@@ -139,29 +137,17 @@ def attend(
         assert child.stdin is not None
         with contextlib.suppress(BrokenPipeError), child.stdin as stdin:
             stdin.write(json.dumps({**request, "pipe": writer, "terminal": lent[1:]}).encode())
-        said = follow(child, pipe, console, make_room)
-        if child.returncode:
+        why: dict[str, Any] = {}
+        for line in map(json.loads, pipe):
+            if "say" in line:
+                console.print(line["say"], highlight=False, markup=False)
+            elif "breakpoint" in line and make_room:
+                make_room()
+            else:
+                why = line
+        if child.wait():
             log.seek(0)
-            raise make_error(said, child.returncode, log.read().decode(errors="replace"))
-
-
-def follow(
-    child: "subprocess.Popen[bytes]",
-    pipe: Any,
-    console: Console,
-    make_room: Callable[[], None] | None = None,
-) -> dict[str, Any]:
-    """Show the messages of a process until it ends; return why it failed, if it said so."""
-    why: dict[str, Any] = {}
-    for line in map(json.loads, pipe):
-        if "say" in line:
-            console.print(line["say"], highlight=False, markup=False)
-        elif "breakpoint" in line and make_room:
-            make_room()
-        else:
-            why = line
-    child.wait()
-    return why
+            raise make_error(why, child.returncode, log.read().decode(errors="replace"))
 
 
 def make_error(said: dict[str, Any], code: int, log: str) -> FedmirageError:

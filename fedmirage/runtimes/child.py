@@ -11,7 +11,6 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ from fedmirage.common.settings.config import RunConfig, validate
 from fedmirage.runtimes.breakpoints import Debugger
 
 
-def serve(work: Callable[..., None]) -> None:
-    """Read a request and let `work` do what it asks for; the exit code is 0 if it went well."""
+def serve() -> None:
+    """Read a request and do what it asks for; the exit code is 0 if it went well."""
     request = json.load(sys.stdin)
     writer, terminal = request.pop("pipe"), request.pop("terminal")
     for descriptor in (writer, *terminal):
@@ -36,7 +35,7 @@ def serve(work: Callable[..., None]) -> None:
         try:
             if terminal:
                 sys.breakpointhook = Debugger(tell, terminal)
-            work(tell, **request)
+            (check_all if "configs" in request else conduct)(tell, **request)
             code = 0
         except ConfigurationError as error:
             tell(problems=error.problems)
@@ -106,6 +105,15 @@ def check(config: RunConfig, folder: Path, actors: int) -> int:
     return 4 * size
 
 
+def check_all(tell: Any, configs: list[dict[str, Any]], verbose: bool) -> None:
+    """Refuse what does not fit the data or this machine in any run of a comparison."""
+    problems: list[str] = []
+    for config in map(validate, configs):
+        with collect(problems):
+            check(config, Path(config.out), actors=0)
+    refuse(problems)
+
+
 def choose(config: RunConfig) -> tuple[str, str]:
     """Choose the runtime of `auto`, and say why: Ray shares GPUs, and starts later without them."""
     from fedmirage.common import device
@@ -130,4 +138,4 @@ def estimate_space(config: RunConfig, weights: int) -> str:
 
 
 if __name__ == "__main__":
-    serve(conduct)
+    serve()
