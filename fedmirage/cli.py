@@ -94,9 +94,9 @@ for listing in (
     listings.datasets,
     listings.privacy,
     views.partition,
+    views.doctor,
 ):
     app.command(cls=Command)(listing)
-app.command(cls=Command)(views.doctor)
 app.command(
     cls=Command, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )(work.supernode)

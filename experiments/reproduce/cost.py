@@ -27,25 +27,6 @@ WALL = (time.perf_counter, 1)
 START = 5.0  # seconds until the first round of a run: loading torch, data and processes
 FORWARD = 1 / 3  # of a step: its backward pass takes twice as long as its forward pass
 WARM, MEASURED = 2, 5  # steps before the clock starts, and steps of which the fastest counts
-SIZES = {  # training and test images, as `fedmirage datasets` lists them
-    "digits": (1437, 360),
-    "digits-multi": (2000, 500),
-    "digits-domains": (1797, 448),
-    "fashion-mnist": (60_000, 10_000),
-    "mnist": (60_000, 10_000),
-    "mnist-domains": (75_000, 12_500),
-    "emnist": (240_000, 40_000),
-    "cifar10": (50_000, 10_000),
-    "cifar100": (50_000, 10_000),
-    "cifar10-c": (50_000, 10_000),
-    "svhn": (73_257, 26_032),
-    "cinic10": (90_000, 90_000),
-    "usps": (7291, 2007),
-    "mnist-m": (59_001, 9_001),
-    "synth-digits": (479_400, 9553),
-    "tiny-imagenet": (100_000, 10_000),
-    "flair": (345_000, 40_000),
-}
 FACTORS = {
     "moon": 1 + 2 * FORWARD,  # two more forward passes, of the global and of the last model
     "fedsam": 2.0,  # every gradient is computed twice
@@ -122,10 +103,13 @@ def samples_of(config: RunConfig) -> tuple[int, int]:
     """Return how many training and test images the data set of a run has."""
     train = test = 0
     for params in config.dataset_list:
-        found = SIZES.get(params.name, (0, 0))
+        to_train, to_test = params.about().samples
         if params.limit is not None:
-            found = (min(found[0], params.limit), min(found[1], max(200, params.limit // 5)))
-        train, test = train + found[0], test + found[1]
+            to_train, to_test = (
+                min(to_train, params.limit),
+                min(to_test, max(200, params.limit // 5)),
+            )
+        train, test = train + to_train, test + to_test
     return train, test
 
 

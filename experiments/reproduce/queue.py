@@ -37,7 +37,6 @@ from pydantic import Field, NonNegativeInt
 from rich.console import Console
 
 from experiments.reproduce.cells import Scale, choose_cells
-from experiments.reproduce.checks import Written
 from experiments.reproduce.jobs import share_all
 from experiments.reproduce.recording import (
     find_recorded,
@@ -46,7 +45,7 @@ from experiments.reproduce.recording import (
     set_aside_without_models,
 )
 from experiments.reproduce.standing import show_state
-from experiments.reproduce.tables import read_table
+from experiments.reproduce.tables import Written, read_table
 from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import ConfigurationError, collect, refuse
 from fedmirage.common.settings.config import RunConfig, configure

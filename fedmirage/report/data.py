@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.report.groups import Found, Group, describe_settings, find_groups
-from fedmirage.report.html import Html, PageSection, bullets, element, join, paragraph
+from fedmirage.report.html import Html, PageSection, bullets, element, join
 from fedmirage.report.sections.answer import answer
 from fedmirage.report.sections.costs import phases
 from fedmirage.report.sections.differences import differences
@@ -84,9 +84,8 @@ def head_of(group: Group) -> Html:
     seeds = f"seed{'s' * (len(outcome.seeds) > 1)} {', '.join(map(str, outcome.seeds))}"
     text = f"{rows}, {seeds}, {count} run{'s' * (count > 1)} in "
     place = element("code", group.folder.name)
-    return paragraph(
-        join((text, place, f": {describe_settings(outcome.settings)}.")), class_="lead"
-    )
+    said = join((text, place, f": {describe_settings(outcome.settings)}."))
+    return element("p", said, class_="lead")
 
 
 def contents_of(groups: Sequence[dict[str, Any]]) -> Html:
@@ -98,7 +97,7 @@ def contents_of(groups: Sequence[dict[str, Any]]) -> Html:
             for section in group["sections"]
         ]
         if len(groups) > 1:
-            parts.append(paragraph(element("a", group["title"], href=f"#{group['id']}")))
+            parts.append(element("p", element("a", group["title"], href=f"#{group['id']}")))
         parts.append(element("ul", join(links)))
     return join(parts)
 

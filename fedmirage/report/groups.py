@@ -121,9 +121,7 @@ def _read_comparison(folder: Path) -> Group:
     return Group(folder, outcome, runs, whole=True)
 
 
-def _settle(
-    runs: Iterable[ReportedRun],
-) -> tuple[list[tuple[ReportedRun, RunConfig]], list[str]]:
+def _settle(runs: Iterable[ReportedRun]) -> tuple[list[tuple[ReportedRun, RunConfig]], list[str]]:
     """Check the recorded settings; those that this version does not know are named."""
     found, odd = [], []
     for run in runs:

@@ -96,14 +96,14 @@ def show_heterogeneity(metrics: Heterogeneity) -> RichTable:
     for entry in fields(metrics):
         value = getattr(metrics, entry.name)
         if isinstance(value, ClientRange):
-            cells = map(_figure, (value.minimum, value.mean, value.maximum))
+            cells = map(_write_number, (value.minimum, value.mean, value.maximum))
             shown.add_row(LABELS[entry.name], *cells)
         elif entry.name in LABELS:
-            shown.add_row(LABELS[entry.name], "", _figure(value), "")
+            shown.add_row(LABELS[entry.name], "", _write_number(value), "")
     return shown
 
 
-def _figure(number: float) -> str:
+def _write_number(number: float) -> str:
     """Write four digits and never an exponent, because large numbers here count samples."""
     return f"{number:.0f}" if abs(number) >= 1000 else f"{number:.4g}"
 

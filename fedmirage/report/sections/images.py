@@ -12,7 +12,6 @@ from fedmirage.report.html import (
     details,
     element,
     join,
-    paragraph,
     plot_section,
     table,
 )
@@ -29,7 +28,7 @@ def galleries(group: Group) -> PageSection:
     found = find_galleries(group)
     if not found:
         said = "Methods with virtual data draw their images with --save-images; no run here did."
-        return PageSection("galleries", "Virtual images", paragraph(said))
+        return PageSection("galleries", "Virtual images", element("p", said))
     parts = [_gallery(group, one, number < OPEN) for number, one in enumerate(found)]
     return PageSection("galleries", "Virtual images", join(parts))
 
@@ -38,7 +37,7 @@ def features(group: Group, tsne: bool) -> PageSection:
     """Show maps of the features of test samples under the global models."""
     title = "Features"
     if not tsne:
-        return PageSection("features", title, paragraph(TSNE))
+        return PageSection("features", title, element("p", TSNE))
     options, rows, remarks = [], [], []
     for name in group.runs:
         short, run = group.labels[name], group.first_run(name)
@@ -77,5 +76,5 @@ def _gallery(group: Group, gallery: Gallery, opened: bool) -> Html:
     parts = [element("div", join(figures), class_="gallery")]
     if some:
         place = join(("All are in ", element("code", gallery.folder.name), "."))
-        parts.append(paragraph(place, class_="note"))
+        parts.append(element("p", place, class_="note"))
     return details(label, join(parts), opened)
