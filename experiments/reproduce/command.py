@@ -81,7 +81,12 @@ def reproduce(name: str, given: Mapping[str, Any], console: Console) -> list[Ans
     check_runs(work.jobs, folder)
     failed = carry_out(work.jobs, means, folder, console)
     answers = [make_cell_answer(cell, scale, work, failed) for cell in cells]
-    present(cells, answers, scale, given, console)
+    console.print(show_answers(cells, answers, scale))
+    for answer in (answer for answer in answers if answer.remark):
+        text = f"{answer.row}, {answer.column}: {answer.remark}"
+        console.print(text, style="yellow", highlight=False, markup=False)
+    for path in write_files(WRITERS, answers, {kind: given[kind] for kind in WRITERS}).values():
+        say(console, f"written: {path}")
     say(console, f"results: {folder}")
     return answers
 
@@ -155,20 +160,3 @@ def show_cost(work: ChosenCells, means: Means, console: Console) -> None:
         f" core, {say_time(total / at_once)} with {at_once} at work"
         " (experiments/reproduce/cost.py explains the estimate)",
     )
-
-
-def present(
-    cells: Sequence[Cell],
-    answers: Sequence[Answer],
-    scale: Any,
-    given: Mapping[str, Any],
-    console: Console,
-) -> None:
-    """Show the answer, and write the files that were asked for."""
-    console.print(show_answers(cells, answers, scale))
-    for answer in answers:
-        if answer.remark:
-            text = f"{answer.row}, {answer.column}: {answer.remark}"
-            console.print(text, style="yellow", highlight=False, markup=False)
-    for path in write_files(WRITERS, answers, {kind: given[kind] for kind in WRITERS}).values():
-        say(console, f"written: {path}")

@@ -49,15 +49,14 @@ class Clock:
 
     def step(self, config: RunConfig) -> float:
         """Return the seconds of one training step."""
-        channels, size, classes = image_of(config)
-        image, how = (channels, size, classes), (config.augment, config.optimizer, config.threads)
-        key = (config.model, image, config.batch_size, how)
+        how = (config.augment, config.optimizer, config.threads)
+        key = (config.model, image_of(config), config.batch_size, how)
         if key not in self.known:
-            self.known[key] = measure(config, channels, size, classes)
+            self.known[key] = measure(config)
         return self.known[key]
 
 
-def measure(config: RunConfig, channels: int, size: int, classes: int) -> float:
+def measure(config: RunConfig) -> float:
     """Time training steps on random images: augmentation, both passes, the optimiser's step."""
     import torch  # here, because listing tables does not need it
 
@@ -66,7 +65,7 @@ def measure(config: RunConfig, channels: int, size: int, classes: int) -> float:
     from fedmirage.common.learning.augment import AUGMENTATIONS, augment
     from fedmirage.common.models.factory import build
 
-    where = device.pick(config.device)
+    where, (channels, size, classes) = device.pick(config.device), image_of(config)
     threads = torch.get_num_threads()
     torch.set_num_threads(config.threads)
     model = device.place(build(config.model_params, (channels, size, size), classes), where, config)

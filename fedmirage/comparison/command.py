@@ -13,8 +13,8 @@ from fedmirage.comparison.folders import lay_out_runs
 from fedmirage.comparison.outcome import FILE, Outcome, read_outcome, record
 from fedmirage.comparison.plan import Plan, make_plan
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
+from fedmirage.comparison.scores import choose
 from fedmirage.comparison.table import show_outcome
-from fedmirage.comparison.tuning import choose
 from fedmirage.launch import require_known
 from fedmirage.runtimes.observers import Observers
 from fedmirage.server.record.folder import make_folder

@@ -35,16 +35,12 @@ class WorkerGrid(WaitingGrid):
 
     def __init__(self, nodes: int) -> None:
         super().__init__()
-        self.contexts = {
-            node_id(partition): Context(
-                1,
-                node_id(partition),
-                {"partition-id": partition, "num-partitions": nodes},
-                RecordDict(),
-                {},
-            )
-            for partition in range(nodes)
-        }
+        self.contexts: dict[int, Context] = {}
+        for partition in range(nodes):
+            facts: dict[str, Any] = {"partition-id": partition, "num-partitions": nodes}
+            node = node_id(partition)
+            self.contexts[node] = Context(1, node, facts, RecordDict(), {})
+        self.takes_part = False  # whether this process answers messages, too
         self.workers: list[Worker] = []
         self.change = threading.Condition()  # guards the workers and what follows
         self.asked: set[str] = set()  # the messages of this round; a reply to another is dropped
@@ -70,11 +66,6 @@ class WorkerGrid(WaitingGrid):
             workers = list(self.workers)
         for worker in workers:
             worker.stop()
-
-    @property
-    def needs_workers(self) -> bool:
-        """Whether nobody else answers messages."""
-        return True
 
     @property
     def run(self) -> Any:
@@ -210,7 +201,7 @@ class WorkerGrid(WaitingGrid):
             if self.closed:
                 return None
             self.workers.remove(worker)
-            nobody = not self.workers and self.needs_workers
+            nobody = not self.workers and not self.takes_part
             if nobody:
                 self.why_nobody = f"no process for clients could start: {reason}"
             else:

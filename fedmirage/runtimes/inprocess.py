@@ -204,12 +204,7 @@ class LocalGrid(WorkerGrid):
         super().__init__(nodes)
         self.app, self.help_out = app, help_out
         self.own = OwnThread(app) if help_out else None
-        self.takes_part = True  # whether this process trains, too
-
-    @property
-    def needs_workers(self) -> bool:
-        """Whether nobody but helpers answers messages."""
-        return not self.takes_part
+        self.takes_part = True
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Have all of them answered, except those whose time is up."""

@@ -49,10 +49,8 @@ LABELS = {
 def report(dataset: DataSet, parts: Sequence[Indices], out_dir: Path) -> list[Path]:
     """Draw both pictures into `out_dir` (created if necessary) and return their paths."""
     out_dir.mkdir(parents=True, exist_ok=True)
-    table = class_table(dataset.train, parts, len(dataset.classes))
-    sizes = np.array([len(part) for part in parts])
     return [
-        draw_classes(table, sizes, dataset.classes, out_dir / "clients-by-classes.png"),
+        draw_classes(dataset, parts, out_dir / "clients-by-classes.png"),
         draw_pixels(dataset, parts, out_dir / "pixels-by-client.png"),
     ]
 
@@ -108,19 +106,18 @@ def _write_number(number: float) -> str:
     return f"{number:.0f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
-def draw_classes(
-    table: Table, sizes: npt.NDArray[np.int64], classes: Sequence[str], path: Path
-) -> Path:
+def draw_classes(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
     """Draw a heat map with one column per client and one row per class; empty cells stay white.
 
     The clients' sizes are drawn above it.
     """
+    table = class_table(dataset.train, parts, len(dataset.classes))
     clients, rows = table.shape
     width = float(np.clip(2.5 + 0.45 * clients, 6, 15))
     height = float(np.clip(2.2 + 0.32 * rows, 4, 14))
     figure = Figure(figsize=(width, height), layout="constrained")
     above, map_axes = figure.subplots(2, 1, sharex=True, height_ratios=[1, max(2.0, height - 2)])
-    above.bar(np.arange(clients), sizes, color="#4D4D4D", width=0.85)
+    above.bar(np.arange(clients), [len(part) for part in parts], color="#4D4D4D", width=0.85)
     above.set_ylabel("samples")
     above.tick_params(which="both", bottom=False)
     above.spines[["top", "right"]].set_visible(False)
@@ -128,7 +125,7 @@ def draw_classes(
     look = {"aspect": "auto", "cmap": SHADES, "norm": shading, "interpolation": "none"}
     image = map_axes.imshow(np.ma.masked_equal(table.T, 0), **look)
     map_axes.set(xlabel="client", ylabel="class", xticks=_ticks(clients))
-    map_axes.set_yticks(_ticks(rows), [classes[row] for row in _ticks(rows)])
+    map_axes.set_yticks(_ticks(rows), [dataset.classes[row] for row in _ticks(rows)])
     map_axes.set_xticks(np.arange(clients + 1) - 0.5, minor=True)
     map_axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
     map_axes.grid(which="minor", color="#DDDDDD", linewidth=0.4)

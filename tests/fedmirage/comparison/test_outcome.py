@@ -14,8 +14,8 @@ from fedmirage.comparison.choices import Choice
 from fedmirage.comparison.export import WRITERS, write_files
 from fedmirage.comparison.outcome import allows_secagg, read_outcome, record
 from fedmirage.comparison.plan import Job, Plan, make_plan
+from fedmirage.comparison.scores import choose
 from fedmirage.comparison.table import remarks, sentences, show_outcome
-from fedmirage.comparison.tuning import choose
 from tests.support.comparison import plan_records, write_records, write_run
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL
