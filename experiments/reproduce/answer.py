@@ -38,12 +38,12 @@ class Answer:
 
 
 def make_answer(
-    cell: Cell, scale: Scale, folders: Sequence[Path], remark: str = "", failed: bool = False
+    cell: Cell, scale: Scale, folders: Sequence[Path], why: Sequence[str] = (), failed: bool = False
 ) -> Answer:
     """Compare the runs of a cell with the paper's number."""
     read = [read_cell(cell, folder) for folder in folders]
     values = [one for one in read if not isinstance(one, str)]
-    reasons = [one for one in (remark, *read) if isinstance(one, str) and one]
+    reasons = [one for one in (*why, *read) if isinstance(one, str) and one]
     found, (paper, deviation) = spread(values), read_paper(cell.paper)
     ours = found.mean if found else None
     known = scale == "paper" and ours is not None and paper is not None

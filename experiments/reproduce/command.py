@@ -97,11 +97,10 @@ def make_cell_answer(
     """Answer a cell that was run, or say why it was not."""
     folders = work.folders.get(cell, [])
     broken = [failed[folder] for folder in folders if folder in failed]
-    reasons, lacking = list(broken), work.without_data.get(cell)
-    reasons += [cell.missing] if cell.missing else []
-    reasons += [f"no files of {lacking}"] if lacking else []
+    lacking = work.without_data.get(cell)
+    reasons = [*broken, cell.missing, f"no files of {lacking}" if lacking else ""]
     usable = [folder for folder in folders if folder not in failed]
-    return make_answer(cell, scale, usable, "; ".join(dict.fromkeys(reasons)), bool(broken))
+    return make_answer(cell, scale, usable, reasons, bool(broken))
 
 
 def describe_tables(cells: Sequence[Cell], work: ChosenCells, scale: str, console: Console) -> None:
