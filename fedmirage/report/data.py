@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedmirage.comparison.rows import FEDAVG
 from fedmirage.report.groups import Found, Group, describe_settings, find_groups
 from fedmirage.report.html import Html, PageSection, bullets, element, join
 from fedmirage.report.sections.answer import answer
@@ -17,9 +18,12 @@ from fedmirage.report.sections.images import features, galleries
 from fedmirage.report.sections.lines import budget, drift, progress, terms
 from fedmirage.report.sections.records import configuration, notes, runs
 from fedmirage.report.sections.shares import classes, clients, confusion, domains, holdings
-from fedmirage.report.series import describe_series
 
 VERSION = 1  # of this object
+# How rows are told apart on all plots of a group: one tone each, a dash for placebos.
+TONES = 7  # colours of the style sheet; further rows take them again, with another dash
+DASHES = ("solid", "dot", "longdashdot")
+PLACEBO = "dash"
 
 
 def gather(folders: Sequence[Path], tsne: bool = False) -> dict[str, Any]:
@@ -67,6 +71,32 @@ def make_sections(group: Group, tsne: bool) -> list[PageSection]:
     found.append(features(group, tsne))
     found += [make(group) for make in (budget, notes, runs, configuration)]
     return [section for section in found if section is not None]
+
+
+def describe_series(group: Group) -> list[dict[str, Any]]:
+    """Give every row its tone and dash; a placebo has the tone of its method."""
+    outcome = group.outcome
+    methods = {
+        standing.entry.placebo: standing.entry.name
+        for standing in outcome.standings
+        if standing.entry.placebo
+    }
+    own = [name for name in outcome.by_name if name != FEDAVG and name not in methods]
+    found = []
+    for name in outcome.by_name:
+        placebo = name in methods
+        number = own.index(leader) if (leader := methods.get(name, name)) in own else -1
+        dash = PLACEBO if placebo else DASHES[max(0, number) // TONES % len(DASHES)]
+        found.append(
+            {
+                "name": name,
+                "short": group.labels[name],
+                "tone": number % TONES if number >= 0 else None,  # None is the colour of the text
+                "dash": dash,
+                "placebo": placebo,
+            }
+        )
+    return found
 
 
 def question_of(group: Group) -> str:

@@ -19,7 +19,7 @@ from fedmirage.common.data.partitions.params import (
     PartitionParams,
 )
 from fedmirage.common.data.set import Split
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, refuse
 from fedmirage.common.settings.language import resolve_one, write
 
 
@@ -44,8 +44,7 @@ def split(
         "multi-label" if train.labels.ndim == 2 else "single-label",
     )
     problems += check_columns(params, train.columns, clients)
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     generator = numpy_generator(seed, "partition", params.name)
     parts = _divide(params, train, classes, clients, generator)
     empty = [client for client, part in enumerate(parts) if len(part) == 0]
