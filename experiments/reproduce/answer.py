@@ -46,7 +46,7 @@ def make_answer(
     reasons = [one for one in (*why, *read) if isinstance(one, str) and one]
     found, (paper, deviation) = spread(values), read_paper(cell.paper)
     ours = found.mean if found else None
-    known = scale == "paper" and ours is not None and paper is not None
+    comparable = scale == "paper" and ours is not None and paper is not None
     return Answer(
         table=cell.table.name,
         row=cell.row.name,
@@ -57,7 +57,7 @@ def make_answer(
         seeds=len(values),
         paper=paper,
         paper_deviation=deviation,
-        difference=ours - paper if known else None,  # type: ignore[operator]
+        difference=ours - paper if comparable else None,  # type: ignore[operator]
         remark="; ".join(dict.fromkeys(reasons)),
         failed=failed,
     )

@@ -18,6 +18,8 @@ from fedmirage.client.node.redaction import VARIABLE
 from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError, collect, refuse
 from fedmirage.common.settings.config import RunConfig, validate
 from fedmirage.runtimes.breakpoints import Debugger
+from fedmirage.runtimes.simulation import plan_actors, simulate, start_early
+from fedmirage.server.record.folder import explain, is_mistake
 
 
 def serve() -> None:
@@ -58,16 +60,12 @@ def conduct(
     os.environ[VARIABLE] = str(traceback_file)  # clients on this host may say what they raise
     started = None
     if runtime == "simulation":
-        from fedmirage.runtimes.simulation import start_early
-
         started = start_early(settings, verbose, actors)  # a refusal ends Ray with this process
     weights = check(settings, Path(folder), actors)
     if settings.keep_models == "all":
         tell(say=estimate_space(settings, weights))
     if runtime == "grpc":
         return
-    from fedmirage.runtimes.simulation import plan_actors
-
     plan = plan_actors(settings, actors)
     chosen, why = choose(settings) if runtime == "auto" else (runtime, "")
     tell(say=f"{chosen}: {plan}{why}")
@@ -79,12 +77,8 @@ def conduct(
 
             run_in_process(settings, plan.actors)
         else:
-            from fedmirage.runtimes.simulation import simulate
-
             simulate(settings, verbose, actors, started)
     except Exception as error:
-        from fedmirage.server.record.folder import explain, is_mistake
-
         if is_mistake(error):  # the folder has its traceback
             raise FedmirageError(explain(error, traceback_file.parent)) from error
         raise
