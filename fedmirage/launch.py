@@ -26,14 +26,7 @@ from fedmirage.runtimes.breakpoints import copy_terminal
 from fedmirage.runtimes.observers import Observers
 from fedmirage.runtimes.processes import Processes, environment, undisturbed
 from fedmirage.server.record import checkpoint
-from fedmirage.server.record.folder import (
-    claim,
-    find_finished,
-    require_same_settings,
-    require_vacant,
-    require_writable,
-    say_finished,
-)
+from fedmirage.server.record import folder as folders
 from fedmirage.server.record.results import FILE, Results, read_results
 from fedmirage.show.progress import Watch
 
@@ -57,16 +50,18 @@ def launch(
     KeyboardInterrupt, so that a notebook survives it.
     """
     require_known(runtime)
-    require_writable(folder)
+    folders.require_writable(folder)
     if folder.exists():
-        with claim(folder):  # whoever else writes there is named now, before anything is started
-            require_vacant(config, folder)
-            require_same_settings(config, folder)
+        with folders.claim(
+            folder
+        ):  # whoever else writes there is named now, before anything is started
+            folders.require_vacant(config, folder)
+            folders.require_same_settings(config, folder)
     observers = observers or Observers()
     observers.add([folder])
     with observers:
-        if (summary := find_finished(config, folder)) is not None:
-            console.print(say_finished(summary), highlight=False)
+        if (summary := folders.find_finished(config, folder)) is not None:
+            console.print(folders.say_finished(summary), highlight=False)
         else:
             describe_run(config, console)
             summary = conduct(config, runtime, folder, console, actors, verbose)
@@ -169,7 +164,7 @@ def close_interrupted(folder: Path) -> str:
         return "interrupted before the run began; the same command starts it again"
     path = folder / checkpoint.FILE
     done = checkpoint.read_checkpoint(path).round if path.exists() else 0
-    with claim(folder):
+    with folders.claim(folder):
         results.interrupt(done)
     if read_results(folder / FILE)[-1]["status"] == "finished":
         return f"interrupted after the run had finished; its results are in {folder}"

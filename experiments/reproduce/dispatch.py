@@ -15,10 +15,8 @@ from fedmirage.common.settings.config import key_of
 from fedmirage.show.words import say
 
 TASKS = ("table", "queue", "record", "tables")
-FOR_A_TABLE = (
-    *("row", "column", "scale", "seeds", "estimate"),
-    *("csv", "json", "out", "data_dir", "download"),
-)
+FOR_A_TABLE = ["row", "column", "scale", "seeds", "estimate", "csv", "json", "out"]
+FOR_A_TABLE += ["data_dir", "download"]
 
 
 def dispatch(given: Mapping[str, Any], console: Console) -> bool:

@@ -11,7 +11,6 @@ from rich.console import Console
 from fedmirage.api.comparisons import Comparison
 from fedmirage.api.runs import RunResult
 from fedmirage.follow.wanted import Wanted
-from fedmirage.launch import launch
 from fedmirage.settings.layers import read_layers, report_together, settle
 
 if TYPE_CHECKING:
@@ -36,6 +35,8 @@ def run(
     folder `out`, or else to a new one in runs/. With `resume`, the settings are laid over those of
     the run that goes on. `quiet` shows no progress.
     """
+    from fedmirage.launch import launch
+
     console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
     with report_together(wanted.find_problems()):
         config = settle(read_layers(preset, []), settings)

@@ -16,19 +16,10 @@ PAGE = "report.html"
 def write_report(
     folders: Sequence[Path], out: Path | None, files: Mapping[str, Path | None], tsne: bool
 ) -> tuple[dict[str, Path], Found]:
-    """Write the page and the other files; return their paths by kind, and what was found."""
-    require_results(folders)
-    found = find_groups(folders)
-    refuse(found.damaged if not found.groups else [])
-    wanted = write_files(WRITERS, found.groups, files)
-    page = out or folders[0] / PAGE
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(render(arrange(found, tsne)), encoding="utf-8")
-    return {"page": page, **wanted}, found
+    """Write the page and the other files; return their paths by kind, and what was found.
 
-
-def require_results(folders: Sequence[Path]) -> None:
-    """Refuse folders that do not exist or hold no results, all of them at once."""
+    Folders that do not exist or hold no results are refused, all of them at once.
+    """
     problems = []
     for folder in folders:
         if not folder.is_dir():
@@ -38,3 +29,10 @@ def require_results(folders: Sequence[Path]) -> None:
                 f"there are no results in {folder}; give folders of runs or of a comparison (--out)"
             )
     refuse(problems)
+    found = find_groups(folders)
+    refuse(found.damaged if not found.groups else [])
+    wanted = write_files(WRITERS, found.groups, files)
+    page = out or folders[0] / PAGE
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(render(arrange(found, tsne)), encoding="utf-8")
+    return {"page": page, **wanted}, found

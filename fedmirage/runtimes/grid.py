@@ -75,16 +75,9 @@ class WorkerGrid(WaitingGrid):
     def set_run(self, run: Any) -> None:
         """Part of Flower's interface."""
 
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        """Part of Flower's interface."""
-        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+    def create_message(self, *_: Any, **__: Any) -> Message:
+        """Part of Flower's interface, which Flower itself does not use any more."""
+        raise NotImplementedError("write Message(...) instead")
 
     def get_node_ids(self) -> Iterable[int]:
         """All nodes are connected from the beginning."""

@@ -28,12 +28,10 @@ from flwr.common import log
 from fedmirage.client.app import make_app
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.runtimes.grid import FAILED, WorkerGrid, node_id
+from fedmirage.runtimes.grid import FAILED, WorkerGrid
 from fedmirage.runtimes.parcels import Load, unpack
 from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
 from fedmirage.server.run import run
-
-__all__ = ["Helper", "LocalGrid", "answer", "node_id", "run_in_process"]
 
 START = 120.0  # seconds in which a helper must have loaded everything
 ENDING = 5.0  # seconds to wait for a killed helper, which a slow disk may hold for longer

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from matplotlib import colormaps
-from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from rich import box
@@ -16,7 +15,6 @@ from rich.table import Table as RichTable
 from fedmirage.common.data.heterogeneity import (
     ClientRange,
     Heterogeneity,
-    Table,
     class_table,
     heterogeneity,
 )
@@ -131,7 +129,10 @@ def draw_classes(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path
     map_axes.grid(which="minor", color="#DDDDDD", linewidth=0.4)
     map_axes.tick_params(which="minor", length=0)
     if clients <= 25 and rows <= 20:
-        _write_counts(map_axes, table, shading)
+        for client, row in np.argwhere(table > 0):
+            look = {"color": "white" if float(shading(table[client, row])) > 0.5 else "black"}
+            look |= {"ha": "center", "va": "center", "fontsize": 7}
+            map_axes.text(client, row, str(table[client, row]), **look)
     figure.colorbar(image, ax=map_axes, label="samples of the class", pad=0.01, aspect=40)
     figure.savefig(path, dpi=130)
     return path
@@ -195,13 +196,6 @@ def _intensities(
         [np.bincount(group.ravel() // (256 // bins), minlength=bins) for group in groups]
     )
     return np.asarray(counts / counts.sum(axis=1, keepdims=True), dtype=np.float64)
-
-
-def _write_counts(axes: Axes, table: Table, shading: Normalize) -> None:
-    for client, row in np.argwhere(table > 0):
-        count = int(table[client, row])
-        colour = "white" if float(shading(count)) > 0.5 else "black"
-        axes.text(client, row, str(count), ha="center", va="center", fontsize=7, color=colour)
 
 
 def _headings(classes: Sequence[str], columns: Sequence[int | None]) -> tuple[list[str], str]:
