@@ -9,7 +9,7 @@ from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.partitions.params import PARTITIONS, PartitionParams
 from fedmirage.common.data.set import Split, Task
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, refuse
 from fedmirage.common.settings.language import resolve_one, write
 
 
@@ -29,8 +29,7 @@ def split(
     task: Task = "multi-label" if train.labels.ndim == 2 else "single-label"
     problems = check(params, clients, classes, len(train), task)
     problems += check_columns(params, train.columns, clients)
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     generator = numpy_generator(seed, "partition", params.name)
     parts = _divide(params, train, classes, clients, generator)
     empty = [client for client, part in enumerate(parts) if len(part) == 0]
