@@ -40,12 +40,7 @@ Seconds = Annotated[float, Field(gt=0)]
 RATES = {"sgd": 0.05, "adam": 0.001, "adamw": 0.001}  # lr="auto" of each optimiser
 # Pairs of settings that decide the same thing, and the values with which they decide nothing.
 EXCLUSIVE = (("local-steps", "local-epochs"), ("lr-decay", "schedule"))
-OFF: dict[str, Any] = {
-    "local-steps": 0,
-    "local-epochs": 0,
-    "lr-decay": 1.0,
-    "schedule": "constant",
-}
+OFF: dict[str, Any] = {"local-steps": 0, "local-epochs": 0, "lr-decay": 1.0, "schedule": "constant"}
 
 
 def key_of(field: str) -> str:

@@ -8,7 +8,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, collect
 from fedmirage.common.settings.language import nearest
 
 PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")  # how Flower reads --node-config
@@ -99,11 +99,12 @@ def is_bare(value: str) -> bool:
 
 def check_node_config(text: str) -> list[str]:
     """Say what is wrong with --node-config of a node that runs our code."""
-    try:
+    what, unread = "--node-config", list[str]()
+    config: dict[str, Any] = {}
+    with collect(unread):
         config = read_node_config(text)
-    except ConfigurationError as error:
-        return error.problems
-    what = "--node-config"
+    if unread:
+        return unread
     problems = [
         f"{what}: there is no key {key!r}{nearest(key, KEYS)}" for key in config if key not in KEYS
     ]
@@ -120,10 +121,8 @@ def check_node_config(text: str) -> list[str]:
     ]
     from fedmirage.client.node.demands import read_demands
 
-    try:
+    with collect(problems, "--"):
         read_demands(config)
-    except ConfigurationError as error:
-        problems += [f"--{problem}" for problem in error.problems]
     return problems
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.errors import FedmirageError, refuse
 from fedmirage.node import checks
 from fedmirage.node.encryption import require_same_encryption
 from fedmirage.node.log import VERBOSE
@@ -76,9 +76,7 @@ class Way:
         problems += checks.check_key(self.private_key, self.insecure)
         if self.code == "own":  # other apps have keys of their own
             problems += checks.check_node_config(self.node_config)
-        problems += checks.check_address(self.address)
-        if problems:
-            raise ConfigurationError(problems)
+        refuse([*problems, *checks.check_address(self.address)])
 
 
 def start(way: Way) -> None:
