@@ -149,8 +149,17 @@ def supernode(
     }
     start(
         Way(
-            *(superlink, insecure, root_certificates, auth_supernode_private_key, node_config),
-            *(code, tasks, waiting, clientappio_api_address, verbose, more),
+            superlink=superlink,
+            insecure=insecure,
+            root_certificates=root_certificates,
+            private_key=auth_supernode_private_key,
+            node_config=node_config,
+            code=code,
+            tasks=tasks,
+            waiting=waiting,
+            address=clientappio_api_address,
+            verbose=verbose,
+            more=more,
         )
     )
 

@@ -35,7 +35,12 @@ class Admission:
             invoker = make(*arguments, **options)
             gives_up, succeeds = invoker.should_giveup, invoker.on_success
             invoker.should_giveup = lambda error: self.judge(error) or gives_up(error)
-            invoker.on_success = lambda state: (self.greet(), succeeds(state))
+
+            def succeed(state: Any) -> None:
+                self.greet()
+                succeeds(state)
+
+            invoker.on_success = succeed
             return invoker
 
         setattr(flower, MAKER, made)

@@ -12,8 +12,10 @@ from fedmirage.common.errors import ConfigurationError, collect
 from fedmirage.common.settings.language import nearest
 
 PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")  # how Flower reads --node-config
-KEYS = ("partition-id", "num-partitions", "data", "memory", "require", "budget", "budget-delta")
-KEYS += ("secagg-key", "secagg-peers")
+KEYS = (
+    *("partition-id", "num-partitions", "data", "memory", "require", "budget", "budget-delta"),
+    *("secagg-key", "secagg-peers"),
+)
 PATHS = ("data", "secagg-key", "secagg-peers")  # what must be there already
 
 

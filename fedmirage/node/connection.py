@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from logging import ERROR
 
@@ -90,7 +91,8 @@ def main(code: str, tasks: str, waiting: str, address: str, *arguments: str) -> 
             fetch_promptly()
     except FedmirageError as error:
         sys.exit(f"error: {error}")
-    add_exit_handler(lambda: (taker.ending.set(), log.info("this node ends")))
+    add_exit_handler(taker.ending.set)
+    add_exit_handler(partial(log.info, "this node ends"))
     sys.argv = ["flower-supernode", *arguments]  # Flower looks there for which program it is
     flower_supernode()
 
