@@ -6,7 +6,7 @@ packs the reply.
 
 import time
 from dataclasses import dataclass, field
-from logging import INFO, WARNING
+from logging import WARNING
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from fedmirage.client.data import LocalData
 from fedmirage.client.diagnostics import local_model_scores
 from fedmirage.client.dp import DpReply, Reply
 from fedmirage.client.node.demands import Demands
+from fedmirage.client.node.diary import note_round, note_run
 from fedmirage.client.node.redaction import tell
 from fedmirage.client.objective import Objective
 from fedmirage.client.preparation import prepare
@@ -25,7 +26,7 @@ from fedmirage.client.round import LocalClient, LocalRound
 from fedmirage.client.train import train
 from fedmirage.common.data.batches import Resident
 from fedmirage.common.data.names import name_problem
-from fedmirage.common.data.view import ClientView, use_of_own_data
+from fedmirage.common.data.view import ClientView
 from fedmirage.common.dp.ledger import FILE as RELEASES
 from fedmirage.common.dp.settings import DpOn
 from fedmirage.common.errors import FedmirageError
@@ -37,18 +38,8 @@ from fedmirage.common.run import Run, appearance
 from fedmirage.common.secagg.flower import encode_update
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
+from fedmirage.common.wire import metrics as wire
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
-from fedmirage.common.wire.metrics import (
-    ERROR,
-    FELL_BACK,
-    SAMPLES,
-    SECONDS,
-    STEPS,
-    TERM,
-    TEST_SHARD,
-    check_declared,
-    declared_metrics,
-)
 from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, Sections, pack, unpack
 from fedmirage.common.wire.preparation import PREPARE
 
@@ -75,18 +66,17 @@ class FederatedClient(NumPyClient):
         try:
             self.demands.check(self.run.config, self.ledger)
         except FedmirageError as error:
-            log(WARNING, "this node takes no part: %s", error)
-            return {"partition": self.view.partition, ERROR: tell(error)}
+            return {"partition": self.view.partition, wire.ERROR: tell(error)}
         if PREPARE in config:
             local = LocalClient(**self.surroundings())
             return prepare(local, self.objectives(), float(config[PREPARE]))
         if (problem := name_problem(self.view.dataset, config)) is not None:
             log(WARNING, "this node is not used: %s", problem[1])
-            return {"partition": self.view.partition, ERROR: problem[0]}
+            return {"partition": self.view.partition, wire.ERROR: problem[0]}
         form = appearance(self.view.dataset)
         if self.own_data:
             del form["fingerprint"]  # with it, a guess at the data could be confirmed
-            log(INFO, "%s", use_of_own_data(self.view))
+        note_run(self.run.config, self.view)
         return {"partition": self.view.partition, "own": self.own_data, **form}
 
     def fit(
@@ -96,7 +86,7 @@ class FederatedClient(NumPyClient):
         try:
             return self._fit(parameters, config)
         except Exception as error:
-            return [], 0, {LAYOUT: "", ERROR: tell(error)}
+            return [], 0, {LAYOUT: "", wire.ERROR: tell(error)}
 
     def _fit(
         self, parameters: NDArrays, config: dict[str, Scalar]
@@ -110,7 +100,7 @@ class FederatedClient(NumPyClient):
         if reply is None:
             reply = self.train_round(self.open(received, config), started)
             reply = release.protect(reply, broadcast) if release else reply
-            check_declared(reply.metrics, declared_metrics(self.run))
+            wire.check_declared(reply.metrics, wire.declared_metrics(self.run))
         return self.send(reply, broadcast)
 
     def find_release(self, config: dict[str, Scalar]) -> DpReply | None:
@@ -166,7 +156,8 @@ class FederatedClient(NumPyClient):
         shared = self.run.shared.name(self.run.shared.pick(arrays, self.run.manifest))
         for objective in objectives:
             shared = objective.share(local, shared)
-        metrics[SECONDS] = time.perf_counter() - started
+        metrics[wire.SECONDS] = time.perf_counter() - started
+        note_round(local, terms, time.perf_counter() - started)
         return Reply({**sections, SHARED: list(shared.values())}, examples, metrics)
 
     def check_finite(self, local: LocalRound) -> Arrays:
@@ -196,12 +187,12 @@ class FederatedClient(NumPyClient):
     def metrics(self, local: LocalRound, terms: dict[str, float]) -> dict[str, Scalar]:
         """Collect what this client reports about its training and about the resulting model."""
         config = self.run.config
-        metrics: dict[str, Scalar] = {f"{TERM}{name}": value for name, value in terms.items()}
-        metrics |= {**local.report, STEPS: local.steps, SAMPLES: local.samples}
-        metrics |= {FELL_BACK: 1} if local.memory.fell_back else {}
+        metrics: dict[str, Scalar] = {f"{wire.TERM}{name}": value for name, value in terms.items()}
+        metrics |= {**local.report, wire.STEPS: local.steps, wire.SAMPLES: local.samples}
+        metrics |= {wire.FELL_BACK: 1} if local.memory.fell_back else {}
         if config.scores_local_models and len(self.view.test_shard):
             scores = self.score(self.view.dataset.test, self.view.test_shard)
-            metrics |= {f"{TEST_SHARD}{name}": value for name, value in scores.items()}
+            metrics |= {f"{wire.TEST_SHARD}{name}": value for name, value in scores.items()}
         wanted = config.diagnostics and config.evaluates(local.number)
         if wanted and len(self.view.dataset.test):  # a node's own data may have no test part
             metrics |= local_model_scores(self.run, self.model, self.view)

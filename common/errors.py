@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeGuard
 
@@ -27,6 +27,21 @@ class ConfigurationError(FedmirageError):
         return type(self), (self.problems,)
 
 
+@contextlib.contextmanager
+def collect(problems: list[str], where: str = "") -> Iterator[None]:
+    """Add what the block is refused for to other problems, each with its place in front."""
+    try:
+        yield
+    except ConfigurationError as error:
+        problems += [f"{where}{problem}" for problem in error.problems]
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """Raise all problems at once, each of them once; none are no reason to."""
+    if problems:
+        raise ConfigurationError(list(dict.fromkeys(problems)))
+
+
 class DataError(FedmirageError):
     """Data that are missing, corrupt, or not what their description promises."""
 
@@ -38,6 +53,14 @@ class WireError(FedmirageError):
 def is_disk_full(error: BaseException) -> TypeGuard[OSError]:
     """Whether something could not be written because a disk is full."""
     return isinstance(error, OSError) and error.errno in FULL
+
+
+def reason(error: BaseException) -> str:
+    """Say what an exception says; of the system's errors, the file and the reason, no numbers."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror[:1].lower()}{error.strerror[1:]}"
 
 
 def keep_traceback(error: BaseException, file: Path) -> str:

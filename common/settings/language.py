@@ -16,10 +16,11 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, collect, refuse
 
 LONGEST = 5000  # characters of a line
 NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.IGNORECASE)
+PATH = re.compile(r"(\w+)\s*=\s*([/~.][^,'\"()]*)")  # a path without quotes
 
 
 class Params(BaseModel):
@@ -61,8 +62,7 @@ def parse(text: str, key: str) -> list[Call]:
         problems.append(
             f"{key}: empty; write a name, for example {key}={EXAMPLES.get(key, 'fedavg')!r}"
         )
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     return calls
 
 
@@ -117,13 +117,15 @@ def _read_call(piece: str, key: str, problems: list[str]) -> Call | None:
     if not bracket:
         return Call(name)
     try:
-        node = ast.parse(f"_({rest.rstrip()[:-1]}\n)", mode="eval").body
+        source = f"_({rest.rstrip()[:-1]}\n)"
+        node = ast.parse(source, mode="eval").body
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             raise SyntaxError
     except (SyntaxError, ValueError):
-        problems.append(
-            f"{key}: cannot read the arguments of {piece!r}; write {name}(key=value, ...)"
-        )
+        fix = f"write {name}(key=value, ...)"
+        if bare := PATH.search(rest):
+            fix = f"a path needs quotes: write {bare[1]}='{bare[2]}'"
+        problems.append(f"{key}: cannot read the arguments of {piece!r}; {fix}")
         return None
     if node.args:
         problems.append(
@@ -140,7 +142,7 @@ def _read_call(piece: str, key: str, problems: list[str]) -> Call | None:
         try:
             arguments[keyword.arg] = freeze(ast.literal_eval(keyword.value))
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            value = ast.unparse(keyword.value)
+            value = ast.get_source_segment(source, keyword.value) or ""
             hint = (
                 f"; write {value.title()}"
                 if value in ("true", "false", "none")
@@ -174,8 +176,7 @@ def resolve(call: Call, known: Mapping[str, type[P]], key: str) -> P:
         params = model(**arguments)
     except ValidationError as error:
         problems += [sentence(detail, subject, model.model_fields) for detail in error.errors()]
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     return params
 
 
@@ -184,12 +185,9 @@ def resolve_line(text: str, known: Mapping[str, type[P]], key: str) -> list[P]:
     resolved: list[P] = []
     problems: list[str] = []
     for call in parse(text, key):
-        try:
+        with collect(problems):
             resolved.append(resolve(call, known, key))
-        except ConfigurationError as error:
-            problems += [problem for problem in error.problems if problem not in problems]
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     return resolved
 
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from fedmirage.common.settings.config import defaults
+from fedmirage.common.settings.config import RATES, defaults
 from fedmirage.comparison.outcome import Outcome
 from fedmirage.comparison.rows import FEDAVG, placebo_of
 
@@ -36,6 +36,8 @@ def _flags(config: Mapping[str, Any]) -> list[str]:
     """Write every setting that is not the default."""
     words: list[str] = []
     for key, usual in defaults().items():
+        if key == "lr":
+            usual = RATES[config.get("optimizer", "sgd")]
         value = config.get(key, usual)
         if key in LEFT_OUT or value == usual:
             continue

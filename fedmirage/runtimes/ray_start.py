@@ -51,11 +51,10 @@ def start_ray(config: RunConfig, actors: int = 0, verbose: bool = False) -> None
 
     options: dict[str, Any] = {"num_cpus": max(1, count_actors(config, actors))}
     options |= {"num_gpus": 0} if config.device == "cpu" else {}
-    options |= {"_system_config": SYSTEM}
     if not verbose:
         options |= {"logging_level": logging.CRITICAL, "log_to_driver": False}
     try:
-        ray.init(include_dashboard=False, **options)
+        ray.init(include_dashboard=False, _system_config=SYSTEM, **options)
     except Exception as error:  # one of its own processes has ended, or did not start in time
         reason = " ".join(str(error).split())
         raise FedmirageError(

@@ -15,6 +15,7 @@ from fedmirage.common.errors import (
     FedmirageError,
     is_disk_full,
     keep_traceback,
+    reason,
 )
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.server.record import checkpoint
@@ -85,7 +86,7 @@ def require_writable(folder: Path) -> None:
         problem = f"this user may not write into {there}"
     else:
         return
-    raise ConfigurationError([f"out={str(folder)!r}: {problem}; choose another folder"])
+    raise ConfigurationError(f"out={str(folder)!r}: {problem}; choose another folder")
 
 
 def is_mistake(error: BaseException) -> bool:
@@ -98,7 +99,7 @@ def explain(error: BaseException, folder: Path) -> str:
     if is_mistake(error):
         return f"the server's code raised {keep_traceback(error, folder / TRACEBACK)}"
     if not is_disk_full(error):
-        return str(error) or repr(error)
+        return reason(error) or repr(error)
     begun = (folder / checkpoint.FILE).exists()
     rest = f"continue with: fedmirage run --resume {folder}" if begun else "start the run again"
     return (
@@ -115,10 +116,8 @@ def require_vacant(config: RunConfig, folder: Path) -> None:
     used = len(Results(folder).lines()) > 1 or (folder / checkpoint.FILE).exists()
     if used and not config.resume:
         raise ConfigurationError(
-            [
-                f"out={str(folder)!r} holds the results of another run; choose another folder,"
-                " or continue it with --resume"
-            ]
+            f"out={str(folder)!r} holds the results of another run; choose another folder,"
+            " or continue it with --resume"
         )
 
 
@@ -135,10 +134,8 @@ def require_same_settings(config: RunConfig, folder: Path) -> None:
         values = ", ".join(f"{key}={kept[key]!r} (it was {begun[key]!r})" for key in changed)
         values += f", over which schedule={config.schedule!r} runs" * ("rounds" in changed)
         raise ConfigurationError(
-            [
-                f"resume={config.resume!r} continues a run with its own settings, but you gave"
-                f" {values}; leave that out, or use warm-start to start a new run from it"
-            ]
+            f"resume={config.resume!r} continues a run with its own settings, but you gave"
+            f" {values}; leave that out, or use warm-start to start a new run from it"
         )
 
 
@@ -149,11 +146,9 @@ def require_known_settings(config: RunConfig, begun: Mapping[str, Any]) -> None:
         values = ", ".join(f"{key}={begun[key]!r}" for key in sorted(unknown))
         writer = begun.get("versions", {}).get("fedmirage", "of unknown version")
         raise ConfigurationError(
-            [
-                f"resume={config.resume!r} was begun by fedmirage {writer} with {values}, which"
-                f" fedmirage {find_versions()['fedmirage']} does not know; continue it with the"
-                " version that began it"
-            ]
+            f"resume={config.resume!r} was begun by fedmirage {writer} with {values}, which"
+            f" fedmirage {find_versions()['fedmirage']} does not know; continue it with the"
+            " version that began it"
         )
 
 

@@ -28,4 +28,4 @@ def test_a_command_that_fails_is_a_sentence(
     link = SuperLink("local", os.environ, "its.log")
     with pytest.raises(FedmirageError, match=reason):
         link.flwr("list")
-    assert link.status("1") == "unknown"
+    assert link.find_run("1") == {}
