@@ -53,6 +53,8 @@ def test_a_run_resumes_when_space_is_freed(tmp_path: Path, seed: int) -> None:
         if wait_for(process, moment):
             filler = fill(trial.folder / place, spare)
         ended = trial.settle(process, lambda: filler and filler.unlink())
+        if filler is None:
+            pytest.skip(f"no disk was filled: the run took less than {moment:.0f} s")
         print(
             f"{seed} {trial.runtime} {secagg} {moment:.1f} s, {spare} bytes left"
             f" in {place or 'the folder'}: {ended}"

@@ -24,4 +24,6 @@ def test_a_killed_process_ends_no_run_for_good(tmp_path: Path, seed: int) -> Non
         victim = rng.choice(sorted(kinds))
         kill(rng.choice(kinds[victim]))
     ended = trial.settle(process)
+    if victim == "nobody":
+        pytest.skip(f"nothing was killed: the run took less than {moment:.0f} s")
     print(f"{seed} {trial.runtime} {trial.secagg} {moment:.1f} s, {victim} killed: {ended}")
