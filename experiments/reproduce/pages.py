@@ -8,6 +8,7 @@ two marks, which the command rewrites:
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,14 @@ from experiments.reproduce.metrics import WORDS, look_up, read_metric
 from experiments.reproduce.tables import When
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.curves import Curve, draw_by_round
-from fedmirage.comparison.statistics import paired_difference, spread
-from fedmirage.comparison.table import say_difference, say_spread
+from fedmirage.comparison.statistics import (
+    UNDECIDED,
+    Difference,
+    judge_together,
+    paired_difference,
+    spread,
+)
+from fedmirage.comparison.table import NONE, say_difference, say_power, say_spread
 from fedmirage.records.lines import read_record, read_rounds
 
 FILE = "tables.toml"
@@ -96,15 +103,33 @@ def make_table(table: PageTable, results: Path) -> str:
     heads = [table.head, "Paper", "Seeds", *(WORDS[when] for when in table.columns)]
     if len(table.rows) > 1:
         heads.append(f"{WORDS[table.compared]}, minus the first row's")
+    compared = [found[table.compared] for found in values]
+    differences = judge_rows(compared)
+    judged = table.per_cent and any(one and one.deviation is not None for one in differences)
+    heads += ["Verdict"] * judged
     lines = [heads, ["---"] * len(heads)]
-    for row, found in zip(table.rows, values, strict=True):
+    for row, found, difference in zip(table.rows, values, differences, strict=True):
         cells = [row.title, row.paper, str(len(row.runs))]
         cells += [say_spread(spread(list(found[when].values()))) for when in table.columns]
-        if len(table.rows) > 1:
-            own, first = found[table.compared], values[0][table.compared]
-            cells.append("-" if own is first else say_difference(paired_difference(own, first)))
+        cells += [say_difference(difference)] * (len(table.rows) > 1)
+        cells += [say_verdict(difference)] * judged
         lines.append(cells)
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def judge_rows(rows: Sequence[Mapping[int, float]]) -> list[Difference | None]:
+    """Compare all rows with the first one, which has no difference, at once."""
+    taken = [paired_difference(row, rows[0]) for row in rows[1:]]
+    judged = iter(judge_together([one for one in taken if one is not None]))
+    return [None, *(one and next(judged) for one in taken)]
+
+
+def say_verdict(difference: Difference | None) -> str:
+    """Write a verdict; an undecided one with what these seeds could not have shown."""
+    if difference is None:
+        return NONE
+    power = f" ({say_power(difference)})" if difference.verdict == UNDECIDED else ""
+    return f"{difference.verdict}{power}"
 
 
 def read_row(row: PageRow, table: PageTable, results: Path) -> dict[When, dict[int, float]]:

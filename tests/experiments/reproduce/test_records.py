@@ -127,9 +127,17 @@ def test_a_table_over_seeds_by_hand(tmp_path: Path) -> None:
     assert text.endswith("<!-- end -->\nafter\n")
     cells = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]
     one, two = (next(line for line in cells if name in line) for name in ("one", "two"))
-    spreads = ["30.00 ±14.14", "30.00 ±14.14", "25.00 ±14.14", "-"]
+    spreads = ["30.00 ±14.14", "30.00 ±14.14", "25.00 ±14.14", "-", "-"]
     assert one[2:-1] == ["64.11", "2", *spreads]
-    assert two[2:-1] == ["-", "2", "40.00 ±14.14", "40.00 ±14.14", "35.00 ±14.14", "+10.00 ±0.00"]
+    assert two[2:-1] == [
+        "-",
+        "2",
+        "40.00 ±14.14",
+        "40.00 ±14.14",
+        "35.00 ±14.14",
+        "+10.00 ±0.00",
+        "ahead",
+    ]
 
 
 def test_a_page_without_its_marks_is_refused(tmp_path: Path) -> None:
