@@ -147,6 +147,12 @@ def say_power(difference: Difference) -> str:
     return f"{visible}, and about {more or 'a thousand'} more {seeds} would settle it"
 
 
+def say_verdict(difference: Difference) -> str:
+    """Write a verdict; an undecided one with what these seeds could not have shown."""
+    power = f" ({say_power(difference)})" if difference.verdict == UNDECIDED else ""
+    return f"{difference.verdict}{power}"
+
+
 def _verdicts(differences: Sequence[tuple[str, Difference | None]], other: str) -> str:
     """List which rows are ahead of another, behind it, equivalent to it, or undecided."""
     joined = dict(zip(VERDICTS, ("of", "", "to", "against"), strict=True))
