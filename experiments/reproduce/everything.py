@@ -24,7 +24,7 @@ from fedmirage.comparison.statistics import (
     paired_difference,
 )
 from fedmirage.comparison.table import AVERAGED, say_difference, say_verdict
-from fedmirage.report.html import element, join, paragraph, table
+from fedmirage.report.html import element, join, table
 from fedmirage.report.page import ASSETS, STYLES
 
 PAGE = "everything.html"
@@ -199,7 +199,7 @@ def make_page(results: Path) -> str:
     rows = [[cell.replace("`", "") for cell in cells] for cells in list_everything(results)]
     title = "Everything that was recorded"
     note = "README.md beside this page explains the columns. Press a head to sort by it."
-    body = join((element("h1", title), paragraph(note), table(title, HEADS, rows)))
+    body = join((element("h1", title), element("p", note), table(title, HEADS, rows)))
     styles = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in STYLES)
     script = (ASSETS / "sort.js").read_text(encoding="utf-8")
     return (
