@@ -18,12 +18,11 @@ def repeat_run(config: Mapping[str, Any]) -> str:
 
 def repeat_comparison(outcome: Outcome) -> str:
     """Write the command of a comparison, without learning rates that were chosen in it."""
-    placebos = {standing.entry.placebo for standing in outcome.standings} - {""}
     lines = [one.entry.name for one in outcome.standings if one.entry.is_line]
-    methods = [name for name in lines if name not in placebos and name != FEDAVG]
+    methods = [name for name in lines if name not in outcome.placebos and name != FEDAVG]
     words = [word for name in methods for word in ("--methods", name)]
     words += ["--seeds", ",".join(map(str, outcome.seeds))]
-    if not placebos and any(placebo_of(name) for name in methods):
+    if not outcome.placebos and any(placebo_of(name) for name in methods):
         words.append("--no-controls")
     settings = outcome.settings.flat()
     kept = {key: value for key, value in settings.items() if key not in ("methods", "seed")}
