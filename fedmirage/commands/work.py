@@ -15,6 +15,7 @@ from fedmirage.common.settings.project import ROOT
 from fedmirage.follow.wanted import Wanted
 from fedmirage.runtimes.interrupts import interruptions
 from fedmirage.settings.layers import read_layers, report_together, settle
+from fedmirage.show.words import say
 
 
 def run(**given: Any) -> None:
@@ -71,14 +72,15 @@ def compare(runs: list[Path], **given: Any) -> None:
         extra = [f"--{key_of(name)}" for name in (*settings, *more)]
         show_folders(runs, given["picture"], files, extra, out)
         return
+    from fedmirage.comparison.advice import advise
     from fedmirage.comparison.command import plan_comparison, present, run_comparison
 
     wanted = want(given)
     flags = {name: value for name, value in settings.items() if name != "methods"}
-    names = ("methods", "seeds", "controls", "tune", "tune_schedules", "share_warm_up")
+    asked = "methods seeds controls tune tune_schedules share_warm_up title baseline score"
     with report_together(wanted.find_problems()):
         layers = read_layers(given["preset"], given["config"])
-        plan = plan_comparison(layers, flags, *(given[name] for name in names))
+        plan = plan_comparison(layers, flags, *(given[name] for name in asked.split()))
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
     with interruptions.telling():
         outcome = run_comparison(plan, out, **places, observers=wanted.make(out))
@@ -89,6 +91,7 @@ def compare(runs: list[Path], **given: Any) -> None:
         from fedmirage.comparison.curves import draw_runs
 
         show_path("picture", draw_runs(outcome.run_folders, given["picture"]))
+    say(out, f"next: {advise(outcome)}", "bold")
     if any(standing.failed for standing in outcome.standings):
         raise typer.Exit(1)
 

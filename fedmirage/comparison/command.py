@@ -12,7 +12,9 @@ from fedmirage.comparison.export import WRITERS, write_files
 from fedmirage.comparison.folders import lay_out_runs
 from fedmirage.comparison.outcome import FILE, Outcome, read_outcome, record
 from fedmirage.comparison.plan import Plan, make_plan
+from fedmirage.comparison.rows import FEDAVG, make_question
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
+from fedmirage.comparison.scores import GLOBAL
 from fedmirage.comparison.table import show_outcome
 from fedmirage.comparison.tuning import choose
 from fedmirage.launch import require_known
@@ -117,9 +119,12 @@ def plan_comparison(
     tune: int,
     schedules: Sequence[str],
     share: bool,
+    title: str = "",
+    baseline: str = FEDAVG,
+    score: str = GLOBAL,
 ) -> Plan:
     """Plan what was typed; a comparison has seeds, and continues without being told to."""
-    problems = []
+    problems: list[str] = []
     if "resume" in flags:
         problems.append(
             f"resume={flags['resume']!r}: a comparison continues with the same command and the same"
@@ -129,8 +134,10 @@ def plan_comparison(
         problems.append(f"seed={flags['seed']} and seeds={seeds!r}: write seeds alone")
     given = {key: value for key, value in flags.items() if key not in ("resume", "seed")}
     chosen = seeds if seeds is not None else str(flags.get("seed", "0"))
+    question = make_question(title, baseline, score, problems)
     with report_together(problems):
-        return make_plan([*layers, given], methods, chosen, controls, tune, schedules, share)
+        choices = (controls, tune, schedules, share)
+        return make_plan([*layers, given], methods, chosen, *choices, question)
 
 
 def _describe_choices(plan: Plan) -> str:

@@ -1,13 +1,19 @@
-"""The answer: what the intervals allow to be said, and the two tables of a comparison."""
+"""The answer: which differences the numbers support, their picture, and the two tables."""
 
-from fedmirage.comparison.outcome import Standing
+from collections.abc import Sequence
+
+from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.statistics import CONFIDENCE, Difference
 from fedmirage.comparison.table import (
     AVERAGED,
     NONE,
+    find_same,
+    leave_out,
+    name_score,
     remarks,
     say_costs,
     say_difference,
+    say_origin,
     say_spread,
     sentences,
 )
@@ -22,7 +28,7 @@ from fedmirage.report.html import (
     paragraph,
     table,
 )
-from fedmirage.report.sections.differences import TO, find_rows
+from fedmirage.report.sections.differences import comparisons, differences, find_rows
 
 VERDICTS = {"better": "better", "worse": "worse", "": "not told apart"}
 
@@ -31,16 +37,15 @@ def answer(group: Group) -> PageSection:
     """Say what was found, then show it."""
     outcome = group.outcome
     said = [paragraph(sentence, class_="answer") for sentence in conclusions(group)]
-    parts = [*said, accuracy_table(group), costs_table(group)]
+    drawn = differences(group)
+    parts = [*said, drawn.html if drawn else "", accuracy_table(group), costs_table(group)]
     if remarked := remarks(outcome):
         parts.append(element("div", bullets(remarked), class_="remarks"))
     if long := [(short, name) for name, short in outcome.short.items() if name != short]:
-        named = [
-            join((element("b", short.strip()), ": ", element("code", name))) for short, name in long
-        ]
+        named = [join((element("b", short), ": ", element("code", name))) for short, name in long]
         parts.append(details("Methods with their parameters", bullets(named)))
     title = "The answer" if len(outcome.standings) > 1 else "The result"
-    return PageSection("answer", title, join(parts))
+    return PageSection("answer", title, join(parts), drawn.plots if drawn else {})
 
 
 def conclusions(group: Group) -> list[str]:
@@ -54,17 +59,18 @@ def conclusions(group: Group) -> list[str]:
 def accuracy_table(group: Group) -> Html:
     """Show what every row reached, and those differences that exist."""
     outcome, count = group.outcome, len(group.outcome.seeds)
-    compared = {label: compare for label, compare in TO.items() if find_rows(group, compare)}
+    named = comparisons(outcome)
+    compared = {label: compare for label, compare in named.items() if find_rows(group, compare)}
     rows = []
-    for standing in outcome.standings:
+    for standing in outcome.ranked:
         mark = AVERAGED * any(score.averaged for score in standing.scores.values())
         cells = [say_spread(standing.final), say_spread(standing.last_five)]
         marked = [cell if cell == NONE else cell + mark for cell in cells]
-        found = [compare(outcome, standing) for compare in compared.values()]
+        found = [compare(standing) for compare in compared.values()]
         said = [_say_claim(difference, count) for difference in found]
         name = group.labels[standing.entry.name]
         rows.append([name, *marked, *said, _state(group, standing)])
-    caption = f"Accuracy on the test set in per cent, {count} seed{'s' * (count > 1)}"
+    caption = f"{name_score(outcome)} on the test set in per cent, {count} seed{'s' * (count > 1)}"
     if count > 1:
         caption += ": mean ± standard deviation"
     if compared:
@@ -72,7 +78,7 @@ def accuracy_table(group: Group) -> Html:
     if compared and count > 1:
         caption += f", ± half the {100 * CONFIDENCE:.0f} % interval"
     head = ("Methods", "Final", "Last five", *compared, "Runs")
-    return table(f"{caption}.", head, rows, _classes(group))
+    return _varied(caption, head, rows, _classes(outcome))
 
 
 def costs_table(group: Group) -> Html:
@@ -83,13 +89,12 @@ def costs_table(group: Group) -> Html:
         return Html()
     rows = [
         [group.labels[standing.entry.name], *say_costs(standing, target)]
-        for standing in outcome.standings
+        for standing in outcome.ranked
     ]
-    origin = "" if outcome.settings.target else ", which is FedAvg's mean of the last five"
     some = "; (2/3) means that two of three seeds did" if len(outcome.seeds) > 1 else ""
-    caption = f"Until {100 * target:.2f} % are reached{origin}{some}"
+    caption = f"Until {100 * target:.2f} % are reached{say_origin(outcome)}{some}"
     head = ("Methods", "Rounds", "MB", "Seconds", "Drift", "Allows secagg")
-    return table(caption, head, rows, _classes(group))
+    return _varied(caption, head, rows, _classes(outcome))
 
 
 def _say_claim(difference: Difference | None, seeds: int) -> Html:
@@ -101,10 +106,18 @@ def _say_claim(difference: Difference | None, seeds: int) -> Html:
     return join((say_difference(difference), said if seeds > 1 else ""))
 
 
-def _classes(group: Group) -> list[str | None]:
+def _varied(
+    caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], classes: Sequence[str | None]
+) -> Html:
+    """Write a table without the columns that say the same in every row; its caption says these."""
+    kept, cells, same = leave_out(find_same(head, rows), head, rows)
+    return table(f"{caption}{same}.", kept, cells, classes)
+
+
+def _classes(outcome: Outcome) -> list[str | None]:
     """Mark the rows of placebos."""
-    placebos = {standing.entry.placebo for standing in group.outcome.standings}
-    return ["placebo" if name in placebos else None for name in group.runs]
+    placebos = {standing.entry.placebo for standing in outcome.standings}
+    return ["placebo" if one.entry.name in placebos else None for one in outcome.ranked]
 
 
 def _state(group: Group, standing: Standing) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from fedmirage.common.settings.config import defaults
 from fedmirage.comparison.choices import choice_of
+from fedmirage.comparison.repeat import repeat_comparison, repeat_run
 from fedmirage.comparison.scores import LAST, score_of
 from fedmirage.report.groups import Group
 from fedmirage.report.html import (
@@ -17,7 +18,6 @@ from fedmirage.report.html import (
     paragraph,
     table,
 )
-from fedmirage.report.repeat import repeat_comparison, repeat_run
 from fedmirage.report.runs import ReportedRun
 
 FEW = 12  # runs or notes that are shown without being asked for
@@ -28,7 +28,7 @@ def runs(group: Group) -> PageSection:
     rows, classes = [], []
     for name, row in group.runs.items():
         for seed, run in row.items():
-            rows.append([group.labels[name], seed, *_cells(run)])
+            rows.append([group.labels[name], seed, *_cells(run, group.outcome.question.score)])
             classes.append(run.status if run.status != "finished" else None)
     scores = ("Final %", "Best %", "Last five %")
     head = ("Methods", "Seed", "State", "Rounds", *scores, "MB up", "MB down", "Folder")
@@ -98,9 +98,9 @@ def settings_table(group: Group) -> Html:
     return table(caption, ("Setting", "Value", "Default"), rows, classes)
 
 
-def _cells(run: ReportedRun) -> list[object]:
+def _cells(run: ReportedRun, models: str) -> list[object]:
     """Describe a run by all of its rounds, those that it took over from another run included."""
-    scored = [one for line in run.rounds if (one := score_of(line, "accuracy")) is not None]
+    scored = [one for line in run.rounds if (one := score_of(line, "accuracy", models)) is not None]
     scores = ["-"] * 3
     if scored:
         numbers = (scored[-1], max(scored), statistics.fmean(scored[-LAST:]))

@@ -80,7 +80,9 @@ def test_one_seed_has_no_band(tmp_path: Path) -> None:
 def test_differences_are_those_of_the_comparison(folder: Path) -> None:
     outcome = read_outcome(folder)
     for option, compare in zip(
-        plot(folder, "differences")["options"], (outcome.to_fedavg, outcome.to_placebo), strict=True
+        plot(folder, "differences")["options"],
+        (outcome.to_baseline, outcome.to_placebo),
+        strict=True,
     ):
         for row in option["rows"]:
             found = compare(outcome.standings[row["series"]])

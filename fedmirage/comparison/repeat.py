@@ -1,32 +1,44 @@
 """The command that repeats a run or a comparison: what differs from the defaults, quoted."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from fedmirage.common.settings.config import defaults
 from fedmirage.comparison.outcome import Outcome
+from fedmirage.comparison.plan import QUESTION
 from fedmirage.comparison.rows import FEDAVG, placebo_of
+from fedmirage.comparison.scores import LOCAL
 
 LEFT_OUT = {"out", "resume", "warm-start"}  # where results go, and where a run began
 
 
 def repeat_run(config: Mapping[str, Any]) -> str:
-    """Write the command of a run, from line 1 of its record."""
+    """Write the command of a run, from line 1 of its record or from its settings."""
     return shlex.join(["fedmirage", "run", *_flags(config)])
 
 
-def repeat_comparison(outcome: Outcome) -> str:
-    """Write the command of a comparison, without learning rates that were chosen in it."""
+def repeat_comparison(outcome: Outcome, seeds: Sequence[int] = ()) -> str:
+    """Write the command of a comparison, without learning rates that were chosen in it.
+
+    Other seeds than its own make it a command that goes on with it, in its folder.
+    """
     placebos = {standing.entry.placebo for standing in outcome.standings} - {""}
     lines = [one.entry.name for one in outcome.standings if one.entry.is_line]
-    methods = [name for name in lines if name not in placebos and name != FEDAVG]
+    question = outcome.question
+    own = {FEDAVG, question.baseline} | placebos
+    methods = [name for name in lines if name not in own] or [FEDAVG]
     words = [word for name in methods for word in ("--methods", name)]
-    words += ["--seeds", ",".join(map(str, outcome.seeds))]
+    words += ["--seeds", ",".join(map(str, seeds or outcome.seeds))]
+    for key, value in asdict(question).items():
+        words += [f"--{key}", value] if value != getattr(QUESTION, key) else []
     if not placebos and any(placebo_of(name) for name in methods):
         words.append("--no-controls")
+    words += ["--out", str(outcome.folder)] if seeds else []
     settings = outcome.settings.flat()
-    kept = {key: value for key, value in settings.items() if key not in ("methods", "seed")}
+    left_out = {"methods", "seed"} | ({"local-evaluation"} if question.score == LOCAL else set())
+    kept = {key: value for key, value in settings.items() if key not in left_out}
     if kept["server-threads"] == 1:  # what a comparison takes by itself
         del kept["server-threads"]
     return shlex.join(["fedmirage", "compare", *words, *_flags(kept)])
