@@ -5,6 +5,7 @@ from fedmirage.comparison.repeat import repeat_comparison, repeat_run
 from fedmirage.comparison.scores import GLOBAL
 
 FEW = 3  # seeds with which intervals begin to say something
+NOT_NEEDED = {"server-threads", "diagnostics", "save-images", "local-evaluation"}
 LONGEST = 10  # rounds over which the last average goes at most
 
 
@@ -68,4 +69,7 @@ def _with_more_seeds(outcome: Outcome) -> str:
 
 
 def _run(outcome: Outcome, methods: str) -> str:
-    return repeat_run({**outcome.settings.flat(), "methods": methods})
+    """Write the command of a single run, without what only a comparison needs."""
+    settings = outcome.settings.flat()
+    kept = {key: value for key, value in settings.items() if key not in NOT_NEEDED}
+    return repeat_run({**kept, "methods": methods})

@@ -32,6 +32,7 @@ class Picture:
     source: str  # a data URI
     width: int
     height: int
+    structure: float  # how much more than noise it shows, from 0 to 1
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,10 @@ class Gallery:
 
 
 def find_galleries(group: Group) -> list[Gallery]:
-    """Collect the pictures of every methods line, from its first seed that has any."""
+    """Collect the pictures of every methods line, from its first seed that has any.
+
+    Those come first in which a person can see something, and those that look like noise last.
+    """
     limit = max(2, min(PER_ROW, ALL // max(1, len(group.runs))))
     found = []
     for name, runs in group.runs.items():
@@ -57,7 +61,7 @@ def find_galleries(group: Group) -> list[Gallery]:
                 known = [picture for picture in shown if picture is not None]
                 found.append(Gallery(name, seed, known, len(files), run.folder))
                 break
-    return found
+    return sorted(found, key=lambda one: -max((each.structure for each in one.pictures), default=0))
 
 
 def list_files(folder: Path) -> list[Path]:
@@ -119,13 +123,27 @@ def _read(path: Path, changed: int) -> Picture:
     """
     if path.suffix == ".png":
         content = path.read_bytes()
-        width, height = Image.open(io.BytesIO(content)).size
+        sheet = Image.open(io.BytesIO(content))
     else:
         sheet, buffer = draw_snapshots(path), io.BytesIO()
         sheet.save(buffer, "PNG")
-        content, (width, height) = buffer.getvalue(), sheet.size
+        content = buffer.getvalue()
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
-    return Picture(describe_gallery(path), source, width, height)
+    return Picture(describe_gallery(path), source, *sheet.size, measure_structure(sheet))
+
+
+def measure_structure(picture: Image.Image) -> float:
+    """Correlate neighbouring pixels, which in noise have nothing to do with each other.
+
+    Images were enlarged by repeating pixels, so rows and columns that repeat count once.
+    """
+    pixels = np.asarray(picture.convert("L"), dtype=np.float64)
+    for _ in range(2):  # rows, then columns
+        pixels = pixels[np.r_[True, (np.diff(pixels, axis=0) != 0).any(axis=1)]].T
+    pairs = [(pixels[:-1], pixels[1:]), (pixels[:, :-1], pixels[:, 1:])]
+    varied = [pair for pair in pairs if min(one.std() if one.size else 0 for one in pair) > 0]
+    found = [float(np.corrcoef(one.ravel(), other.ravel())[0, 1]) for one, other in varied]
+    return max(0.0, min(found, default=0.0))
 
 
 def draw_snapshots(path: Path) -> Image.Image:

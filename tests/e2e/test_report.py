@@ -75,7 +75,7 @@ def test_a_series_can_be_switched_off_and_on_in_all_plots(browser: Chrome, page:
     button.click()
     wait(browser, f"{LINES} === {before} - 2")  # the line and its band
     assert button.get_attribute("aria-pressed") == "false"
-    rows = "document.querySelectorAll('#group-1-differences .ytick').length"
+    rows = "document.querySelectorAll('#group-1-answer .ytick').length"
     wait(browser, f"{rows} === 4")  # five differences to FedAvg, without VHL's
     button.click()
     wait(browser, f"{rows} === 5")
@@ -212,7 +212,7 @@ def test_a_live_page_brings_itself_up_to_date_and_keeps_its_place(
         fold = "document.querySelector('#group-1-curves details')"
         browser.execute_script(f"{fold}.open = true; {fold}.scrollIntoView();")
         axis.send_keys("")
-        place = "document.querySelector('#group-1-differences').getBoundingClientRect().top"
+        place = "document.querySelector('#group-1-classes').getBoundingClientRect().top"
         before = browser.execute_script(f"return {place};")
         lines = browser.execute_script(f"return {LINES};")
         write_lines(run, whole)

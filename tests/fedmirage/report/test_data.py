@@ -10,9 +10,11 @@ import pytest
 
 from fedmirage.common.settings.config import configure
 from fedmirage.comparison.outcome import read_outcome
-from fedmirage.comparison.statistics import spread
+from fedmirage.comparison.rows import Question
+from fedmirage.comparison.statistics import Difference, spread
 from fedmirage.report.data import gather
 from fedmirage.report.groups import find_groups
+from fedmirage.report.sections.differences import useful_range
 from fedmirage.server.record.folder import claim
 from tests.support.comparison import (
     plan_records,
@@ -90,6 +92,38 @@ def test_differences_are_those_of_the_comparison(folder: Path) -> None:
             assert (row["mean"], row["margin"]) == (found.mean, found.margin)
             assert row["verdict"] == found.verdict
     assert len(option["rows"]) == 2  # FedCOG and VHL have placebos
+
+
+def test_the_picture_is_sorted_and_its_axis_leaves_out_what_is_far_away() -> None:
+    near = [Difference(mean, 0.01, 3) for mean in (0.01, 0.02, -0.03)]
+    assert useful_range(near) == pytest.approx([-0.04, 0.03])
+    low, high = useful_range([*near, Difference(-0.55, 0.01, 3)])
+    assert low == pytest.approx(-2.5 * 0.03)
+    assert high == pytest.approx(0.03)
+    assert useful_range([Difference(0.0, None, 1)]) == [0, 0]
+
+
+def test_differences_are_sorted_and_the_same_columns_left_out(folder: Path) -> None:
+    (option, _) = plot(folder, "differences")["options"]
+    means = [row["mean"] for row in option["rows"]]
+    assert means == sorted(means, reverse=True)
+    said = html(folder, "answer")
+    assert "in every line: Runs 3 finished." in said
+    assert ">Runs</th>" not in said
+    assert said.index('class="answer"') < said.index("data-plot") < said.index(">Last five</th>")
+
+
+def test_several_comparisons_have_their_answers_first(tmp_path: Path) -> None:
+    write_records(plan_records(tmp_path / "one"))
+    write_records(plan_records(tmp_path / "two", question=Question("Does it help?")))
+    groups = gather([tmp_path])["html"]["groups"]
+    assert [group["title"] for group in groups] == [
+        "one",
+        "Does it help?",
+        "Behind it: one",
+        "Behind it: Does it help?",
+    ]
+    assert [len(group["sections"]) for group in groups[:2]] == [1, 1]
 
 
 def test_better_is_said_only_where_the_interval_excludes_zero(folder: Path) -> None:
