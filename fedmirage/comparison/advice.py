@@ -1,11 +1,13 @@
 """What to run after a comparison, and why."""
 
+import shlex
+
 from fedmirage.comparison.outcome import Outcome, Standing
-from fedmirage.comparison.repeat import repeat_comparison, repeat_run
+from fedmirage.comparison.repeat import flags_of, repeat_comparison
 from fedmirage.comparison.scores import GLOBAL
 
 FEW = 3  # seeds with which intervals begin to say something
-NOT_NEEDED = {"server-threads", "diagnostics", "save-images", "local-evaluation"}
+NOT_NEEDED = {"methods", "server-threads", "diagnostics", "save-images", "local-evaluation"}
 LONGEST = 10  # rounds over which the last average goes at most
 
 
@@ -72,4 +74,4 @@ def _run(outcome: Outcome, methods: str) -> str:
     """Write the command of a single run, without what only a comparison needs."""
     settings = outcome.settings.flat()
     kept = {key: value for key, value in settings.items() if key not in NOT_NEEDED}
-    return repeat_run({**kept, "methods": methods})
+    return shlex.join(["fedmirage", "run", "--methods", methods, *flags_of(kept)])

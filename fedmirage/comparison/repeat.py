@@ -16,7 +16,7 @@ LEFT_OUT = {"out", "resume", "warm-start"}  # where results go, and where a run 
 
 def repeat_run(config: Mapping[str, Any]) -> str:
     """Write the command of a run, from line 1 of its record or from its settings."""
-    return shlex.join(["fedmirage", "run", *_flags(config)])
+    return shlex.join(["fedmirage", "run", *flags_of(config)])
 
 
 def repeat_comparison(outcome: Outcome, seeds: Sequence[int] = ()) -> str:
@@ -41,10 +41,10 @@ def repeat_comparison(outcome: Outcome, seeds: Sequence[int] = ()) -> str:
     kept = {key: value for key, value in settings.items() if key not in left_out}
     if kept["server-threads"] == 1:  # what a comparison takes by itself
         del kept["server-threads"]
-    return shlex.join(["fedmirage", "compare", *words, *_flags(kept)])
+    return shlex.join(["fedmirage", "compare", *words, *flags_of(kept)])
 
 
-def _flags(config: Mapping[str, Any]) -> list[str]:
+def flags_of(config: Mapping[str, Any]) -> list[str]:
     """Write every setting that is not the default."""
     words: list[str] = []
     for key, usual in defaults().items():

@@ -118,6 +118,31 @@ def test_nothing_is_wider_than_the_window(
     assert (ground == "rgb(255, 255, 255)") is (scheme == "light")
 
 
+def test_on_a_phone_whatever_is_cut_off_shows_that_it_scrolls(browser: Chrome, page: str) -> None:
+    """A shadow at the edge is a gradient in the background; headings for the ear are hidden."""
+    emulate(browser, 390, "light")
+    visit(browser, page)
+    unfold = "document.querySelectorAll('details').forEach((one) => { one.open = true; });"
+    wide = (
+        "return [...document.querySelectorAll('main *:not(.only h2)')].filter((one) =>"
+        " one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX !== 'visible'"
+        " && !(one instanceof SVGElement))"
+        ".map((one) => [one.className, getComputedStyle(one).backgroundImage]);"
+    )
+    found = browser.execute_script(unfold + wide)
+    assert sorted({name for name, _ in found} - {"switches"}) == ["scroll"]
+    assert all("gradient" in background for _, background in found)
+
+
+def test_an_arrow_stands_for_what_lies_outside_the_picture(browser: Chrome, page: str) -> None:
+    """The interval of LG-FedAvg is 34 points wide on either side, others have one or two."""
+    visit(browser, page)
+    marks = "[...document.querySelectorAll('#group-1-answer .canvas .point')]"
+    inside = f"return {marks}.every((one) => one.getBoundingClientRect().right < innerWidth);"
+    assert browser.execute_script(inside)
+    assert browser.execute_script(f"return {marks}.length;") > 5  # one per row, and arrows
+
+
 def test_the_button_changes_the_colours_of_text_and_plots(browser: Chrome, page: str) -> None:
     visit(browser, page)
     tick = f"getComputedStyle(document.querySelector('{CURVES} .xtick text')).fill"

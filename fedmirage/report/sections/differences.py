@@ -8,7 +8,7 @@ from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.statistics import CONFIDENCE, Difference
 from fedmirage.comparison.table import say_difference
 from fedmirage.report.groups import Group
-from fedmirage.report.html import PageSection, join, plot_section, table
+from fedmirage.report.html import PageSection, join, paragraph, plot, table
 
 Compare = Callable[[Standing], Difference | None]
 HEAD = ("Methods", "Percentage points", "Seeds", "Verdict")
@@ -40,7 +40,9 @@ def differences(group: Group) -> PageSection | None:
     )
     label = "Differences of the last-five accuracy in percentage points"
     spec = {"kind": "intervals", "label": label, "options": options}
-    return plot_section("differences", "", said, join(tables), spec)
+    drawn = plot("differences", label, join(tables))
+    html = join((drawn, paragraph(said, class_="note")))  # the picture before what explains it
+    return PageSection("differences", "", html, {"differences": spec})
 
 
 def comparisons(outcome: Outcome) -> dict[str, Compare]:
