@@ -19,7 +19,7 @@ from fedmirage.report.sections.shares import classes, clients, confusion, domain
 from fedmirage.report.series import describe_series
 
 VERSION = 1  # of this object
-SEVERAL = "Several comparisons"
+SEVERAL = "Runs and comparisons"
 Article = tuple[str, str, Html, Group, list[PageSection]]  # its id, title, head and content
 
 

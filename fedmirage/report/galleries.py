@@ -18,6 +18,7 @@ from fedmirage.show.words import spread_out
 PER_ROW = 12  # pictures of one methods line
 ALL = 96  # pictures of a group; with many lines, each has fewer
 ROUNDS = 4  # rounds that are shown of each line
+WHITE = 255  # what is drawn between images
 COLUMNS = 10  # images of one snapshot of DynaFed's set
 ROUND = re.compile(r"round-(\d+)")
 CLIENT = re.compile(r"client-(\d+)-(.+)")
@@ -61,7 +62,8 @@ def find_galleries(group: Group) -> list[Gallery]:
                 known = [picture for picture in shown if picture is not None]
                 found.append(Gallery(name, seed, known, len(files), run.folder))
                 break
-    return sorted(found, key=lambda one: -max((each.structure for each in one.pictures), default=0))
+    best = {one.name: max((each.structure for each in one.pictures), default=0) for one in found}
+    return sorted(found, key=lambda one: -round(best[one.name], 1))  # a placebo after its method
 
 
 def list_files(folder: Path) -> list[Path]:
@@ -135,14 +137,18 @@ def _read(path: Path, changed: int) -> Picture:
 def measure_structure(picture: Image.Image) -> float:
     """Correlate neighbouring pixels, which in noise have nothing to do with each other.
 
-    Images were enlarged by repeating pixels, so rows and columns that repeat count once.
+    Images were enlarged by repeating pixels, so rows and columns that repeat count once; white ones
+    lie between images.
     """
     pixels = np.asarray(picture.convert("L"), dtype=np.float64)
     for _ in range(2):  # rows, then columns
         pixels = pixels[np.r_[True, (np.diff(pixels, axis=0) != 0).any(axis=1)]].T
-    pairs = [(pixels[:-1], pixels[1:]), (pixels[:, :-1], pixels[:, 1:])]
-    varied = [pair for pair in pairs if min(one.std() if one.size else 0 for one in pair) > 0]
-    found = [float(np.corrcoef(one.ravel(), other.ravel())[0, 1]) for one, other in varied]
+    found = []
+    for one, other in ((pixels[:-1], pixels[1:]), (pixels[:, :-1], pixels[:, 1:])):
+        kept = (one < WHITE) & (other < WHITE)
+        pair = one[kept], other[kept]
+        if kept.any() and min(side.std() for side in pair) > 0:
+            found.append(float(np.corrcoef(*pair)[0, 1]))
     return max(0.0, min(found, default=0.0))
 
 

@@ -1,7 +1,7 @@
 """The picture of differences to the baseline and to the own placebo, with their intervals."""
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from fedmirage.comparison.outcome import Outcome, Standing
@@ -56,13 +56,14 @@ def find_rows(group: Group, compare: Compare) -> dict[int, Difference]:
     return {number: one for number, one in enumerate(found) if one is not None}
 
 
-def useful_range(found: Iterable[Difference]) -> list[float]:
-    """Choose the ends of the axis: zero and all intervals, except for the far ends of some."""
-    ends = [(one.mean - (one.margin or 0.0), one.mean + (one.margin or 0.0)) for one in found]
-    reach = [max(map(abs, pair)) for pair in ends]
+def useful_range(found: Collection[Difference]) -> list[float]:
+    """Choose the ends of the axis: zero, and all intervals that do not lie or reach far away."""
+    margins = [one.margin or 0.0 for one in found]
+    reach = [abs(one.mean) + margin for one, margin in zip(found, margins, strict=True)]
     limit = FAR * statistics.median_low(reach) or max(reach)
-    low = max(-limit, min(0.0, *(pair[0] for pair in ends)))
-    high = min(limit, max(0.0, *(pair[1] for pair in ends)))
+    near = [pair for pair in zip(found, margins, strict=True) if abs(pair[0].mean) <= limit]
+    low = max(-limit, min([0.0, *(one.mean - margin for one, margin in near)]))
+    high = min(limit, max([0.0, *(one.mean + margin for one, margin in near)]))
     return [low, high]
 
 

@@ -97,9 +97,9 @@ def test_differences_are_those_of_the_comparison(folder: Path) -> None:
 def test_the_picture_is_sorted_and_its_axis_leaves_out_what_is_far_away() -> None:
     near = [Difference(mean, 0.01, 3) for mean in (0.01, 0.02, -0.03)]
     assert useful_range(near) == pytest.approx([-0.04, 0.03])
-    low, high = useful_range([*near, Difference(-0.55, 0.01, 3)])
-    assert low == pytest.approx(-2.5 * 0.03)
-    assert high == pytest.approx(0.03)
+    assert useful_range([*near, Difference(-0.55, 0.01, 3)]) == pytest.approx([-0.04, 0.03])
+    wide = useful_range([*near, Difference(0.01, 0.55, 3)])
+    assert wide == pytest.approx([-2.5 * 0.03, 2.5 * 0.03])
     assert useful_range([Difference(0.0, None, 1)]) == [0, 0]
 
 
