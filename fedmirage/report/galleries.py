@@ -19,6 +19,7 @@ PER_ROW = 12  # pictures of one methods line
 ALL = 96  # pictures of a group; with many lines, each has fewer
 ROUNDS = 4  # rounds that are shown of each line
 WHITE = 255  # what is drawn between images
+WRITTEN = 0.1  # the share of a row or column that letters beside the images may take
 COLUMNS = 10  # images of one snapshot of DynaFed's set
 ROUND = re.compile(r"round-(\d+)")
 CLIENT = re.compile(r"client-(\d+)-(.+)")
@@ -59,7 +60,9 @@ def find_galleries(group: Group) -> list[Gallery]:
             files = list_files(run.folder)
             if files:
                 shown = [show(path) for path in thin(files, limit)]
-                known = [picture for picture in shown if picture is not None]
+                known = sorted(
+                    filter(None, shown), key=lambda picture: -round(picture.structure, 1)
+                )
                 found.append(Gallery(name, seed, known, len(files), run.folder))
                 break
     best = {one.name: max((each.structure for each in one.pictures), default=0) for one in found}
@@ -142,7 +145,8 @@ def measure_structure(picture: Image.Image) -> float:
     """
     pixels = np.asarray(picture.convert("L"), dtype=np.float64)
     for _ in range(2):  # rows, then columns
-        pixels = pixels[np.r_[True, (np.diff(pixels, axis=0) != 0).any(axis=1)]].T
+        changed = (np.diff(pixels, axis=0) != 0).mean(axis=1)
+        pixels = pixels[np.r_[True, changed > WRITTEN]].T
     found = []
     for one, other in ((pixels[:-1], pixels[1:]), (pixels[:, :-1], pixels[:, 1:])):
         kept = (one < WHITE) & (other < WHITE)
