@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from fedmirage.commands.console import out, show_path
+from fedmirage.commands.console import out
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig, key_of
 from fedmirage.common.settings.project import ROOT
@@ -90,7 +90,7 @@ def compare(runs: list[Path], **given: Any) -> None:
     if given["picture"]:
         from fedmirage.comparison.curves import draw_runs
 
-        show_path("picture", draw_runs(outcome.run_folders, given["picture"]))
+        say(out, f"picture: {draw_runs(outcome.run_folders, given['picture'])}")
     say(out, f"next: {advise(outcome)}", "bold")
     if any(standing.failed for standing in outcome.standings):
         raise typer.Exit(1)
@@ -136,4 +136,4 @@ def show_page(folder: Path) -> None:
     from fedmirage.report.command import write_report
 
     written, _ = write_report([folder], None, {}, tsne=False)
-    show_path("page", written["page"])
+    say(out, f"page: {written['page']}")

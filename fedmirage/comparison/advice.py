@@ -4,7 +4,7 @@ import shlex
 
 from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.repeat import flags_of, repeat_comparison
-from fedmirage.comparison.scores import GLOBAL
+from fedmirage.comparison.rows import GLOBAL
 
 FEW = 3  # seeds with which intervals begin to say something
 NOT_NEEDED = {"methods", "server-threads", "diagnostics", "save-images", "local-evaluation"}

@@ -14,8 +14,8 @@ from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import parse
 from fedmirage.comparison.choices import Choice, choice_of
 from fedmirage.comparison.plan import QUESTION, Job, Plan
-from fedmirage.comparison.rows import FEDAVG, Question
-from fedmirage.comparison.scores import GLOBAL, Score, read_score
+from fedmirage.comparison.rows import FEDAVG, GLOBAL, Question
+from fedmirage.comparison.scores import Score, read_score
 from fedmirage.comparison.statistics import Difference, Spread, paired_difference, spread
 from fedmirage.records.lines import find_summary
 

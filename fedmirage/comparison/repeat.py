@@ -8,8 +8,7 @@ from typing import Any
 from fedmirage.common.settings.config import defaults
 from fedmirage.comparison.outcome import Outcome
 from fedmirage.comparison.plan import QUESTION
-from fedmirage.comparison.rows import FEDAVG, placebo_of
-from fedmirage.comparison.scores import LOCAL
+from fedmirage.comparison.rows import FEDAVG, LOCAL, placebo_of
 
 LEFT_OUT = {"out", "resume", "warm-start"}  # where results go, and where a run began
 

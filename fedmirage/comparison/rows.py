@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import collect
 from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.language import Call, parse
-from fedmirage.comparison.scores import GLOBAL, MODELS
 
 FEDAVG = "fedavg"
+GLOBAL, LOCAL = MODELS = ("global", "local")  # whose accuracy may be compared
 VIRTUAL = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")  # compared if nothing else is named
 
 
@@ -35,10 +35,8 @@ def make_rows(
     """Make the rows: FedAvg, the baseline, the given lines, and after each of them its placebo."""
     lines = []
     for text in methods or [FEDAVG, *VIRTUAL]:
-        try:
+        with collect(problems):
             lines.append(spell(parse(text, "methods")))
-        except ConfigurationError as error:
-            problems += error.problems
     problems += [
         f"methods: {line!r} is given more than once; keep one"
         for line in dict.fromkeys(lines)
@@ -57,11 +55,9 @@ def make_question(title: str, baseline: str, score: str, problems: list[str]) ->
     """Make the question of a comparison; what is wrong with it is added to the problems."""
     if score not in MODELS:
         problems.append(f"score={score!r} is not known; write {' or '.join(MODELS)}")
-    try:
+    line = FEDAVG
+    with collect(problems):
         line = spell(parse(baseline, "baseline"))
-    except ConfigurationError as error:
-        problems += error.problems
-        line = FEDAVG
     return Question(title, line, score)
 
 

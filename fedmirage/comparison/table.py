@@ -10,7 +10,7 @@ from rich.text import Text
 
 from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.outcome import Outcome, Standing
-from fedmirage.comparison.scores import LOCAL
+from fedmirage.comparison.rows import LOCAL
 from fedmirage.comparison.statistics import Difference, Spread
 
 Cell = TypeVar("Cell", bound=str)

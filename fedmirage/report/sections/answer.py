@@ -18,16 +18,7 @@ from fedmirage.comparison.table import (
     sentences,
 )
 from fedmirage.report.groups import Group
-from fedmirage.report.html import (
-    Html,
-    PageSection,
-    bullets,
-    details,
-    element,
-    join,
-    paragraph,
-    table,
-)
+from fedmirage.report.html import Html, PageSection, bullets, details, element, join, table
 from fedmirage.report.sections.differences import comparisons, differences, find_rows
 
 VERDICTS = {"better": "better", "worse": "worse", "": "not told apart"}
@@ -36,7 +27,7 @@ VERDICTS = {"better": "better", "worse": "worse", "": "not told apart"}
 def answer(group: Group) -> PageSection:
     """Say what was found, then show it."""
     outcome = group.outcome
-    said = [paragraph(sentence, class_="answer") for sentence in conclusions(group)]
+    said = [element("p", sentence, class_="answer") for sentence in conclusions(group)]
     drawn = differences(group)
     parts = [*said, drawn.html if drawn else "", accuracy_table(group), costs_table(group)]
     if remarked := remarks(outcome):

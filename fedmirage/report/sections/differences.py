@@ -8,7 +8,7 @@ from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.statistics import CONFIDENCE, Difference
 from fedmirage.comparison.table import say_difference
 from fedmirage.report.groups import Group
-from fedmirage.report.html import PageSection, join, paragraph, plot, table
+from fedmirage.report.html import PageSection, element, join, plot, table
 
 Compare = Callable[[Standing], Difference | None]
 HEAD = ("Methods", "Percentage points", "Seeds", "Verdict")
@@ -41,7 +41,7 @@ def differences(group: Group) -> PageSection | None:
     label = "Differences of the last-five accuracy in percentage points"
     spec = {"kind": "intervals", "label": label, "options": options}
     drawn = plot("differences", label, join(tables))
-    html = join((drawn, paragraph(said, class_="note")))  # the picture before what explains it
+    html = join((drawn, element("p", said, class_="note")))  # the picture before what explains it
     return PageSection("differences", "", html, {"differences": spec})
 
 
