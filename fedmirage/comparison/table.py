@@ -13,7 +13,7 @@ from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.rows import LOCAL
 from fedmirage.comparison.statistics import Difference, Spread
 
-Cell = TypeVar("Cell", bound=str)
+Cell = TypeVar("Cell")
 NONE = "-"
 AVERAGED = "*"  # marks scores of the average of local models
 

@@ -1,14 +1,10 @@
 """The answer: which differences the numbers support, their picture, and the two tables."""
 
-from collections.abc import Sequence
-
 from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.statistics import CONFIDENCE, Difference
 from fedmirage.comparison.table import (
     AVERAGED,
     NONE,
-    find_same,
-    leave_out,
     name_score,
     remarks,
     say_costs,
@@ -18,7 +14,7 @@ from fedmirage.comparison.table import (
     sentences,
 )
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, PageSection, bullets, details, element, join, table
+from fedmirage.report.html import Html, PageSection, bullets, details, element, join, varied_table
 from fedmirage.report.sections.differences import comparisons, differences, find_rows
 
 VERDICTS = {"better": "better", "worse": "worse", "": "not told apart"}
@@ -69,7 +65,7 @@ def accuracy_table(group: Group) -> Html:
     if compared and count > 1:
         caption += f", ± half the {100 * CONFIDENCE:.0f} % interval"
     head = ("Methods", "Final", "Last five", *compared, "Runs")
-    return _varied(caption, head, rows, _classes(outcome))
+    return varied_table(caption, head, rows, _classes(outcome))
 
 
 def costs_table(group: Group) -> Html:
@@ -85,7 +81,7 @@ def costs_table(group: Group) -> Html:
     some = "; (2/3) means that two of three seeds did" if len(outcome.seeds) > 1 else ""
     caption = f"Until {100 * target:.2f} % are reached{say_origin(outcome)}{some}"
     head = ("Methods", "Rounds", "MB", "Seconds", "Drift", "Allows secagg")
-    return _varied(caption, head, rows, _classes(outcome))
+    return varied_table(caption, head, rows, _classes(outcome))
 
 
 def _say_claim(difference: Difference | None, seeds: int) -> Html:
@@ -95,14 +91,6 @@ def _say_claim(difference: Difference | None, seeds: int) -> Html:
         verdict = VERDICTS[difference.verdict]
     said = element("span", verdict, class_=f"verdict {verdict.replace(' ', '-')}".strip())
     return join((say_difference(difference), said if seeds > 1 else ""))
-
-
-def _varied(
-    caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], classes: Sequence[str | None]
-) -> Html:
-    """Write a table without the columns that say the same in every row; its caption says these."""
-    kept, cells, same = leave_out(find_same(head, rows), head, rows)
-    return table(f"{caption}{same}.", kept, cells, classes)
 
 
 def _classes(outcome: Outcome) -> list[str | None]:

@@ -8,7 +8,7 @@ from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.statistics import CONFIDENCE, Difference
 from fedmirage.comparison.table import say_difference
 from fedmirage.report.groups import Group
-from fedmirage.report.html import PageSection, element, join, plot, table
+from fedmirage.report.html import PageSection, element, join, plot, varied_table
 
 Compare = Callable[[Standing], Difference | None]
 HEAD = ("Methods", "Percentage points", "Seeds", "Verdict")
@@ -29,7 +29,7 @@ def differences(group: Group) -> PageSection | None:
                 for number in ranked
                 if (one := found[number])
             ]
-            tables.append(table(label, HEAD, cells))
+            tables.append(varied_table(label, HEAD, cells))
     if not options:
         return None
     said = (

@@ -8,7 +8,16 @@ from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.repeat import repeat_comparison, repeat_run
 from fedmirage.comparison.scores import LAST, score_of
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, PageSection, bullets, details, element, join, table
+from fedmirage.report.html import (
+    Html,
+    PageSection,
+    bullets,
+    details,
+    element,
+    join,
+    table,
+    varied_table,
+)
 from fedmirage.report.runs import ReportedRun
 
 FEW = 12  # runs or notes that are shown without being asked for
@@ -27,7 +36,7 @@ def runs(group: Group) -> PageSection:
         "All runs: accuracy on the test set, or that of the average of the clients' models where"
         " there is no global one, and what was sent"
     )
-    listed = table(caption, head, rows, classes)
+    listed = varied_table(caption, head, rows, classes)
     states = [run.status for run in group.all_runs]
     counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     number = f"{len(states)} run{'s' * (len(states) > 1)}"

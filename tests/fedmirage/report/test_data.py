@@ -108,7 +108,7 @@ def test_differences_are_sorted_and_the_same_columns_left_out(folder: Path) -> N
     means = [row["mean"] for row in option["rows"]]
     assert means == sorted(means, reverse=True)
     said = html(folder, "answer")
-    assert "in every line: Runs 3 finished." in said
+    assert "in every line: Runs 3 finished" in said
     assert ">Runs</th>" not in said
     assert said.index('class="answer"') < said.index("data-plot") < said.index(">Last five</th>")
 
