@@ -7,7 +7,7 @@ from fedmirage.comparison.repeat import flags_of, repeat_comparison
 from fedmirage.comparison.rows import GLOBAL
 
 FEW = 3  # seeds with which intervals begin to say something
-NOT_NEEDED = {"methods", "server-threads", "diagnostics", "save-images", "local-evaluation"}
+NOT_NEEDED = {"methods", "server-threads", "diagnostics", "save-images"}
 LONGEST = 10  # rounds over which the last average goes at most
 
 

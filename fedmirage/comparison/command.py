@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from fedmirage.common.errors import refuse
+from fedmirage.comparison.advice import advise
 from fedmirage.comparison.export import WRITERS, write_files
 from fedmirage.comparison.folders import lay_out_runs
 from fedmirage.comparison.outcome import FILE, Outcome, read_outcome, record
@@ -72,6 +73,11 @@ def present(outcome: Outcome, console: Console, files: Mapping[str, Path | None]
     say(console, f"results: {outcome.folder}")
 
 
+def suggest(outcome: Outcome, console: Console) -> None:
+    """Print which line to run next, and why."""
+    say(console, f"next: {advise(outcome)}", "bold")
+
+
 def show_folders(
     folders: list[Path],
     drawing: Path | None,
@@ -106,6 +112,8 @@ def show_folders(
         from fedmirage.comparison.curves import draw_runs  # here, because it loads matplotlib
 
         say(console, f"picture: {draw_runs(folders, drawing)}")
+    for outcome in outcomes:
+        suggest(outcome, console)
 
 
 def plan_comparison(
