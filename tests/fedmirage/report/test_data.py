@@ -302,8 +302,9 @@ def test_rounds_that_were_taken_over_count_in_every_table(folder: Path) -> None:
     first["warm-start"] = f"{folder / 'fedavg-seed0'}@5"
     write_lines(run, [first, *rounds[5:], summary])
     assert read_outcome(folder).standings[1].scores[0].last_five == pytest.approx(0.62)
-    row = html(folder, "runs").split("<tr")[5]
-    assert "<td>70.00</td><td>70.00</td><td>62.00</td><td>7.0</td><td>7.0</td>" in row
+    caption, *rows = html(folder, "runs").split("<tr")
+    assert "<td>70.00</td><td>70.00</td><td>62.00</td>" in rows[4]
+    assert "Rounds 7 of 7, MB up 7.0, MB down 7.0" in caption
 
 
 def test_other_rates_and_schedules_are_rows_of_their_own(tmp_path: Path) -> None:
