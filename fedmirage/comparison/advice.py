@@ -5,6 +5,7 @@ import shlex
 from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.repeat import flags_of, repeat_comparison
 from fedmirage.comparison.rows import GLOBAL
+from fedmirage.comparison.statistics import AHEAD, UNDECIDED
 
 FEW = 3  # seeds with which intervals begin to say something
 NOT_NEEDED = {"methods", "server-threads", "diagnostics", "save-images"}
@@ -19,15 +20,14 @@ def advise(outcome: Outcome) -> str:
         return f"{command} (it goes on with what failed: {failed} run{'s' * (failed > 1)})"
     if len(outcome.seeds) < 2:
         return f"{_with_more_seeds(outcome)} (one seed has no interval)"
-    controls = {standing.entry.placebo for standing in outcome.standings}
-    methods = [one for one in outcome.ranked if one.entry.name not in controls]
+    methods = [one for one in outcome.ranked if one.entry.name not in outcome.placebos]
     for standing in methods:
         if reason := find_reason(outcome, standing):
             return f"{_run(outcome, standing.entry.name)} ({reason})"
     for standing in methods:
         if other := find_doubt(outcome, standing):
             name = outcome.short[standing.entry.name]
-            return f"{_with_more_seeds(outcome)} ({name} is ahead of {other}, but not beyond doubt)"
+            return f"{_with_more_seeds(outcome)} ({name} leads {other}, but that is undecided)"
     averages = (
         f"fedavgm(momentum=0.5), swa(length={max(2, min(LONGEST, outcome.settings.rounds // 3))})"
     )
@@ -37,18 +37,18 @@ def advise(outcome: Outcome) -> str:
         )
         return f"{_run(outcome, averages)} ({reason})"
     baseline = outcome.question.baseline
-    return f"{_run(outcome, baseline)} (nothing here is better than {outcome.baseline})"
+    return f"{_run(outcome, baseline)} (nothing here is ahead of {outcome.baseline})"
 
 
 def find_reason(outcome: Outcome, standing: Standing) -> str:
-    """Say why a method has earned a run: it is better than the baseline, and than its placebo."""
+    """Say why a method has earned a run: it is ahead of the baseline, and of its placebo."""
     to_baseline, to_placebo = outcome.differences(standing).values()
-    if to_baseline is None or to_baseline.verdict != "better":
+    if to_baseline is None or to_baseline.verdict != AHEAD:
         return ""
     if to_placebo is None:
-        return f"it is better than {outcome.baseline}"
-    better = to_placebo.verdict == "better"
-    return f"it is better than {outcome.baseline} and than its placebo" if better else ""
+        return f"it is ahead of {outcome.baseline}"
+    ahead = to_placebo.verdict == AHEAD
+    return f"it is ahead of {outcome.baseline} and of its placebo" if ahead else ""
 
 
 def find_doubt(outcome: Outcome, standing: Standing) -> str:
@@ -60,7 +60,7 @@ def find_doubt(outcome: Outcome, standing: Standing) -> str:
     known = {name: one for name, one in named.items() if one is not None}
     if any(one.mean <= 0 for one in known.values()):
         return ""
-    return " and ".join(name for name, one in known.items() if not one.verdict)
+    return " and ".join(name for name, one in known.items() if one.verdict == UNDECIDED)
 
 
 def _with_more_seeds(outcome: Outcome) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fedmirage.common.settings.config import defaults
+from fedmirage.common.settings.config import RATES, defaults
 from fedmirage.comparison.outcome import Outcome
 from fedmirage.comparison.plan import QUESTION
 from fedmirage.comparison.rows import FEDAVG, LOCAL, placebo_of
@@ -23,16 +23,15 @@ def repeat_comparison(outcome: Outcome, seeds: Sequence[int] = ()) -> str:
 
     Other seeds than its own make it a command that goes on with it, in its folder.
     """
-    placebos = {standing.entry.placebo for standing in outcome.standings} - {""}
     lines = [one.entry.name for one in outcome.standings if one.entry.is_line]
     question = outcome.question
-    own = {FEDAVG, question.baseline} | placebos
+    own = {FEDAVG, question.baseline} | outcome.placebos
     methods = [name for name in lines if name not in own] or [FEDAVG]
     words = [word for name in methods for word in ("--methods", name)]
     words += ["--seeds", ",".join(map(str, seeds or outcome.seeds))]
     for key, value in asdict(question).items():
         words += [f"--{key}", value] if value != getattr(QUESTION, key) else []
-    if not placebos and any(placebo_of(name) for name in methods):
+    if not outcome.placebos and any(placebo_of(name) for name in methods):
         words.append("--no-controls")
     words += ["--out", str(outcome.folder)] if seeds else []
     settings = outcome.settings.flat()
@@ -47,6 +46,8 @@ def flags_of(config: Mapping[str, Any]) -> list[str]:
     """Write every setting that is not the default."""
     words: list[str] = []
     for key, usual in defaults().items():
+        if key == "lr":
+            usual = RATES[config.get("optimizer", "sgd")]
         value = config.get(key, usual)
         if key in LEFT_OUT or value == usual:
             continue

@@ -1,4 +1,4 @@
-"""The answer of a comparison: two tables of 80 columns and two sentences."""
+"""The answer of a comparison: two tables of 80 columns and a few sentences."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -11,7 +11,7 @@ from rich.text import Text
 from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.rows import LOCAL
-from fedmirage.comparison.statistics import Difference, Spread
+from fedmirage.comparison.statistics import UNDECIDED, VERDICTS, Difference, Spread
 
 Cell = TypeVar("Cell")
 NONE = "-"
@@ -34,10 +34,9 @@ def show_outcome(outcome: Outcome) -> Group:
 
 def accuracy_table(outcome: Outcome) -> Table:
     """Show what every row reached, beside the baseline and beside its placebo; the best first."""
-    placebos = {standing.entry.placebo for standing in outcome.standings}
     rows, styles = [], []
     for standing in outcome.ranked:
-        styles.append("dim" if standing.entry.name in placebos else "")
+        styles.append("dim" if standing.entry.name in outcome.placebos else "")
         if not standing.scores:
             rows.append(["failed", *[NONE] * 3])
             continue
@@ -96,14 +95,13 @@ def leave_out(
 
 
 def sentences(outcome: Outcome) -> list[str]:
-    """Say in two sentences what the intervals allow to be said."""
+    """Say what the tests support, and what these seeds could not have shown."""
     if len(outcome.seeds) < 2:
         return [
             "One seed has no spread, so these differences may be chance, and nothing is claimed.",
             "With --seeds 0,1,2 there are intervals.",
         ]
-    controls = {standing.entry.placebo for standing in outcome.standings}
-    methods = [one for one in outcome.ranked if one.entry.name not in controls]
+    methods = [one for one in outcome.ranked if one.entry.name not in outcome.placebos]
     names = [outcome.short[one.entry.name] for one in methods]
     to_baseline = list(zip(names, map(outcome.to_baseline, methods), strict=True))
     to_placebo = list(zip(names, map(outcome.to_placebo, methods), strict=True))
@@ -111,7 +109,8 @@ def sentences(outcome: Outcome) -> list[str]:
     if any(difference for _, difference in to_placebo):
         text = _verdicts(to_placebo, "its placebo")
         found.append(f"{text[:1].upper()}{text[1:]}.")
-    return found
+    unseen = _unseen(to_baseline, outcome.baseline) + _unseen(to_placebo, "its placebo")
+    return [*found, f"Undecided is not equal: {'; '.join(unseen)}."] if unseen else found
 
 
 def remarks(outcome: Outcome) -> list[str]:
@@ -172,19 +171,43 @@ def say_difference(difference: Difference | None) -> str:
     return f"{mean:+.2f}{margin}"
 
 
+def say_power(difference: Difference) -> str:
+    """Say which differences these seeds could not have shown, and how many more would settle it."""
+    if difference.smallest_visible is None:
+        return "one pair of seeds shows no difference, however large"
+    visible = f"differences below {100 * difference.smallest_visible:.1f} points are invisible"
+    more = difference.seeds_missing
+    seeds = "seed" if more == 1 else "seeds"
+    return f"{visible}, and about {more or 'a thousand'} more {seeds} would settle it"
+
+
+def say_verdict(difference: Difference) -> str:
+    """Write a verdict; an undecided one with what these seeds could not have shown."""
+    power = f" ({say_power(difference)})" if difference.verdict == UNDECIDED else ""
+    return f"{difference.verdict}{power}"
+
+
 def _verdicts(differences: Sequence[tuple[str, Difference | None]], other: str) -> str:
-    """List which rows are better, worse, or not told apart from another."""
-    groups = {f"better than {other}": "better", f"worse than {other}": "worse"}
-    groups[f"not told apart from {other}"] = ""
+    """List which rows are ahead of another, behind it, equivalent to it, or undecided."""
+    joined = dict(zip(VERDICTS, ("of", "", "to", "against"), strict=True))
     found = []
-    for text, verdict in groups.items():
+    for verdict, word in joined.items():
         names = [
             name
             for name, difference in differences
             if difference is not None and difference.verdict == verdict
         ]
+        text = " ".join(filter(None, (verdict, word, other)))
         found += [f"{text}: {', '.join(names)}"] if names else []
     return "; ".join(found) or f"nothing can be compared with {other}"
+
+
+def _unseen(differences: Sequence[tuple[str, Difference | None]], other: str) -> list[str]:
+    return [
+        f"{name} against {other} ({say_power(difference)})"
+        for name, difference in differences
+        if difference is not None and difference.verdict == UNDECIDED
+    ]
 
 
 def _long(outcome: Outcome) -> list[tuple[str, str]]:

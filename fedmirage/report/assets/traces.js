@@ -73,12 +73,12 @@ function interval(row, place, one, [low, high]) {
   const cut = [row.mean - margin < low - 1e-9 && -1, row.mean + margin > high + 1e-9 && 1].filter(Boolean);
   return [{
     x: [100 * row.mean], y: [place], name: plain(one.short), mode: "markers",
-    marker: { size: 10, color: row.verdict ? tone : colour("ground"), line: { color: tone, width: 2 } },
+    marker: { size: 10, color: row.verdict !== "undecided" ? tone : colour("ground"), line: { color: tone, width: 2 } },
     error_x: {
       type: "data", symmetric: false, array: [100 * (ends[1] - row.mean)], arrayminus: [100 * (row.mean - ends[0])],
       visible: row.margin !== null, color: tone, thickness: 1.6, width: 5,
     },
-    hovertemplate: `${plain(one.short)}<br>${said} points<br>${row.verdict || "no claim"}<extra></extra>`,
+    hovertemplate: `${plain(one.short)}<br>${said} points<br>${row.verdict}<extra></extra>`,
   }, ...cut.map((mean) => arrow({ mean }, place, tone, [low, high], ""))];
 }
 

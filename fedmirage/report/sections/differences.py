@@ -6,12 +6,12 @@ from typing import Any
 
 from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.statistics import CONFIDENCE, Difference
-from fedmirage.comparison.table import say_difference
+from fedmirage.comparison.table import NONE, say_difference
 from fedmirage.report.groups import Group
 from fedmirage.report.html import PageSection, element, join, plot, varied_table
 
 Compare = Callable[[Standing], Difference | None]
-HEAD = ("Methods", "Percentage points", "Seeds", "Verdict")
+HEAD = ("Methods", "Percentage points", "Seeds", "Verdict", "Smallest visible", "Seeds missing")
 FAR = 2.5  # times as far out as the middle one of all rows lies outside the axis
 
 
@@ -25,7 +25,7 @@ def differences(group: Group) -> PageSection | None:
             rows = [_row(number, found[number]) for number in ranked]
             options.append({"label": label, "rows": rows, "range": useful_range(found.values())})
             cells = [
-                [names[number], say_difference(one), one.pairs, one.verdict or "no claim"]
+                [names[number], say_difference(one), one.pairs, one.verdict, *say_limits(one)]
                 for number in ranked
                 if (one := found[number])
             ]
@@ -34,9 +34,10 @@ def differences(group: Group) -> PageSection | None:
         return None
     said = (
         "Differences of the mean accuracy of the last five evaluated rounds, paired over seeds,"
-        f" with {100 * CONFIDENCE:.0f} % intervals of a paired t-test. A filled mark has an"
-        " interval that excludes zero; a hollow one claims nothing. An arrow points at what lies"
-        " outside the picture."
+        f" with {100 * CONFIDENCE:.0f} % intervals of a paired t-test. A hollow mark is undecided,"
+        " and an arrow points at what lies outside the picture. Verdicts are corrected for all"
+        " methods of the group. The numbers also say which differences these seeds could have"
+        " shown, and how many more would settle the question."
     )
     label = "Differences of the last-five accuracy in percentage points"
     spec = {"kind": "intervals", "label": label, "options": options}
@@ -48,6 +49,15 @@ def differences(group: Group) -> PageSection | None:
 def comparisons(outcome: Outcome) -> dict[str, Compare]:
     """Name what rows are compared with."""
     return {f"To {outcome.baseline}": outcome.to_baseline, "To its placebo": outcome.to_placebo}
+
+
+def say_limits(difference: Difference) -> tuple[str, str]:
+    """Write the smallest visible difference and the missing seeds, where they are known."""
+    visible, missing = difference.smallest_visible, difference.seeds_missing
+    return (
+        NONE if visible is None else f"{100 * visible:.2f}",
+        NONE if missing is None else str(missing),
+    )
 
 
 def find_rows(group: Group, compare: Compare) -> dict[int, Difference]:

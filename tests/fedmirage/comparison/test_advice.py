@@ -33,8 +33,8 @@ def test_one_seed_needs_more(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("placebo", "said"),
     [
-        ((0.50, 0.54, 0.51), "it is better than FedAvg and than its placebo)"),
-        ((0.69, 0.62, 0.71), "fedcog is ahead of its placebo, but not beyond doubt)"),
+        ((0.50, 0.54, 0.51), "it is ahead of FedAvg and of its placebo)"),
+        ((0.69, 0.62, 0.71), "fedcog leads its placebo, but that is undecided)"),
         ((0.75, 0.76, 0.77), "averages over rounds cost nothing)"),
     ],
 )
