@@ -92,7 +92,7 @@ def test_differences_are_those_of_the_comparison(folder: Path) -> None:
             assert (row["mean"], row["margin"]) == (found.mean, found.margin)
             assert row["verdict"] == found.verdict
     assert len(option["rows"]) == 2  # FedCOG and VHL have placebos
-    assert "<td>undecided</td><td>4.30</td>" in html(folder, "differences")
+    assert "<td>undecided</td><td>4.30</td>" in html(folder, "answer")
 
 
 def test_the_picture_is_sorted_and_its_axis_leaves_out_what_is_far_away() -> None:
