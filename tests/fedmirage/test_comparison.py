@@ -30,8 +30,8 @@ def test_the_table_has_a_row_per_line_with_its_differences(found: fedmirage.Comp
         rounds = lines(found.run("fedavg", seed).folder)
         assert scores["fedavg", seed] == pytest.approx(sum(one["accuracy"] for one in rounds) / 2)
     gained = [scores[FEDCOG, seed] - scores["fedavg", seed] for seed in (0, 1)]
-    assert table.loc[FEDCOG, "to_fedavg"] == pytest.approx(sum(gained) / 2)
-    assert table["to_fedavg"].isna().tolist() == [True, False, False]
+    assert table.loc[FEDCOG, "to_baseline"] == pytest.approx(sum(gained) / 2)
+    assert table["to_baseline"].isna().tolist() == [True, False, False]
     assert table["to_placebo"].isna().tolist() == [True, False, True]
     assert table.dtypes["to_placebo_margin"] == "float64"
 
