@@ -15,10 +15,10 @@ def is_interactive(console: Console) -> bool:
     return console.is_terminal or console.is_jupyter
 
 
-def make_bar(console: Console, *columns: ProgressColumn) -> Progress:
+def make_bar(console: Console, *columns: ProgressColumn, unit: str = "rounds") -> Progress:
     """Make a bar of these columns, or one for a notebook; without either, it shows nothing."""
     if console.is_jupyter:
-        return NotebookBar(console=console)
+        return NotebookBar(console, unit)
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
@@ -62,8 +62,9 @@ class NotebookBar(Progress):
     Rich's own bar needs ipywidgets in a notebook; this one needs what every kernel has.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, unit: str) -> None:
         self.handle: Any = None
+        self.unit = unit
         super().__init__(console=console, disable=True)  # Rich itself draws nothing
 
     def start(self) -> None:
@@ -94,6 +95,6 @@ class NotebookBar(Progress):
         """Draw the bar as HTML and as text."""
         (task,) = self.tasks
         done, total = f"{task.completed:g}", f"{task.total:g}"
-        text = f"{done}/{total} rounds · {task.description} · {task.elapsed or 0:.0f} s"
+        text = f"{done}/{total} {self.unit} · {task.description} · {task.elapsed or 0:.0f} s"
         bar = f'<progress value="{done}" max="{total}" style="width: 16em"></progress>'
         return {"text/html": f"<div>{bar} {escape(text)}</div>", "text/plain": text}
