@@ -14,9 +14,10 @@ from fedmirage.common.data.catalogue.params import Hub, OwnParams
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.partitions.named import divide
+from fedmirage.common.data.partitions.params import Listed
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.data.view import ClientView, own_view, view
-from fedmirage.common.errors import FedmirageError
+from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
 from fedmirage.common.memory import memory_folder
 from fedmirage.common.models.base import Model
 from fedmirage.common.run import Run, make_run
@@ -97,7 +98,12 @@ def load_common_view(config: RunConfig, partition: int) -> ClientView:
 def deal_data(config: RunConfig) -> tuple[DataSet, list[Indices]]:
     """Map the common set from the cache, and decide which client holds which samples."""
     dataset = load(config.dataset, config.data_dir or None, config.download, any_of_hub=False)
-    return dataset, divide(config, dataset)
+    try:
+        return dataset, divide(config, dataset)
+    except ConfigurationError as error:
+        if isinstance(config.partition_params, Listed):
+            raise DataError(str(error)) from None  # what a node's own file holds stays in its log
+        raise
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ MORE = 3  # missing classes that a sentence names
 
 
 @dataclass
-class Block:
+class SampleBlock:
     """The samples of one object: of all clients, of one client, or for the test."""
 
     where: str  # for sentences
@@ -40,7 +40,7 @@ class Block:
 class Gathered:
     """Everything that was given, and what is wrong with it."""
 
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[SampleBlock] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     clients: int = 0  # 0: the samples are not divided among clients
 
@@ -143,7 +143,7 @@ def gather(
         try:
             images, labels, names = read_part(where, given, columns, console, most)
             gathered.problems += check_labels(where, labels)
-            gathered.blocks.append(Block(where, split, client, images, labels, names))
+            gathered.blocks.append(SampleBlock(where, split, client, images, labels, names))
         except DataError as error:
             gathered.problems.append(str(error))
         else:
