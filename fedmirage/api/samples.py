@@ -43,15 +43,18 @@ class Gathered:
     blocks: list[SampleBlock] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     clients: int = 0  # 0: the samples are not divided among clients
+    whole: bool = True  # whether all samples were read
 
     def find_problems(self, keys: Mapping[str, Any]) -> list[str]:
-        """List what is wrong with every object, and between them."""
-        return self.problems + [
-            problem for check in (self._alike, self._classes) for problem in check(keys)
-        ]
+        """List what is wrong with every object, and between them.
 
-    def _alike(self, keys: Mapping[str, Any]) -> Iterator[str]:
-        """Images, and labels, must be of one form in all objects."""
+        What depends on all samples is left out if not all were read.
+        """
+        classes = () if self.problems or not self.whole else self._classes(keys)
+        return [*self.problems, *self._alike(), *classes]
+
+    def _alike(self) -> Iterator[str]:
+        """Images, labels and names of classes must be of one form in all objects."""
         first = self.blocks[0] if self.blocks else None
         for block in self.blocks[1:]:
             assert first is not None
@@ -67,14 +70,17 @@ class Gathered:
                     f"the labels of {block.where} are of another kind than those of {first.where};"
                     " write class numbers, names, or one 0 or 1 per class for all"
                 )
+            elif block.names and first.names and block.names != first.names:
+                yield (
+                    f"the classes of {block.where} have other names, or another order, than those"
+                    f" of {first.where}; number them alike"
+                )
 
     def _classes(self, keys: Mapping[str, Any]) -> Iterator[str]:
         """Without a word about the classes, every number up to the last must be one of them."""
         labels = [one.labels for one in self.blocks if one.split == "train"]
         numbers = all(one.labels.ndim == 1 and one.labels.dtype.kind in "iu" for one in self.blocks)
-        if not numbers or not labels or self.problems:
-            return
-        if keys.get("classes") is not None or self.class_names:
+        if not numbers or keys.get("classes") is not None or self.class_names:
             return
         top = max(int(one.labels.max(initial=0)) for one in self.blocks)
         present = np.unique(np.concatenate(labels))
@@ -129,16 +135,13 @@ def gather(
 
     Of an object that has to be read item by item, `most` limits how many are.
     """
-    gathered = Gathered()
+    gathered = Gathered(whole=most is None)
     try:
         parts = list(list_parts(train, test))
     except FedmirageError as error:
         gathered.problems.append(str(error))
         return gathered
-    gathered.clients = max(
-        (client for _, split, client, _ in parts if split == "train"), default=-1
-    )
-    gathered.clients += 1
+    gathered.clients = 1 + max(client for _, split, client, _ in parts if split == "train")
     for where, split, client, given in parts:
         try:
             images, labels, names = read_part(where, given, columns, console, most)

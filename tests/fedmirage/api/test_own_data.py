@@ -284,6 +284,10 @@ class Uneven(PictureItems):
         return (image.resize((8, 9)) if number == 5 else image), label
 
 
+class Renamed(PictureItems):
+    classes = ("cow", "cat", "dog")
+
+
 NAN = np.full((90, 16, 16), np.nan)
 
 
@@ -321,6 +325,7 @@ NAN = np.full((90, 16, 16), np.nan)
         ([HELD[0], (IMAGES[:3, :8, :8], LABELS[:3])], "client 1 are 8x8 with 3 channels"),
         ([HELD[0], (IMAGES[:0], LABELS[:0])], "client 1: there is no sample"),
         ([HELD[0], (IMAGES[:3], np.eye(3, dtype=int))], "are of another kind than"),
+        ([PictureItems(), Renamed()], "client 1 have other names, or another order, than"),
         ([], "there is no client in it"),
         ({"train": TRAIN, "valid": TEST}, "OwnData(data['train'], test=data['valid'])"),
         ([{"train": HELD[0], "test": TEST}, HELD[1]], "give one for every client"),
@@ -395,6 +400,7 @@ def test_everything_that_is_wrong_comes_at_once(data: Path) -> None:
 
 def test_a_dataset_is_not_read_to_its_end_if_a_setting_is_wrong() -> None:
     assert one(dataset=Broken(), rounds=0).startswith("rounds=0")
+    assert one(dataset=TensorDataset(*map(torch.tensor, TEST)), rounds=0).startswith("rounds=0")
 
 
 def test_a_comparison_has_a_folder_for_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
