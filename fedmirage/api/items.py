@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Values = npt.NDArray[Any]
 IMAGE, LABEL = ("image", "img"), ("label", "labels")
+STEP = 500  # items between two looks of the bar, where nobody knows how many there are
 
 
 def read_items(
@@ -39,24 +40,36 @@ def read_items(
     count = count if most is None or count is None else min(most, count)
     images: list[Values] = []
     labels: list[Any] = []
-    bar = [TextColumn("reading {task.description}"), BarColumn(), MofNCompleteColumn()]
-    with make_bar(console, *bar, TimeRemainingColumn(), unit="items") as progress:
-        task = progress.add_task(where, total=count)
-        step = max(1, (count or 0) // 100)
-        for number, item in enumerate(iterate(where, given, count, most)):
-            image, label = open_item(f"{where}, item {number}", item, keys or columns)
-            if images and image.shape != images[0].shape:
-                raise DataError(
-                    f"{where}, item {number} is {say_shape(image.shape)}, the items before it are"
-                    f" {say_shape(images[0].shape)}; let the Dataset bring them into one size"
-                )
-            images.append(image)
-            labels.append(label)
-            if (number + 1) % step == 0:
-                progress.update(task, completed=number + 1)
+    items = iterate(where, given, count, most)
+    for number, item in enumerate(show_progress(items, where, count, console)):
+        image, label = open_item(f"{where}, item {number}", item, keys or columns)
+        if images and image.shape != images[0].shape:
+            raise DataError(
+                f"{where}, item {number} is {say_shape(image.shape)}, the items before it are"
+                f" {say_shape(images[0].shape)}; let the Dataset bring them into one size"
+            )
+        images.append(image)
+        labels.append(label)
     if not images:
         return np.zeros((0, 1, 1, 1), np.uint8), np.zeros(0, np.int64), ()
     return np.stack(images), join_labels(where, labels), find_names(given, keys)
+
+
+def show_progress(
+    items: Iterator[Any], where: str, count: int | None, console: Console
+) -> Iterator[Any]:
+    """Pass items on, and show how many there were: after every hundredth part of them."""
+    bar = [TextColumn("reading {task.description}"), BarColumn(), MofNCompleteColumn()]
+    progress = make_bar(console, *bar, TimeRemainingColumn(), unit="items")
+    task = progress.add_task(where, total=count)
+    step = max(1, count // 100) if count else STEP
+    done = 0
+    with progress:
+        for done, item in enumerate(items, 1):
+            yield item
+            if done % step == 0:
+                progress.update(task, completed=done)
+        progress.update(task, completed=done)
 
 
 def find_keys(

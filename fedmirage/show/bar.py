@@ -94,7 +94,7 @@ class NotebookBar(Progress):
     def draw(self) -> dict[str, str]:
         """Draw the bar as HTML and as text."""
         (task,) = self.tasks
-        done, total = f"{task.completed:g}", f"{task.total:g}"
+        done, total = f"{task.completed:g}", f"{task.total or 0:g}"
         text = f"{done}/{total} {self.unit} · {task.description} · {task.elapsed or 0:.0f} s"
         bar = f'<progress value="{done}" max="{total}" style="width: 16em"></progress>'
         return {"text/html": f"<div>{bar} {escape(text)}</div>", "text/plain": text}

@@ -4,6 +4,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -401,6 +402,15 @@ def test_everything_that_is_wrong_comes_at_once(data: Path) -> None:
 def test_a_dataset_is_not_read_to_its_end_if_a_setting_is_wrong() -> None:
     assert one(dataset=Broken(), rounds=0).startswith("rounds=0")
     assert one(dataset=TensorDataset(*map(torch.tensor, TEST)), rounds=0).startswith("rounds=0")
+
+
+@pytest.mark.parametrize("given", [PictureItems(), Stream()])
+def test_a_notebook_shows_how_far_reading_is(given: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Mock()
+    monkeypatch.setattr("IPython.display.display", shown)
+    take_in({"dataset": given}, [], Console(force_jupyter=True))
+    last = shown.return_value.update.call_args.args[0]["text/plain"]
+    assert last.startswith(f"90/{90 * hasattr(given, '__len__')} items · the training data")
 
 
 def test_a_comparison_has_a_folder_for_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
