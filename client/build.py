@@ -1,6 +1,5 @@
 """From a configuration and a message's context to a client: its data, its model, its memory."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -31,8 +30,7 @@ def build_client(
     """Build the client that answers one message."""
     processor = device.prepare(config, config.threads)
     client_view = load_view(config, context)
-    dataset = client_view.dataset
-    run, model = run_of(config, Held(dataset), processor)
+    run, model = run_of(config, client_view.dataset, processor)
     own = "data" in context.node_config
     folder, demands = memory_folder(context, memory), read_demands(context.node_config)
     return FederatedClient(run, client_view, model, folder, own, demands)
@@ -106,21 +104,8 @@ def deal_data(config: RunConfig) -> tuple[DataSet, list[Indices]]:
         raise
 
 
-@dataclass(frozen=True)
-class Held:
-    """A data set as a key of a cache: by its identity, since its arrays cannot be compared."""
-
-    dataset: DataSet
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Held) and other.dataset is self.dataset
-
-    def __hash__(self) -> int:
-        return id(self.dataset)
-
-
 @lru_cache(maxsize=2)
-def run_of(config: RunConfig, held: Held, processor: torch.device) -> tuple[Run, Model]:
+def run_of(config: RunConfig, dataset: DataSet, processor: torch.device) -> tuple[Run, Model]:
     """Make the facts of a run, and its model on its device: one of each per process."""
-    run, model = make_run(config, held.dataset, processor)
+    run, model = make_run(config, dataset, processor)
     return run, device.place(model, processor, config)

@@ -14,7 +14,7 @@ from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.named import divide
 from fedmirage.common.data.set import DataSet
-from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.errors import ConfigurationError, FedmirageError, collect, refuse
 from fedmirage.common.method import parts_of
 from fedmirage.common.run import Run, blueprint, make_run, task_of
 from fedmirage.common.settings.config import RunConfig
@@ -48,8 +48,7 @@ def check_run(config: RunConfig, folder: Path) -> Manifest:
             found = step()
         except FedmirageError as error:
             problems += getattr(error, "problems", [str(error)])
-    if problems:
-        raise ConfigurationError(list(dict.fromkeys(problems)))
+    refuse(problems)
     assert isinstance(found, Manifest)
     return found
 
@@ -144,21 +143,13 @@ def link_memories(source: Path, target: Path) -> None:
 
 def check_with_data(config: RunConfig, dataset: DataSet) -> None:
     """Refuse all that can be wrong once the data are known, in one go."""
-    problems = check(
-        config.partition_params,
-        config.clients,
-        len(dataset.classes),
-        len(dataset.train),
-        dataset.task,
-    )
-    problems += check_columns(config.partition_params, dataset.train.columns, config.clients)
+    partition, clients, train = config.partition_params, config.clients, dataset.train
+    problems = check(partition, clients, len(dataset.classes), len(train), dataset.task)
+    problems += check_columns(partition, train.columns, clients)
     for attempt in (lambda: task_of(config, dataset), lambda: check_model(config, dataset)):
-        try:
+        with collect(problems):
             attempt()
-        except ConfigurationError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
 
 
 def check_model(config: RunConfig, dataset: DataSet) -> None:

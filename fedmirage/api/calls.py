@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+
 from fedmirage.api.comparisons import Comparison
 from fedmirage.api.own_data import take_in
 from fedmirage.api.runs import RunResult
+from fedmirage.follow.wanted import Wanted
+from fedmirage.settings.layers import read_layers, report_together, settle
 
 if TYPE_CHECKING:
     from fedmirage.common.models.base import Model
@@ -34,11 +38,7 @@ def run(
     folder `out`, or else to a new one in runs/. With `resume`, the settings are laid over those of
     the run that goes on. `quiet` shows no progress.
     """
-    from rich.console import Console
-
-    from fedmirage.follow.wanted import Wanted
     from fedmirage.launch import launch
-    from fedmirage.settings.layers import read_layers, report_together, settle
 
     console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
     with report_together(wanted.find_problems()):
@@ -74,11 +74,7 @@ def compare(
     continues a comparison that was interrupted. A run that fails is shown as failed in the result,
     and the others go on.
     """
-    from rich.console import Console
-
     from fedmirage.comparison.command import plan_comparison, run_comparison
-    from fedmirage.follow.wanted import Wanted
-    from fedmirage.settings.layers import read_layers, report_together
 
     console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
     lines = [methods] if isinstance(methods, str) else list(methods)

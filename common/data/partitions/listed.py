@@ -17,7 +17,7 @@ from fedmirage.common.data.files.raw import reading
 from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.partitions.params import Listed
 from fedmirage.common.data.set import DataSet
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, refuse
 from fedmirage.common.settings.language import write
 
 SHOWN = 3  # clients that a sentence names
@@ -49,8 +49,7 @@ def read_listed(
     if not problems and len(parts) != clients:
         told = f"{where} lists {len(parts)} clients, not clients={clients}"
         problems.append(f"{told}; set clients={len(parts)}")
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     return parts
 
 

@@ -42,11 +42,8 @@ class MatchedWeights:
         state = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
         shapes = {name: tuple(parameter.shape) for name, parameter in student.named_parameters()}
         arrived = [array.shape for array in arrays]
-        for names in (
-            Manifest.of(model).names,
-            list(state),
-            [name for name, _ in model.named_parameters()],
-        ):
+        parameters = [name for name, _ in model.named_parameters()]
+        for names in (Manifest.of(model).names, list(state), parameters):
             if arrived == [state[name] for name in names]:
                 return cls(tuple(names), shapes)
         raise FedmirageError(
