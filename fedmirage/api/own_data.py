@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fedmirage.common.data.set import DataSet
     from fedmirage.common.settings.config import RunConfig
 
 FOLDER = "given"  # inside the data folder
@@ -57,12 +55,13 @@ def take_in(
 ) -> tuple[dict[str, Any], list[str]]:
     """Write the data and the split that settings hold into files; return settings that name these.
 
-    Also return what is wrong with them. Then nothing is written, and other settings stand in for
-    them, so the caller finds what else is wrong.
+    Also return what is wrong with them; then other settings stand in for them, so the caller finds
+    what else is wrong. Data that have a fault are not written.
     """
     objects = [key for key in STAND_IN if not isinstance(settings.get(key, ""), str)]
     if not objects:
         return dict(settings), []
+    from fedmirage.api.own_split import place_split
     from fedmirage.common.settings.config import configure
 
     elsewhere = {key: "" for key in ("out", "resume") if key in settings}
@@ -109,74 +108,6 @@ def place_data(
         settings["partition"] = f"natural(by={CLIENT!r})"
         settings.setdefault("clients", gathered.clients)
     return []
-
-
-def place_split(
-    settings: dict[str, Any], base: RunConfig, seeds: Sequence[int], refused: bool
-) -> list[str]:
-    """Write the split that settings hold, and name the file instead; return what is wrong."""
-    from fedmirage.common.data.loading import load
-    from fedmirage.common.data.partitions.listed import check_listed, explain_shift
-
-    given, where = settings["partition"], "partition"
-    drawn = callable(given)
-    if not drawn and not isinstance(given, list | tuple | Mapping):
-        kind = type(given).__name__
-        return [
-            f"partition: {kind} is no split; write a line such as 'iid', a function, or a list or"
-            " dict with the positions of every client"
-        ]
-    if refused:
-        return [] if drawn else check_listed(where, given, None)[1]
-    try:
-        line = settings.get("dataset", base.dataset)
-        dataset = load(line, base.data_dir or None, base.download)
-    except FedmirageError as error:
-        return getattr(error, "problems", [str(error)])
-    if drawn:
-        parts, problems = draw_parts(given, dataset, base.clients, seeds)
-        content: Any = {"data": dataset.fingerprint, "seeds": parts}
-    else:
-        listed, problems = check_listed(where, given, len(dataset.train))
-        problems += [explain_shift(where, dataset)] if dataset.divided else []
-        settings.setdefault("clients", len(listed))
-        content = [part.tolist() for part in listed]
-    if not problems:
-        text = json.dumps(content).encode()
-        name = f"{FOLDER}/{hashlib.sha256(text).hexdigest()[:20]}.json"
-        keep_file(name, base, lambda file: file.write(text))
-        settings["partition"] = f"indices(path={name!r})"
-    return problems
-
-
-def draw_parts(
-    function: Callable[..., Any], dataset: DataSet, clients: int, seeds: Sequence[int]
-) -> tuple[dict[str, list[list[int]]], list[str]]:
-    """Call a function that splits, once per seed; return the positions and what is wrong."""
-    from fedmirage.api.items import locate_error
-    from fedmirage.common.data.partitions.listed import check_listed
-    from fedmirage.common.seeds import numpy_generator
-
-    drawn: dict[str, list[list[int]]] = {}
-    problems: list[str] = []
-    for seed in seeds:
-        try:
-            generator = numpy_generator(seed, "partition", "indices")
-            given = function(dataset.train.labels.copy(), clients, generator)
-        except Exception as error:  # whatever a user's function raises
-            problems.append(f"partition: the function raised {locate_error(error)}")
-            continue
-        parts, found = check_listed(
-            "partition: what the function returns", given, len(dataset.train)
-        )
-        if not found and len(parts) != clients:
-            found = [
-                f"partition: the function returns {len(parts)} lists for clients={clients}; it must"
-                " return one list of positions per client"
-            ]
-        problems += found
-        drawn[str(seed)] = [part.tolist() for part in parts]
-    return drawn, list(dict.fromkeys(problems))
 
 
 def keep_arrays(arrays: Arrays, base: RunConfig, console: Console) -> str:
