@@ -171,7 +171,8 @@ def _missing(params: DatasetParams, folder: Path, download: bool) -> str:
     origin = find_origin(params)
     card = origin.about()
     if isinstance(params, Hub):
-        line = shlex.quote(write(params))
+        line = write(params)
+        line = shlex.quote(line if '"' in line else line.replace("'", '"'))
         return (
             f"dataset: {write(params)} is not in {homes(params, folder)[0]}; add --download to"
             " fetch it from the hub. A node never downloads it for a run: its owner runs there"

@@ -1,9 +1,10 @@
 """The data sets by name, and their parameters. Imports neither torch nor any reader of files."""
 
+import re
 from dataclasses import replace
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from fedmirage.common.data.catalogue import cards
 from fedmirage.common.data.catalogue.base import DatasetParams, Names
@@ -224,15 +225,29 @@ class Hub(Parquet):
 
     name = "hub"
 
-    path: str = Field(pattern=r"^\w[\w.-]*(/\w[\w.-]*)?$")
+    path: str
     """Its name on the hub, such as "ylecun/mnist"."""
-    subset: str = Field("", pattern=r"^(\w[\w.-]*)?$")
+    subset: str = ""
     """Its configuration on the hub, if it has several."""
-    train: str = Field("train", pattern=r"^\w[\w.-]*$")
+    train: str = "train"
     """The split with the training samples."""
-    test: str = Field("test", pattern=r"^\w[\w.-]*$")
+    test: str = "test"
     """The split with the test samples; where there is none, `test_share` of the training samples is
     held out."""
+
+    @field_validator("path")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", value):
+            raise ValueError('write its name on the hub, such as "ylecun/mnist"')
+        return value
+
+    @field_validator("subset", "train", "test")
+    @classmethod
+    def _word(cls, value: str, info: ValidationInfo) -> str:
+        if not re.fullmatch(r"\w[\w.-]*", value) and (value or info.field_name != "subset"):
+            raise ValueError("write it as the hub does, with letters, digits, '.', '-' and '_'")
+        return value
 
     def about(self) -> Card:
         """Return the facts that the parameters state."""

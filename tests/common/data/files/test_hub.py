@@ -136,8 +136,14 @@ def test_a_download_without_the_package(data: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("path", ["../mnist", "/etc/passwd", "a/b/c", "", ".hidden", "a/../b"])
 def test_a_path_that_is_no_name_on_the_hub(path: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"dataset: hub\(path="):
+    with pytest.raises(
+        ConfigurationError, match=r"dataset: hub\(path=.*: write its name on the hub"
+    ):
         load(f"hub(path={path!r})", download=True)
+    with pytest.raises(
+        ConfigurationError, match=r"dataset: hub\(train=.*: write it as the hub does"
+    ):
+        load(f"hub(path='mnist', train={path!r})", download=True)
 
 
 def test_a_node_downloads_no_set_that_only_the_run_names(
