@@ -1,21 +1,23 @@
 """What a node says when something fails: a sentence, and nothing of its data.
 
-Flower sends the text of an exception to the server. Such a text may quote a label, a path or a
-value, so it stays in the node's own log. Only sentences about the run's settings and messages
-travel.
+Flower sends the type and the text of an exception to the server, and logs its traceback. Such a
+text may quote a label, a path or a value, so it stays in the node's own log. Only sentences about
+the run's settings and messages travel.
 
 Where one person's host runs server and clients, nothing has to be kept from the server, and nobody
 reads a node's log. There the runtime names a file in FEDMIRAGE_TRACEBACK, which gets the first
 traceback, and the exception itself is told. Nobody sets this variable on a deployed node.
 """
 
+import copy
 import os
-from logging import ERROR
+from logging import ERROR, WARNING
 from pathlib import Path
 
-from flwr.app import Context, Message
+from flwr.app import Context, Error, Message
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common import log
+from flwr.common.constant import ErrorCode
 
 from fedmirage.common.errors import DataError, FedmirageError, keep_traceback
 
@@ -25,16 +27,23 @@ VARIABLE = "FEDMIRAGE_TRACEBACK"
 
 
 def keep_details(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Answer a message; of an exception only `tell` leaves the node. This is a mod of Flower's."""
+    """Answer a message; of an exception only `tell` leaves the node. This is a mod of Flower's.
+
+    A message that fails leaves no trace in the node's state.
+    """
+    before = copy.deepcopy(context.state)
     try:
         return call_next(message, context)
     except Exception as error:
-        raise FedmirageError(tell(error)) from None
+        context.state = before
+        reason = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, tell(error))
+        return Message(reason, reply_to=message)
 
 
 def tell(error: Exception) -> str:
     """Say what the server may know of an error, and write the rest into the node's log."""
     if isinstance(error, FedmirageError) and not isinstance(error, DataError):
+        log(WARNING, "this node does not take part: %s", error)
         return str(error)
     file = os.environ.get(VARIABLE)
     # A person can correct data by the sentence alone; anything else needs the place in the code.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -38,8 +37,8 @@ class Comparison:
 
         The mean and the standard deviation over seeds of the final accuracy and of the mean of the
         last five rounds; then the difference of the latter to FedAvg and to the line's own placebo,
-        each with half the width of its interval (`margin`) and a verdict, which is empty where the
-        interval includes zero or where there is none.
+        each with half the width of its interval (`margin`) and a verdict: "ahead", "behind",
+        "equivalent within 1.5 points" or "undecided", and empty where nothing is compared.
         """
         from pandas import DataFrame
 
@@ -61,7 +60,11 @@ class Comparison:
 
     @cached_property
     def differences(self) -> DataFrame:
-        """One row per difference that can be taken: its mean, its interval, and the verdict."""
+        """One row per difference that can be taken: its mean, interval, verdict and power.
+
+        `smallest_visible` is the smallest difference that these seeds could have shown, and
+        `seeds_missing` how many more would settle it if mean and spread stayed.
+        """
         from pandas import DataFrame
 
         rows = []
@@ -72,9 +75,10 @@ class Comparison:
                     ends = {"low": found.mean - half, "high": found.mean + half}
                     other = "fedavg" if name == "to_fedavg" else standing.entry.placebo
                     row = {"methods": standing.entry.name, "kind": name, "other": other}
-                    rows.append({**row, **asdict(found), **ends, "verdict": found.verdict})
-        columns = ("methods", "kind", "other", "mean", "margin", "pairs", "low", "high", "verdict")
-        frame = DataFrame(rows, columns=columns)
+                    rows.append({**row, **found.as_values(), **ends})
+        columns = "methods kind other mean margin pairs low high verdict"
+        power = "p_different p_equivalent smallest_visible seeds_missing"
+        frame = DataFrame(rows, columns=f"{columns} {power}".split())
         return _with_numbers(frame, "methods kind other pairs verdict")
 
     @cached_property

@@ -13,6 +13,7 @@ from fedmirage.common.settings.describe import allowed
 from fedmirage.follow.logger import list_loggers
 
 Flags = dict[str, tuple[Any, Any]]  # by name: what Typer must know, and the default
+KINDS = {int: "INTEGER", float: "NUMBER", str: "TEXT"}
 PANELS = {
     "methods": "What runs",
     "clients": "The federation",
@@ -76,7 +77,7 @@ def setting_flags(*left_out: str, **told: str) -> Flags:
             option = typer.Option(f"--{key_of(name)}/--no-{key_of(name)}", **said)
             flags[name] = (Annotated[bool | None, option], None)
         else:
-            kind = {int: "INTEGER", float: "NUMBER", str: "TEXT"}[type(default)]
+            kind = "NUMBER" if name == "lr" else KINDS[type(default)]
             option = typer.Option(f"--{key_of(name)}", metavar=kind, **said)
             flags[name] = (Annotated[str | None, option], None)
     return {name: flag for name, flag in flags.items() if name not in left_out}

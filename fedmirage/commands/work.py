@@ -1,4 +1,4 @@
-"""Commands that run something: a run, a comparison, tables of the papers, a node."""
+"""Commands that run something: a run, a comparison, tables of the papers."""
 
 import sys
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from rich.console import Console
 
 from fedmirage.commands.console import out
 from fedmirage.common.errors import FedmirageError
@@ -28,14 +29,17 @@ def run(**given: Any) -> None:
     from fedmirage.launch import launch
     from fedmirage.show.progress import show_summary
 
-    wanted = want(given)
-    with report_together(wanted.find_problems()):
+    wanted, quiet = want(given), given["quiet"]
+    both = ["--quiet and --verbose exclude each other; leave one out"]
+    with report_together([*wanted.find_problems(), *(both if quiet and given["verbose"] else [])]):
         config = settle(read_layers(given["preset"], given["config"]), pick_settings(given))
     folder = Path(config.resume or config.out)
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
+    console = Console(quiet=True) if quiet else out
     with interruptions.telling():
-        summary = launch(config, folder=folder, console=out, observers=wanted.make(out), **places)
-    show_summary(out, summary, folder)
+        followed = wanted.make(console)
+        summary = launch(config, folder=folder, console=console, observers=followed, **places)
+    show_summary(console, summary, folder)
     if wanted.watch:
         show_page(folder)
     if summary.get("status") != "finished":
@@ -112,21 +116,6 @@ def reproduce(**given: Any) -> None:
         well = dispatch(given, out)
     if not well:
         raise typer.Exit(1)
-
-
-def supernode(context: typer.Context) -> None:
-    """Start a SuperNode that answers quickly and runs only the code installed here.
-
-    It takes the arguments of flower-supernode, which by itself runs whatever code a run brings, for
-    example --insecure --superlink HOST:9092 --node-config 'partition-id=0'. Its own are --code (own
-    or any), --tasks (forked: from a process that has torch loaded; fresh: a new Python per message)
-    and --waiting (adaptive: short while a run is active; flower: always three seconds).
-    --forget RUN starts nothing: it lets the node answer rounds of secure aggregation again that it
-    has answered in a run (docs/security.md says what that may reveal).
-    """
-    from fedmirage.node.supernode import start
-
-    start(context.args)
 
 
 def show_page(folder: Path) -> None:

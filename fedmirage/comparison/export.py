@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.comparison.outcome import COSTS, Outcome
-from fedmirage.comparison.statistics import CONFIDENCE
+from fedmirage.comparison.statistics import CONFIDENCE, EQUIVALENCE
 from fedmirage.comparison.table import say_difference, say_spread
 
 Writers = Mapping[str, Callable[[Any], str]]  # by kind: what makes the text of a file
@@ -44,12 +44,13 @@ def describe_outcome(outcome: Outcome) -> dict[str, Any]:
         row = asdict(standing.entry)
         row |= {name: one and asdict(one) for name, one in standing.spreads.items()}
         for name, one in outcome.differences(standing).items():
-            row[name] = one and {**asdict(one), "verdict": one.verdict}
+            row[name] = one and one.as_values()
         rows.append(row)
     return {
         "settings": outcome.settings.flat(),
         "seeds": list(outcome.seeds),
         "confidence": CONFIDENCE,
+        "equivalence": EQUIVALENCE,
         "target": outcome.target,
         "rows": rows,
         "runs": list_runs(outcome),

@@ -16,7 +16,13 @@ from fedmirage.comparison.choices import Choice, choice_of
 from fedmirage.comparison.plan import Job, Plan
 from fedmirage.comparison.rows import FEDAVG
 from fedmirage.comparison.scores import Score, read_score
-from fedmirage.comparison.statistics import Difference, Spread, paired_difference, spread
+from fedmirage.comparison.statistics import (
+    Difference,
+    Spread,
+    judge_together,
+    paired_difference,
+    spread,
+)
 from fedmirage.records.lines import find_summary
 
 FILE = "comparison.json"
@@ -126,15 +132,37 @@ class Outcome:
 
     def to_fedavg(self, standing: Standing) -> Difference | None:
         """Compare the last-five accuracy with FedAvg's."""
-        return None if standing.entry.name == FEDAVG else self._difference(standing, FEDAVG)
+        return self._judged.get((standing.entry.name, FEDAVG))
 
     def to_placebo(self, standing: Standing) -> Difference | None:
         """Compare the last-five accuracy with that of the row's own placebo."""
-        return self._difference(standing, standing.entry.placebo)
+        return self._judged.get((standing.entry.name, standing.entry.placebo))
 
     def differences(self, standing: Standing) -> dict[str, Difference | None]:
         """Compare a row with FedAvg and with its placebo."""
         return {"to_fedavg": self.to_fedavg(standing), "to_placebo": self.to_placebo(standing)}
+
+    @cached_property
+    def placebos(self) -> set[str]:
+        """The names of the rows that are placebos of others."""
+        return {one.entry.placebo for one in self.standings} - {""}
+
+    @cached_property
+    def _judged(self) -> dict[tuple[str, str], Difference]:
+        """All differences by row and other row, judged together with those of their kind."""
+        rows = [one for one in self.standings if one.entry.name != FEDAVG]
+        families: dict[tuple[bool, bool], dict[tuple[str, str], Difference]] = {}
+        for one in rows:
+            is_placebo = one.entry.name in self.placebos
+            for other in (FEDAVG, one.entry.placebo):
+                if difference := self._difference(one, other):
+                    family = families.setdefault((is_placebo, other == FEDAVG), {})
+                    family[one.entry.name, other] = difference
+        return {
+            pair: judged
+            for family in families.values()
+            for pair, judged in zip(family, judge_together(list(family.values())), strict=True)
+        }
 
     def _difference(self, standing: Standing, other: str) -> Difference | None:
         if other not in self.by_name:

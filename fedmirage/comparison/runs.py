@@ -6,7 +6,7 @@ Runs that are finished are left as they are, and those that were interrupted are
 import contextlib
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -62,17 +62,25 @@ def check_runs(jobs: Sequence[Job], folder: Path) -> None:
 
 
 def carry_out(
-    jobs: Sequence[Job], means: Means, folder: Path, console: Console, later: Sequence[Job] = ()
+    jobs: Sequence[Job],
+    means: Means,
+    folder: Path,
+    console: Console,
+    later: Sequence[Job] = (),
+    estimates: Mapping[Path, float] | None = None,
 ) -> dict[Path, str]:
     """Do all runs that are not finished; return why runs failed, by their folders.
 
     An interrupt ends all of them in a state from which the same command continues. Runs that come
-    `later` count in the time that is left.
+    `later` count in the time that is left, and so do `estimates` of what runs take.
     """
     processes = Processes(f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}")
     work = Work(jobs, means, processes, console)
     try:
-        with processes, Board([*jobs, *later], work.running, work.failed, means.at_once, console):
+        board = Board(
+            *([*jobs, *later], work.running, work.failed, means.at_once, console, estimates)
+        )
+        with processes, board:
             work.do_all()
     except KeyboardInterrupt:
         with undisturbed():

@@ -1,4 +1,4 @@
-"""The answer of a comparison: two tables of 80 columns and two sentences."""
+"""The answer of a comparison: two tables of 80 columns and a few sentences."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.outcome import Outcome, Standing
-from fedmirage.comparison.statistics import Difference, Spread
+from fedmirage.comparison.statistics import UNDECIDED, VERDICTS, Difference, Spread
 
 NONE = "-"
 AVERAGED = "*"  # marks scores of the average of local models
@@ -32,9 +32,8 @@ def accuracy_table(outcome: Outcome) -> Table:
     table = _table(f"Accuracy in %, {seeds}; differences of the last five")
     for name in ("final", "last five", "- FedAvg", "- placebo"):
         table.add_column(name, justify="right", no_wrap=True)
-    placebos = {standing.entry.placebo for standing in outcome.standings}
     for standing in outcome.standings:
-        style = "dim" if standing.entry.name in placebos else ""
+        style = "dim" if standing.entry.name in outcome.placebos else ""
         if not standing.scores:
             table.add_row(name_row(standing, outcome), "failed", *[NONE] * 3, style=style)
             continue
@@ -62,14 +61,13 @@ def cost_table(outcome: Outcome, target: float) -> Table:
 
 
 def sentences(outcome: Outcome) -> list[str]:
-    """Say in two sentences what the intervals allow to be said."""
+    """Say what the tests support, and what these seeds could not have shown."""
     if len(outcome.seeds) < 2:
         return [
             "One seed has no spread, so these differences may be chance, and nothing is claimed.",
             "With --seeds 0,1,2 there are intervals.",
         ]
-    controls = {standing.entry.placebo for standing in outcome.standings}
-    methods = [one for one in outcome.standings if one.entry.name not in controls]
+    methods = [one for one in outcome.standings if one.entry.name not in outcome.placebos]
     names = [outcome.short[one.entry.name] for one in methods]
     to_fedavg = list(zip(names, map(outcome.to_fedavg, methods), strict=True))
     to_placebo = list(zip(names, map(outcome.to_placebo, methods), strict=True))
@@ -77,7 +75,8 @@ def sentences(outcome: Outcome) -> list[str]:
     if any(difference for _, difference in to_placebo):
         text = _verdicts(to_placebo, "its placebo")
         found.append(f"{text[:1].upper()}{text[1:]}.")
-    return found
+    unseen = _unseen(to_fedavg, "FedAvg") + _unseen(to_placebo, "its placebo")
+    return [*found, f"Undecided is not equal: {'; '.join(unseen)}."] if unseen else found
 
 
 def remarks(outcome: Outcome) -> list[str]:
@@ -138,19 +137,43 @@ def say_difference(difference: Difference | None) -> str:
     return f"{mean:+.2f}{margin}"
 
 
+def say_power(difference: Difference) -> str:
+    """Say which differences these seeds could not have shown, and how many more would settle it."""
+    if difference.smallest_visible is None:
+        return "one pair of seeds shows no difference, however large"
+    visible = f"differences below {100 * difference.smallest_visible:.1f} points are invisible"
+    more = difference.seeds_missing
+    seeds = "seed" if more == 1 else "seeds"
+    return f"{visible}, and about {more or 'a thousand'} more {seeds} would settle it"
+
+
+def say_verdict(difference: Difference) -> str:
+    """Write a verdict; an undecided one with what these seeds could not have shown."""
+    power = f" ({say_power(difference)})" if difference.verdict == UNDECIDED else ""
+    return f"{difference.verdict}{power}"
+
+
 def _verdicts(differences: Sequence[tuple[str, Difference | None]], other: str) -> str:
-    """List which rows are better, worse, or not told apart from another."""
-    groups = {f"better than {other}": "better", f"worse than {other}": "worse"}
-    groups[f"not told apart from {other}"] = ""
+    """List which rows are ahead of another, behind it, equivalent to it, or undecided."""
+    joined = dict(zip(VERDICTS, ("of", "", "to", "against"), strict=True))
     found = []
-    for text, verdict in groups.items():
+    for verdict, word in joined.items():
         names = [
             name
             for name, difference in differences
             if difference is not None and difference.verdict == verdict
         ]
+        text = " ".join(filter(None, (verdict, word, other)))
         found += [f"{text}: {', '.join(names)}"] if names else []
     return "; ".join(found) or f"nothing can be compared with {other}"
+
+
+def _unseen(differences: Sequence[tuple[str, Difference | None]], other: str) -> list[str]:
+    return [
+        f"{name} against {other} ({say_power(difference)})"
+        for name, difference in differences
+        if difference is not None and difference.verdict == UNDECIDED
+    ]
 
 
 def _long(outcome: Outcome) -> list[tuple[str, str]]:

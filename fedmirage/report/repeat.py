@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from fedmirage.common.settings.config import defaults
+from fedmirage.common.settings.config import RATES, defaults
 from fedmirage.comparison.outcome import Outcome
 from fedmirage.comparison.rows import FEDAVG, placebo_of
 
@@ -18,12 +18,11 @@ def repeat_run(config: Mapping[str, Any]) -> str:
 
 def repeat_comparison(outcome: Outcome) -> str:
     """Write the command of a comparison, without learning rates that were chosen in it."""
-    placebos = {standing.entry.placebo for standing in outcome.standings} - {""}
     lines = [one.entry.name for one in outcome.standings if one.entry.is_line]
-    methods = [name for name in lines if name not in placebos and name != FEDAVG]
+    methods = [name for name in lines if name not in outcome.placebos and name != FEDAVG]
     words = [word for name in methods for word in ("--methods", name)]
     words += ["--seeds", ",".join(map(str, outcome.seeds))]
-    if not placebos and any(placebo_of(name) for name in methods):
+    if not outcome.placebos and any(placebo_of(name) for name in methods):
         words.append("--no-controls")
     settings = outcome.settings.flat()
     kept = {key: value for key, value in settings.items() if key not in ("methods", "seed")}
@@ -36,6 +35,8 @@ def _flags(config: Mapping[str, Any]) -> list[str]:
     """Write every setting that is not the default."""
     words: list[str] = []
     for key, usual in defaults().items():
+        if key == "lr":
+            usual = RATES[config.get("optimizer", "sgd")]
         value = config.get(key, usual)
         if key in LEFT_OUT or value == usual:
             continue

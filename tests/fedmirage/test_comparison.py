@@ -41,8 +41,8 @@ def test_differences_have_intervals_and_verdicts(found: fedmirage.Comparison) ->
     row = rows.loc[(FEDCOG, "to_placebo")]
     assert row["other"] == found.table.loc[FEDCOG, "placebo"]
     assert row["high"] - row["low"] == pytest.approx(2 * row["margin"])
-    includes = rows["low"] * rows["high"] <= 0
-    assert (rows["verdict"] == "").tolist() == includes.tolist()
+    claims = rows[["p_different", "p_equivalent"]].min(axis="columns") <= 0.05
+    assert (rows["verdict"] != "undecided").tolist() == claims.tolist()
 
 
 def test_rounds_include_those_that_are_fedavgs(found: fedmirage.Comparison) -> None:

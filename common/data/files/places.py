@@ -52,9 +52,10 @@ def find_own(subject: str, path: str, data: Path) -> Path:
     candidates = [data / given, given.absolute()]  # an absolute path stays what it is
     found = next((candidate for candidate in candidates if candidate.exists()), None)
     if found is None:
-        tried = " and ".join(dict.fromkeys(str(candidate) for candidate in candidates))
+        tried = list(dict.fromkeys(map(str, candidates)))
+        missing = f"neither {' nor '.join(tried)} exists" if tried[1:] else f"no {tried[0]} exists"
         raise DataError(
-            f"{subject}(path={path!r}): there is no {tried}; write path= as it is on this host"
+            f"{subject}(path={path!r}): {missing}; write path= as it is on this machine"
         )
     return found
 

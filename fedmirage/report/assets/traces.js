@@ -61,10 +61,10 @@ function intervals(spec, chosen, series, hidden) {
     const one = series[row.series], tone = colour(toneOf(one));
     return {
       x: [100 * row.mean], y: [place], name: plain(one.short), mode: "markers",
-      marker: { size: 10, color: row.verdict ? tone : colour("ground"), line: { color: tone, width: 2 } },
+      marker: { size: 10, color: row.verdict !== "undecided" ? tone : colour("ground"), line: { color: tone, width: 2 } },
       error_x: { type: "data", array: [100 * (row.margin ?? 0)], visible: row.margin !== null, color: tone, thickness: 1.6, width: 5 },
       hovertemplate: `${plain(one.short)}<br>${signed(100 * row.mean)} points`
-        + `${row.margin === null ? "" : ` \u00b1${(100 * row.margin).toFixed(2)}`}<br>${row.verdict || "no claim"}<extra></extra>`,
+        + `${row.margin === null ? "" : ` \u00b1${(100 * row.margin).toFixed(2)}`}<br>${row.verdict}<extra></extra>`,
     };
   });
   const layout = {

@@ -15,8 +15,6 @@ from fedmirage.report.groups import Group
 from fedmirage.report.html import Html, PageSection, bullets, details, element, join, table
 from fedmirage.report.sections.differences import TO, find_rows
 
-VERDICTS = {"better": "better", "worse": "worse", "": "not told apart"}
-
 
 def answer(group: Group) -> PageSection:
     """Say what was found, then show it."""
@@ -87,15 +85,14 @@ def _say_claim(difference: Difference | None, seeds: int) -> Html:
     """Write a difference, and what its interval allows to be said."""
     verdict = ""
     if difference is not None and difference.margin is not None:
-        verdict = VERDICTS[difference.verdict]
-    said = element("span", verdict, class_=f"verdict {verdict.replace(' ', '-')}".strip())
+        verdict = difference.verdict
+    said = element("span", verdict, class_=f"verdict {verdict.partition(' ')[0]}".strip())
     return join((say_difference(difference), said if seeds > 1 else ""))
 
 
 def _classes(group: Group) -> list[str | None]:
     """Mark the rows of placebos."""
-    placebos = {standing.entry.placebo for standing in group.outcome.standings}
-    return ["placebo" if name in placebos else None for name in group.runs]
+    return ["placebo" if name in group.outcome.placebos else None for name in group.runs]
 
 
 def _state(group: Group, standing: Standing) -> str:

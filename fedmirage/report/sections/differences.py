@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.statistics import CONFIDENCE, Difference
-from fedmirage.comparison.table import say_difference
+from fedmirage.comparison.table import NONE, say_difference
 from fedmirage.report.groups import Group
 from fedmirage.report.html import PageSection, join, plot_section, table
 
@@ -14,7 +14,7 @@ TO: dict[str, Compare] = {
     "To its placebo": lambda outcome, standing: outcome.to_placebo(standing),
 }
 
-HEAD = ("Methods", "Percentage points", "Seeds", "Verdict")
+HEAD = ("Methods", "Percentage points", "Seeds", "Verdict", "Smallest visible", "Seeds missing")
 
 
 def differences(group: Group) -> PageSection | None:
@@ -31,7 +31,7 @@ def differences(group: Group) -> PageSection | None:
             options.append({"label": label, "rows": rows})
             names = list(group.labels.values())
             cells = [
-                [names[number], say_difference(one), one.pairs, one.verdict or "no claim"]
+                [names[number], say_difference(one), one.pairs, one.verdict, *say_limits(one)]
                 for number, one in found.items()
             ]
             tables.append(table(label, HEAD, cells))
@@ -40,11 +40,21 @@ def differences(group: Group) -> PageSection | None:
     label = "Differences of the last-five accuracy in percentage points"
     said = (
         "Differences of the mean accuracy of the last five evaluated rounds, paired over seeds,"
-        f" with {100 * CONFIDENCE:.0f} % intervals of a paired t-test. A filled mark has an"
-        " interval that excludes zero; a hollow one claims nothing."
+        f" with {100 * CONFIDENCE:.0f} % intervals of a paired t-test. A hollow mark is undecided."
+        " Verdicts are corrected for all methods of the group; the last two columns say which"
+        " differences these seeds could have shown, and how many more would settle the question."
     )
     spec = {"kind": "intervals", "label": label, "options": options}
     return plot_section("differences", "Differences", said, join(tables), spec)
+
+
+def say_limits(difference: Difference) -> tuple[str, str]:
+    """Write the smallest visible difference and the missing seeds, where they are known."""
+    visible, missing = difference.smallest_visible, difference.seeds_missing
+    return (
+        NONE if visible is None else f"{100 * visible:.2f}",
+        NONE if missing is None else str(missing),
+    )
 
 
 def find_rows(group: Group, compare: Compare) -> dict[int, Difference]:

@@ -15,6 +15,7 @@ from fedmirage.comparison.export import WRITERS, write_files
 from fedmirage.comparison.outcome import allows_secagg, read_outcome, record
 from fedmirage.comparison.plan import Job, Plan, make_plan
 from fedmirage.comparison.scores import choose
+from fedmirage.comparison.statistics import paired_difference
 from fedmirage.comparison.table import remarks, sentences, show_outcome
 from tests.support.comparison import plan_records, write_records, write_run
 from tests.support.inprocess import run_in_process
@@ -49,14 +50,39 @@ def test_scores_differences_and_costs_by_hand(tmp_path: Path) -> None:
     assert row_of(costs, "vhl")[0] == "-"
 
 
-def test_better_is_written_only_where_the_interval_excludes_zero(tmp_path: Path) -> None:
+def test_a_lead_is_written_only_where_the_test_shows_it(tmp_path: Path) -> None:
+    """FedCOG minus its placebo is -1, 2, -1: margin 4.30 as above. With deviation 1.73, six seeds
+    show equivalence: t(0.95, 5) = 2.015, and 2.015 x 1.73 / sqrt 6 = 1.42 is below 1.5."""
     plan = plan_records(tmp_path)
     write_records(plan)
-    first, second = sentences(read_outcome(tmp_path))
-    assert "better than FedAvg: fedcog;" in first
-    assert "worse than FedAvg: vhl;" in first
-    assert "not told apart from FedAvg: lg-fedavg." in first
-    assert second == "Better than its placebo: vhl; not told apart from its placebo: fedcog."
+    first, second, third = sentences(read_outcome(tmp_path))
+    assert "ahead of FedAvg: fedcog;" in first
+    assert "behind FedAvg: vhl;" in first
+    assert "undecided against FedAvg: lg-fedavg." in first
+    assert second == "Ahead of its placebo: vhl; undecided against its placebo: fedcog."
+    assert third.startswith("Undecided is not equal: lg-fedavg against FedAvg (")
+    power = "(differences below 4.3 points are invisible, and about 3 more seeds would settle it)"
+    assert third.endswith(f"fedcog against its placebo {power}.")
+
+
+def test_verdicts_are_corrected_among_methods_and_among_placebos(tmp_path: Path) -> None:
+    """Of three methods FedCOG has the smallest p-value, and VHL the next, which is doubled."""
+    plan = plan_records(tmp_path)
+    write_records(plan)
+    outcome = read_outcome(tmp_path)
+    found = {name: outcome.to_fedavg(one) for name, one in outcome.by_name.items()}
+    alone = paired_difference(
+        *(
+            {seed: one.last_five for seed, one in outcome.by_name[name].scores.items()}
+            for name in ("vhl(width=8)", "fedavg")
+        )
+    )
+    assert alone is not None
+    assert alone.p_different is not None
+    judged = found["vhl(width=8)"]
+    assert judged is not None
+    assert judged.p_different == pytest.approx(2 * alone.p_different)
+    assert found["fedavg"] is None
 
 
 def test_one_seed_claims_nothing(tmp_path: Path) -> None:
@@ -65,7 +91,7 @@ def test_one_seed_claims_nothing(tmp_path: Path) -> None:
     text = text_of(plan)
     assert row_of(text, "fedcog") == ["70.00", "68.00", "+10.00", "-1.00"]
     assert "nothing is claimed" in " ".join(text.split())
-    assert "better" not in text.lower()
+    assert "ahead" not in text.lower()
 
 
 def test_scores_without_a_global_model_are_marked(tmp_path: Path) -> None:
@@ -115,7 +141,8 @@ def test_numbers_can_be_taken_away(tmp_path: Path) -> None:
     assert others[2].endswith(",constant,0,,,,,,,,True,no")
     content = json.loads((tmp_path / "a.json").read_text())
     vhl = next(row for row in content["rows"] if row["name"] == "vhl(width=8)")
-    assert vhl["to_placebo"]["verdict"] == "better"
+    assert vhl["to_placebo"]["verdict"] == "ahead"
+    assert (vhl["to_placebo"]["seeds_missing"], content["equivalence"]) == (0, 0.015)
     assert vhl["to_placebo"]["mean"] == pytest.approx((0.1 + 0.105 + 0.1) / 3)
     latex = (tmp_path / "a.tex").read_text()
     assert r"vhl(width=8, shuffle\_labels=True) & $40.83 \pm 1.04$" in latex

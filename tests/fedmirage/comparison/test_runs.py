@@ -127,3 +127,33 @@ def test_the_time_left_counts_what_other_rows_cost(tmp_path: Path) -> None:
     failing = Board(jobs, [], {jobs[1].folder: "no"}, 1, Console(file=io.StringIO()))
     failing.tracks[0].cost = 2.0
     assert failing.left() == 5 * 2.0
+
+
+def test_estimates_are_corrected_by_what_the_first_rounds_take(tmp_path: Path) -> None:
+    """FedAvg took 6 s a round, estimated at 2 s, so FedProx, estimated at 3 s, may take 9 s."""
+    jobs: list[Job] = plan(tmp_path, "fedprox", rounds=5).runs({})
+    console = Console(file=io.StringIO(), width=200)
+    estimates = {jobs[0].folder: 10.0, jobs[1].folder: 15.0}
+    board = Board(jobs, [], {}, 1, console, estimates)
+    assert board.left() == 25.0
+    board.tracks[0].round, board.tracks[0].cost, board.tracks[0].finished = 5, 6.0, True
+    assert board.left() == 5 * 9.0
+    for _ in range(2):
+        board.correct()
+    told = "the first rounds take 3.0 times as long as estimated for an idle machine; 45 s left\n"
+    assert console.file.getvalue() == told  # type: ignore[attr-defined]
+
+
+def test_without_a_terminal_there_is_a_line_per_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("fedmirage.comparison.progress.time.monotonic", lambda: now[0])
+    jobs: list[Job] = plan(tmp_path, "fedprox", rounds=5).runs({})
+    console = Console(file=io.StringIO(), width=200)
+    board = Board(jobs, jobs[:1], {}, 1, console)
+    for second in range(0, 125, 5):
+        now[0] = float(second)
+        board.look()
+    line = "0/2 runs · time left unknown · fedavg 0/5\n"
+    assert console.file.getvalue() == 2 * line  # type: ignore[attr-defined]

@@ -88,14 +88,15 @@ def test_differences_are_those_of_the_comparison(folder: Path) -> None:
             assert (row["mean"], row["margin"]) == (found.mean, found.margin)
             assert row["verdict"] == found.verdict
     assert len(option["rows"]) == 2  # FedCOG and VHL have placebos
+    assert "<td>undecided</td><td>4.30</td>" in html(folder, "differences")
 
 
-def test_better_is_said_only_where_the_interval_excludes_zero(folder: Path) -> None:
+def test_a_lead_is_said_only_where_the_test_shows_it(folder: Path) -> None:
     said = html(folder, "answer")
-    assert "better than FedAvg: fedcog;" in said
-    assert "Better than its placebo: vhl; not told apart from its placebo: fedcog." in said
+    assert "ahead of FedAvg: fedcog;" in said
+    assert "Ahead of its placebo: vhl; undecided against its placebo: fedcog." in said
     row = said[said.index('<th scope="row">lg-fedavg</th>') :]
-    assert "not told apart" in row[: row.index("</tr>")]
+    assert "undecided" in row[: row.index("</tr>")]
 
 
 def test_scores_of_the_average_of_local_models_stand_in_and_are_marked(folder: Path) -> None:

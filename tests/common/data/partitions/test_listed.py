@@ -83,7 +83,7 @@ def test_a_damaged_file(folder: Path, content: str) -> None:
 def test_a_file_that_is_not_there(folder: Path) -> None:
     (folder / "split.json").unlink(missing_ok=True)
     config = configure({"partition": "indices(path='no.json')", "data_dir": str(folder)})
-    with pytest.raises(DataError, match=r"partition: indices\(path='no.json'\): there is no "):
+    with pytest.raises(DataError, match=r"partition: indices\(path='no.json'\): neither .* exists"):
         divide(config, load("npz(path='two.npz')", folder))
 
 
