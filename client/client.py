@@ -18,7 +18,7 @@ from fedmirage.client.data import LocalData
 from fedmirage.client.diagnostics import local_model_scores
 from fedmirage.client.dp import DpReply, Reply
 from fedmirage.client.node.demands import Demands
-from fedmirage.client.node.diary import note_round, note_run
+from fedmirage.client.node.diary import note_run
 from fedmirage.client.node.redaction import tell
 from fedmirage.client.objective import Objective
 from fedmirage.client.preparation import prepare
@@ -156,8 +156,8 @@ class FederatedClient(NumPyClient):
         shared = self.run.shared.name(self.run.shared.pick(arrays, self.run.manifest))
         for objective in objectives:
             shared = objective.share(local, shared)
-        metrics[wire.SECONDS] = time.perf_counter() - started
-        note_round(local, terms, time.perf_counter() - started)
+        metrics[wire.SECONDS] = seconds = time.perf_counter() - started
+        local.note(terms, seconds)
         return Reply({**sections, SHARED: list(shared.values())}, examples, metrics)
 
     def check_finite(self, local: LocalRound) -> Arrays:

@@ -1,13 +1,11 @@
-"""What a node's own log says: a line per run, and one per round.
+"""What a node's own log says of a run; client/round.py says what it says of a round.
 
 Nothing of it leaves the node. Only `fedmirage supernode` shows it: elsewhere nobody listens to this
 logger.
 """
 
 import logging
-from collections.abc import Mapping
 
-from fedmirage.client.round import LocalRound
 from fedmirage.common.data.view import ClientView
 from fedmirage.common.settings.config import RunConfig
 
@@ -35,13 +33,3 @@ def describe_data(view: ClientView) -> str:
     if data.divided:  # the node's own data had no test split
         text += f"; {len(data.test)} are held out and only score local models"
     return text
-
-
-def note_round(local: LocalRound, terms: Mapping[str, float], seconds: float) -> None:
-    """Say what this node did in a round."""
-    log.info(
-        "round %d of %d: %d steps on %d samples, %s, %.1f s",
-        *(local.number, local.config.rounds, local.steps, local.samples),
-        ", ".join(f"{name} loss {value:.4f}" for name, value in terms.items()) or "no loss",
-        seconds,
-    )

@@ -9,35 +9,17 @@ reads a node's log. There the runtime names a file in FEDMIRAGE_TRACEBACK, which
 traceback, and the exception itself is told. Nobody sets this variable on a deployed node.
 """
 
-import copy
 import os
 from logging import ERROR, WARNING
 from pathlib import Path
 
-from flwr.app import Context, Error, Message
-from flwr.clientapp.typing import ClientAppCallable
 from flwr.common import log
-from flwr.common.constant import ErrorCode
 
 from fedmirage.common.errors import DataError, FedmirageError, is_disk_full, keep_traceback
 
 UNUSABLE_DATA = "its data cannot be used; its own log says why"
 FAILURE = "its code raised an exception; its own log says why"
 VARIABLE = "FEDMIRAGE_TRACEBACK"
-
-
-def keep_details(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Answer a message; of an exception only `tell` leaves the node. This is a mod of Flower's.
-
-    A message that fails leaves no trace in the node's state.
-    """
-    before = copy.deepcopy(context.state)
-    try:
-        return call_next(message, context)
-    except Exception as error:
-        context.state = before
-        reason = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, tell(error))
-        return Message(reason, reply_to=message)
 
 
 def tell(error: Exception) -> str:

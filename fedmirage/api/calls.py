@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from fedmirage.api.comparisons import Comparison
+from fedmirage.api.own_data import take_in
 from fedmirage.api.runs import RunResult
 from fedmirage.follow.wanted import Wanted
 from fedmirage.settings.layers import read_layers, report_together, settle
@@ -31,7 +32,9 @@ def run(
 ) -> RunResult:
     """Run settings over the defaults to the end; a run that fails raises its reason.
 
-    Every flag of `fedmirage run` is a setting, with underscores for hyphens. Results go to the
+    Every flag of `fedmirage run` is a setting, with underscores for hyphens. `dataset` also takes
+    data of your own (see `OwnData`), and `partition` a function of labels, number of clients and
+    generator, or the positions of every client's samples as a list or dict. Results go to the
     folder `out`, or else to a new one in runs/. With `resume`, the settings are laid over those of
     the run that goes on. `quiet` shows no progress.
     """
@@ -39,7 +42,10 @@ def run(
 
     console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
     with report_together(wanted.find_problems()):
-        config = settle(read_layers(preset, []), settings)
+        layers = read_layers(preset, [])
+        settings, unfit = take_in(settings, layers, console)
+        with report_together(unfit):
+            config = settle(layers, settings)
     folder = Path(config.out)
     launch(config, runtime, folder, console, actors, observers=wanted.make(console))
     return RunResult(folder)
@@ -53,6 +59,9 @@ def compare(
     tune: int = 0,
     tune_schedules: Sequence[str] = (),
     share_warm_up: bool = True,
+    title: str = "",
+    baseline: str = "fedavg",
+    score: str = "global",
     preset: str | None = None,
     runtime: str = "auto",
     actors: int = 0,
@@ -76,8 +85,10 @@ def compare(
     chosen = None if several is None else ",".join(map(str, several))
     with report_together(wanted.find_problems()):
         layers = read_layers(preset, [])
-        choices = (controls, tune, tune_schedules, share_warm_up)
-        plan = plan_comparison(layers, settings, lines, chosen, *choices)
+        settings, unfit = take_in(settings, layers, console, several)
+        choices = (controls, tune, tune_schedules, share_warm_up, title, baseline, score)
+        with report_together(unfit):
+            plan = plan_comparison(layers, settings, lines, chosen, *choices)
     observers = wanted.make(console)
     return Comparison(run_comparison(plan, console, runtime, actors, False, observers).folder)
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -70,20 +71,22 @@ def compare(runs: list[Path], **given: Any) -> None:
     files = {kind: given[kind] for kind in ("csv", "json", "latex")}
     if runs:
         from fedmirage.comparison.command import show_folders
+        from fedmirage.comparison.rows import Question
 
         names = ("seeds", "preset", "config", "log", "watch", "watch_port")
         more = [name for name in names if given[name]]
+        more += [name for name, usual in asdict(Question()).items() if given[name] != usual]
         extra = [f"--{key_of(name)}" for name in (*settings, *more)]
         show_folders(runs, given["picture"], files, extra, out)
         return
-    from fedmirage.comparison.command import plan_comparison, present, run_comparison
+    from fedmirage.comparison.command import plan_comparison, present, run_comparison, suggest
 
     wanted = want(given)
     flags = {name: value for name, value in settings.items() if name != "methods"}
-    names = ("methods", "seeds", "controls", "tune", "tune_schedules", "share_warm_up")
+    asked = "methods seeds controls tune tune_schedules share_warm_up title baseline score"
     with report_together(wanted.find_problems()):
         layers = read_layers(given["preset"], given["config"])
-        plan = plan_comparison(layers, flags, *(given[name] for name in names))
+        plan = plan_comparison(layers, flags, *(given[name] for name in asked.split()))
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
     with interruptions.telling():
         outcome = run_comparison(plan, out, **places, observers=wanted.make(out))
@@ -94,6 +97,7 @@ def compare(runs: list[Path], **given: Any) -> None:
         from fedmirage.comparison.curves import draw_runs
 
         say(out, f"picture: {draw_runs(outcome.run_folders, given['picture'])}")
+    suggest(outcome, out)
     if any(standing.failed for standing in outcome.standings):
         raise typer.Exit(1)
 

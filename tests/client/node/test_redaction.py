@@ -8,8 +8,8 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.common import FitIns, MessageType, ndarrays_to_parameters
 from flwr.compat.common import recorddict_compat as compat
 
-from fedmirage.client.app import make_app
-from fedmirage.client.node.redaction import FAILURE, UNUSABLE_DATA, VARIABLE, keep_details, tell
+from fedmirage.client.app import keep_details, make_app
+from fedmirage.client.node.redaction import FAILURE, UNUSABLE_DATA, VARIABLE, tell
 from fedmirage.common.errors import DataError, FedmirageError, WireError
 from fedmirage.common.settings.config import configure
 from tests.support.inprocess import node_id, run_in_process
