@@ -78,7 +78,7 @@ class Trial:
 
     def draw_moment(self, rng: random.Random) -> float:
         """Draw the second of the run in which it is disturbed."""
-        return rng.uniform(0, 0.9) * undisturbed(self.runtime, self.secagg)[1]
+        return rng.uniform(0.1, 0.95) * undisturbed(self.runtime, self.secagg)[1]
 
     def settle(
         self, process: "subprocess.Popen[str]", mend: Callable[[], object] = lambda: None
