@@ -18,20 +18,34 @@ from fedmirage.common.data.set import DataSet
 from fedmirage.common.data.view import ClientView, own_view, view
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.memory import memory_folder
+from fedmirage.common.method import NETWORK, parts_of
 from fedmirage.common.models.base import Model
+from fedmirage.common.own_code import require_allowed
 from fedmirage.common.run import Run, make_run
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import write
 
 
 def build_client(
-    config: RunConfig, context: Context, memory: Path | None = None
+    config: RunConfig, context: Context, memory: Path | None = None, deployed: bool = False
 ) -> FederatedClient:
-    """Build the client that answers one message."""
+    """Build the client that answers one message.
+
+    A deployed node imports no code and opens no file that a run names, unless its owner allows it.
+    """
+    opens_file = keeps_a_part(config)
+    if deployed:
+        require_allowed(config.own_code, str(context.node_config.get("allow", "")))
+        if config.initial_weights and opens_file:
+            raise FedmirageError(
+                f"initial-weights={config.initial_weights!r}: methods={config.methods!r} leaves a"
+                " part of the network to each client, and this node opens no file that a run names;"
+                " choose methods that share the whole network"
+            )
     processor = device.prepare(config, config.threads)
     client_view = load_view(config, context)
     dataset = client_view.dataset
-    run, model = run_of(config, Held(dataset), processor)
+    run, model = run_of(config, Held(dataset), processor, opens_file)
     own = "data" in context.node_config
     folder, demands = memory_folder(context, memory), read_demands(context.node_config)
     return FederatedClient(run, client_view, model, folder, own, demands)
@@ -115,8 +129,16 @@ class Held:
         return id(self.dataset)
 
 
+def keeps_a_part(config: RunConfig) -> bool:
+    """Whether clients begin with a part of the network that does not come from the server."""
+    parts = parts_of(config.method_list)
+    return not set(NETWORK) <= set(parts.sends if parts.loads is None else parts.loads)
+
+
 @lru_cache(maxsize=2)
-def run_of(config: RunConfig, held: Held, processor: torch.device) -> tuple[Run, Model]:
+def run_of(
+    config: RunConfig, held: Held, processor: torch.device, opens_file: bool
+) -> tuple[Run, Model]:
     """Make the facts of a run, and its model on its device: one of each per process."""
-    run, model = make_run(config, held.dataset, processor)
+    run, model = make_run(config, held.dataset, processor, opens_file)
     return run, device.place(model, processor, config)

@@ -27,6 +27,7 @@ from flwr.server.strategy import Strategy
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.learning.detail import select_for_round, select_for_summary
+from fedmirage.common.run import own_randomness
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.payload import Arrays, size
 from fedmirage.server.messages.plain import (
@@ -77,7 +78,8 @@ class Rounds:
         for number in range(self.checkpoint.round + 1, self.config.rounds + 1):
             if stopped:
                 break
-            stopped = self.run_round(number)
+            with own_randomness(self.config, "server", number):
+                stopped = self.run_round(number)
         more = {
             "seconds": time.perf_counter() - started,
             **({"stopped_early": True} if stopped else {}),

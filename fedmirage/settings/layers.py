@@ -66,7 +66,7 @@ def place(config: RunConfig) -> RunConfig:
     usual = Path("runs", "-".join((time.strftime("%Y%m%d-%H%M%S"), *names)))
     absolute = {
         key: str(Path(getattr(config, key)).expanduser().absolute())
-        for key in ("warm_start", "data_dir")
+        for key in ("warm_start", "initial_weights", "data_dir")
         if getattr(config, key)
     }
     out = str(Path(config.resume or config.out or usual).absolute())
