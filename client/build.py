@@ -36,12 +36,7 @@ def build_client(
     opens_file = keeps_a_part(config)
     if deployed:
         require_allowed(config.own_code, str(context.node_config.get("allow", "")))
-        if config.initial_weights and opens_file:
-            raise FedmirageError(
-                f"initial-weights={config.initial_weights!r}: methods={config.methods!r} leaves a"
-                " part of the network to each client, and this node opens no file that a run names;"
-                " choose methods that share the whole network"
-            )
+        config = use_own_weights(config, context) if opens_file else config
     processor = device.prepare(config, config.threads)
     client_view = load_view(config, context)
     dataset = client_view.dataset
@@ -127,6 +122,19 @@ class Held:
 
     def __hash__(self) -> int:
         return id(self.dataset)
+
+
+def use_own_weights(config: RunConfig, context: Context) -> RunConfig:
+    """Let a node begin with its own copy of the initial weights, `weights` of its configuration."""
+    if not config.initial_weights:
+        return config
+    if (own := context.node_config.get("weights")) is None:
+        raise FedmirageError(
+            f"methods={config.methods!r} leaves a part of the network to each client, and this node"
+            f" opens no file that a run names, such as initial-weights={config.initial_weights!r};"
+            ' its owner names its own copy in weights="..."'
+        )
+    return config.model_copy(update={"initial_weights": str(own)})
 
 
 def keeps_a_part(config: RunConfig) -> bool:

@@ -124,8 +124,7 @@ class FederatedClient(NumPyClient):
         if not isinstance(dp := self.run.config.dp_params, DpOn):
             return None
         token, number = str(config["token"]), int(config["round"])
-        fixed = self.run.shared.fixed
-        return DpReply(dp, self.folder_of(token), self.ledger, token, number, fixed)
+        return DpReply(dp, self.folder_of(token), self.ledger, token, number)
 
     def open(self, received: Sections, config: dict[str, Scalar]) -> LocalRound:
         """Load the received weights over the remembered ones, and gather the data."""

@@ -39,7 +39,6 @@ class DpReply:
     ledger: Path  # of all releases of this client
     token: str  # of the run
     number: int  # of the round
-    fixed: frozenset[int] = frozenset()  # the positions of what `freeze` keeps as it is
 
     def find_earlier(self) -> Reply | None:
         """Find the reply that this client gave in this round under `local`, to send it again."""
@@ -52,9 +51,7 @@ class DpReply:
         """Return what may leave this client; it is kept and counted before it does."""
         local = isinstance(self.dp, LocalDp)
         noise = self.dp.noise if isinstance(self.dp, LocalDp) else 0.0
-        shared, clipped = bound_update(
-            reply.sections[SHARED], broadcast, self.dp.clip, noise, self.fixed
-        )
+        shared, clipped = bound_update(reply.sections[SHARED], broadcast, self.dp.clip, noise)
         sections = {**reply.sections, SHARED: shared}
         if local:  # beside the update, the server learns only whether it trained
             protected = Reply(sections, int(reply.examples > 0), {})

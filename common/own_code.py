@@ -25,8 +25,11 @@ from fedmirage.common.settings.language import REFERENCE, nearest
 MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 SOURCE = "source "  # before a reference: what the hash of its source is called in messages
 VARIABLE = "FEDMIRAGE_PATH"  # folders in which whoever started a run finds modules
-LEAVES = ("socket.", "urllib.", "ftplib.", "http.", "subprocess.", "os.system", "os.exec")
-LEAVES += ("os.fork", "os.posix_spawn", "os.startfile")
+# The audit events of Python that mean that code uses the network or starts a program.
+LEAVES = (
+    *("socket.", "urllib.", "ftplib.", "http.", "subprocess.", "os.system", "os.exec", "os.fork"),
+    *("os.posix_spawn", "os.startfile"),
+)
 _importing: list[str] = []  # files that are being imported, to notice scripts that start runs
 
 
@@ -57,7 +60,7 @@ def require_allowed(references: Iterable[str], allow: str) -> None:
     listed = [entry.strip() for entry in allow.split(",") if entry.strip()]
     for reference in references:
         module = module_of(reference)
-        if is_file(module):
+        if is_file(module) and reference not in listed:
             raise FedmirageError(
                 f"this node imports no file that a run names, such as {module!r}; install it as a"
                 " module, whose name its owner lists in allow="

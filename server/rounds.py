@@ -103,7 +103,7 @@ class Rounds:
         started = time.perf_counter()
         outcome = self.try_fit(number, ndarrays_to_parameters(self.checkpoint.shared))
         parameters = outcome.parameters or ndarrays_to_parameters(self.checkpoint.shared)
-        shared = parameters_to_ndarrays(parameters)
+        shared = self.keep_fixed(parameters_to_ndarrays(parameters))
         fitted = time.perf_counter()
         evaluated = (
             self.evaluate(number, shared, outcome.without) if self.config.evaluates(number) else {}
@@ -115,12 +115,20 @@ class Rounds:
         now = time.perf_counter()
         line["seconds"] = {**outcome.seconds, "evaluate": now - fitted, "round": now - started}
         offered = release(self.strategy, parameters)
-        released = shared if offered is parameters else parameters_to_ndarrays(offered)
+        released = (
+            shared if offered is parameters else self.keep_fixed(parameters_to_ndarrays(offered))
+        )
         stop = self.track_best(line, released)
         self.results.append(line)
         self.save(number, shared, released)
         log(INFO, "round %s/%s: %s", number, self.config.rounds, describe_scores(line))
         return stop
+
+    def keep_fixed(self, arrays: Arrays) -> Arrays:
+        """Undo what an average, noise or a dishonest client did to frozen weights."""
+        if not self.config.freeze:
+            return arrays
+        return self.evaluator.run.shared.keep_fixed(arrays, self.checkpoint.shared)
 
     def try_fit(self, number: int, parameters: Parameters) -> FitOutcome:
         """Try a round; if too few clients answered, try again with those that are then present."""

@@ -1,7 +1,6 @@
 """Bounding an update: the step that limits one client's influence, on either side."""
 
 import math
-from collections.abc import Collection
 
 import numpy as np
 
@@ -10,16 +9,11 @@ from fedmirage.common.wire.payload import Arrays
 
 
 def bound_update(
-    arrays: Arrays,
-    reference: Arrays,
-    clip: float,
-    noise: float = 0.0,
-    fixed: Collection[int] = (),
+    arrays: Arrays, reference: Arrays, clip: float, noise: float = 0.0
 ) -> tuple[Arrays, bool]:
     """Return reference + d min(1, clip / |d|) + N(0, (noise clip)^2), and whether |d| > clip.
 
-    Here, d = arrays - reference. The arrays at the `fixed` positions are known to all and never
-    move, so they get no noise.
+    Here, d = arrays - reference.
     """
     moved = [
         array.astype(np.float64) - start for array, start in zip(arrays, reference, strict=True)
@@ -30,7 +24,7 @@ def bound_update(
         return arrays, False  # bit for bit: start + (array - start) may differ from array
     scale = clip / length if clipped else 1.0
     noised = [
-        start if at in fixed else start + scale * delta + gaussian(delta.shape, noise * clip)
-        for at, (start, delta) in enumerate(zip(reference, moved, strict=True))
+        start + scale * delta + gaussian(delta.shape, noise * clip)
+        for start, delta in zip(reference, moved, strict=True)
     ]
     return [new.astype(array.dtype) for new, array in zip(noised, arrays, strict=True)], clipped

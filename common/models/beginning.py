@@ -33,8 +33,8 @@ def begin_with(model: Model, path: str | Path) -> None:
         if part_of(name) == CLASSIFIER and (array is None or array.shape != wanted):
             left.append(name)
         elif array is None:
-            known = nearest(model.original_name(name), named)
-            problems.append(f"{key} lacks {model.original_name(name)!r}{known}")
+            some = ", ".join(map(repr, list(named)[:3])) or "nothing"
+            problems.append(f"{key} lacks {model.original_name(name)!r}; it holds {some}, ...")
         else:
             what = f"shape {array.shape}" if array.shape != wanted else "values that are not finite"
             problems.append(

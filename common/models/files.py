@@ -93,15 +93,16 @@ def load_model(path: str | Path, own: str = "") -> tuple[Model, ModelFacts]:
             f" what methods={facts.methods!r} shares; every client keeps the rest: load the arrays"
             " with safetensors"
         )
-    line, extra = own or facts.model, facts.outputs - len(facts.classes)
-    if ":" in facts.model.partition("(")[0] and not own:
+    brought = ":" in facts.model.partition("(")[0]
+    line, extra = own if brought else facts.model, facts.outputs - len(facts.classes)
+    if brought and not own:
         raise DataError(
             f"{str(path)!r} holds weights of {facts.model!r}, which is not part of fedmirage, and a"
             f" file has nothing imported; if you trust that module, add model={facts.model!r}"
         )
     # Without memory at first, since false facts may be of a huge network. Somebody's own is named
     # by the caller, and may not know how to be made without memory.
-    with torch.device("cpu" if own else "meta"):
+    with torch.device("cpu" if brought else "meta"):
         manifest = Manifest.of(build(line, facts.shape, len(facts.classes), extra))
     if missing := [name for name in manifest.names if name not in named]:
         raise DataError(f"{str(path)!r} lacks {missing[0]!r} of a {line}; write it again")

@@ -9,10 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedmirage.common.errors import ConfigurationError, FedmirageError
-from fedmirage.common.method import CLASSIFIER, FEATURES
+from fedmirage.common.method import CLASSIFIER, FEATURES, NETWORK
 from fedmirage.common.models.base import Model, Shape, chain
 from fedmirage.common.models.params import OwnNetwork
 from fedmirage.common.own_code import confined, find
+from fedmirage.common.seeds import seed_torch
 from fedmirage.common.settings.language import nearest, write
 
 EXAMPLES = 2  # images with which a network is tried
@@ -94,7 +95,7 @@ def cut(network: nn.Module, head: str, shape: Shape, classes: int, subject: str)
     if problems:
         raise ConfigurationError(problems)
     logits, name = found
-    model = as_it_is(network, images, logits) if name == CLASSIFIER else None
+    model = as_it_is(network, images) if name == CLASSIFIER else None
     model = model or cut_at(network, name, images, logits, subject)
     with torch.no_grad():
         model.feature_dim = model.features(images).shape[1]
@@ -141,19 +142,28 @@ def find_head(network: nn.Module, head: str, subject: str) -> str:
 
 
 @torch.no_grad()
-def as_it_is(network: nn.Module, images: Tensor, logits: Tensor) -> Model | None:
-    """Take `features` and `classifier` of a network that is nothing else; None for another."""
-    parts = dict(network.named_children())
-    if set(parts) != {FEATURES, CLASSIFIER}:
+def as_it_is(network: nn.Module, images: Tensor) -> Model | None:
+    """Take `features` and `classifier` of a network that is nothing else; None for another.
+
+    Its own `forward` might do more, if only in training, such as dropout in between.
+    """
+    if [name for name, _ in network.named_children()] != [FEATURES, CLASSIFIER]:
         return None
-    if any(name.partition(".")[0] not in parts for name in network.state_dict()):
+    if any(name.partition(".")[0] not in NETWORK for name in network.state_dict()):
         return None
     try:
-        features = parts[FEATURES](images)
-        same = features.ndim == 2 and torch.equal(parts[CLASSIFIER](features), logits)
-    except Exception:  # its own `forward` does more than call one after the other
+        for training in (False, True):
+            whole, parts = (copy.deepcopy(network).train(training) for _ in range(2))
+            with seed_torch(0):
+                expected = whole(images)
+            with seed_torch(0):
+                features = parts.get_submodule(FEATURES)(images)
+                logits = parts.get_submodule(CLASSIFIER)(features)
+            if features.ndim != 2 or not torch.equal(logits, expected):
+                return None
+    except Exception:  # its own `forward` does something else
         return None
-    return Model(parts[FEATURES], parts[CLASSIFIER], 0) if same else None
+    return Model(network.get_submodule(FEATURES), network.get_submodule(CLASSIFIER), 0)
 
 
 @torch.no_grad()

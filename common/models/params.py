@@ -1,11 +1,12 @@
 """The networks that the `model` line may name; no torch here, because the command line reads it."""
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from fedmirage.common.settings.language import Params, parse, resolve_one
+from fedmirage.common.settings.language import Params, parse, resolve_one, write
 
 Width = Annotated[int, Field(ge=1, le=4096)]
 
@@ -113,6 +114,10 @@ class OwnNetwork(ModelParams):
     head: str = ""
     """Where to cut: the name of the last layer, e.g. "fc"; what goes into it are the features.
     Empty means "classifier"."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
+        """Travel to another process of a run as the line, because the class is made from it."""
+        return read_model, (write(self),)
 
 
 @lru_cache(maxsize=64)

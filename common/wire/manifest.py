@@ -126,10 +126,12 @@ class Manifest:
             tuple(entry for entry in self.entries if not entry.trainable and not entry.fixed)
         )
 
-    @property
-    def fixed(self) -> frozenset[int]:
-        """The positions of the arrays that stay as they are."""
-        return frozenset(place for place, entry in enumerate(self.entries) if entry.fixed)
+    def keep_fixed(self, arrays: Arrays, before: Arrays) -> Arrays:
+        """Put back what `freeze` keeps as it is, whatever became of it."""
+        return [
+            old if entry.fixed else new
+            for entry, new, old in zip(self.entries, arrays, before, strict=True)
+        ]
 
     def only(self, parts: Collection[str]) -> Manifest:
         """The arrays of some parts of the model."""

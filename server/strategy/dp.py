@@ -115,12 +115,7 @@ class CentralNoise(Counted[CentralDp]):
             drawn, present = self.draw
             self.write_down(round=server_round, drawn=drawn, present=present)
             deviation = self.params.noise * self.params.clip / participants(results)
-            averaged = parameters_to_ndarrays(aggregated)
-            fixed = self.context.describe(averaged).fixed
-            arrays = [
-                array if place in fixed else add_noise(array, deviation)
-                for place, array in enumerate(averaged)
-            ]
+            arrays = [add_noise(array, deviation) for array in parameters_to_ndarrays(aggregated)]
             aggregated = ndarrays_to_parameters(arrays)
         clipped = [
             float(result.metrics[CLIPPED])
