@@ -110,8 +110,17 @@ def load(module: str, key: str) -> ModuleType:
     for folder in os.environ.get(VARIABLE, "").split(os.pathsep):
         if folder and folder not in sys.path:
             sys.path.append(folder)  # at the end: nothing there takes the place of a library
+    importer = _load_file if is_file(module) else importlib.import_module
     try:
-        return _load_file(Path(module)) if is_file(module) else _load_module(module)
+        try:
+            return importer(module)
+        except RuntimeError as error:
+            from fedmirage.common.models.vision import MISSING_OPERATOR, torchvision
+
+            if MISSING_OPERATOR not in str(error):
+                raise
+            torchvision()  # which it imports, and which needs help beside a CPU-only torch
+            return importer(module)
     except FedmirageError:
         raise
     except Exception as error:
@@ -124,17 +133,9 @@ def load(module: str, key: str) -> ModuleType:
         ) from error
 
 
-def _load_module(module: str) -> ModuleType:
-    if module.partition(".")[0] == "torchvision":
-        from fedmirage.common.models.vision import torchvision
-
-        torchvision()  # which knows how to import it beside a CPU-only torch
-    return importlib.import_module(module)
-
-
-def _load_file(path: Path) -> ModuleType:
+def _load_file(file: str) -> ModuleType:
     """Execute a file once per process, as a module of a name that no other has."""
-    path = path.expanduser().absolute()
+    path = Path(file).expanduser().absolute()
     name = f"fedmirage_file_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
