@@ -11,9 +11,7 @@ import importlib.util
 import os
 import re
 import sys
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -25,21 +23,7 @@ from fedmirage.common.settings.language import REFERENCE, nearest
 MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 SOURCE = "source "  # before a reference: what the hash of its source is called in messages
 VARIABLE = "FEDMIRAGE_PATH"  # folders in which whoever started a run finds modules
-# The audit events of Python that mean that code uses the network or starts a program.
-LEAVES = (
-    *("socket.", "urllib.", "ftplib.", "http.", "subprocess.", "os.system", "os.exec", "os.fork"),
-    *("os.posix_spawn", "os.startfile"),
-)
 _importing: list[str] = []  # files that are being imported, to notice scripts that start runs
-
-
-class _Confined(threading.local):
-    """What a thread is calling that may not leave its process."""
-
-    what = ""
-
-
-_confined = _Confined()
 
 
 def module_of(reference: str) -> str:
@@ -209,28 +193,3 @@ def explain_other_source(references: Iterable[str], told: Mapping[str, Any]) -> 
                 f" ({own[:15]} instead of {theirs[:15]}); install the same version on both"
             )
     return ""
-
-
-@contextmanager
-def confined(what: str) -> Iterator[None]:
-    """Let nothing in this block use the network or start a program, e.g. download weights."""
-    _watch()
-    _confined.what = what
-    try:
-        yield
-    finally:
-        _confined.what = ""
-
-
-@lru_cache(maxsize=1)
-def _watch() -> None:
-    """Hear of every such attempt from now on; Python has no way to stop listening."""
-
-    def hear(event: str, _: Any) -> None:
-        if event.startswith(LEAVES) and _confined.what:
-            raise ConfigurationError(
-                f"{_confined.what} tried to use the network or to start a program ({event}), which"
-                " a run does not let it; give pretrained weights as initial-weights"
-            )
-
-    sys.addaudithook(hear)

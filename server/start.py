@@ -16,7 +16,7 @@ from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.method import NETWORK, parts_of
-from fedmirage.common.models.own import examine
+from fedmirage.common.models.examination import examine
 from fedmirage.common.run import Run, blueprint, make_run, task_of
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import write

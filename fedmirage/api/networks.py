@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import sys
 from pathlib import Path
 from typing import Any
 
+from fedmirage.api.session import write_constant, write_session
 from fedmirage.common.errors import ConfigurationError
 
 ASK = 'write model=functools.partial(Net, width=64) or model="module:Net(width=64)"'
@@ -56,35 +56,21 @@ def name_network(model: Any) -> str:
         raise ConfigurationError(
             f"model= is {name}, which other processes cannot find; define it at the top of a module"
         )
-    given = ", ".join(f"{key}={write_literal(key, value)}" for key, value in arguments.items())
+    given = ", ".join(
+        f"{key}={write_constant(key, value, name)}" for key, value in arguments.items()
+    )
     return f"{find_home(model)}:{name}" + (f"({given})" if given else "")
 
 
 def find_home(model: Any) -> str:
-    """Return the module in which other processes find something, or the file of a script."""
+    """Return the module in which other processes find something, or a file.
+
+    That is the script, or a copy of what was typed into a session.
+    """
     if model.__module__ != "__main__":
         return str(model.__module__)
     file = getattr(sys.modules["__main__"], "__file__", None)
-    if file is None:
-        raise ConfigurationError(
-            f"model= is {model.__name__}, which lives in this session only, and a run has processes"
-            f" of its own; write it to a file, e.g. with %%writefile nets.py at the top of its"
-            f" cell, then: from nets import {model.__name__}"
-        )
-    return str(Path(file).absolute())
-
-
-def write_literal(key: str, value: Any) -> str:
-    """Write a value so that another process reads the same one."""
-    try:
-        if ast.literal_eval(repr(value)) == value:
-            return repr(value)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        pass
-    raise ConfigurationError(
-        f"model= has {key}={value!r}, which is neither a number nor a text, None or a list of"
-        " these; put it into a function without arguments"
-    )
+    return str(Path(file).absolute() if file else write_session(model))
 
 
 def keep_weights(model: Any) -> str:

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fedmirage.common import own_code
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.own_code import (
     VARIABLE,
     announce_sources,
-    confined,
     explain_other_source,
     find,
     hash_source,
@@ -138,18 +136,3 @@ def test_the_hash_of_a_file_covers_that_file(tmp_path: Path) -> None:
     (tmp_path / "neighbour.py").write_text("1")
     hash_source.cache_clear()
     assert hash_source(f"{file}:Net") == before
-
-
-# Confinement
-
-
-def test_what_is_confined_cannot_leave_and_others_can() -> None:
-    import subprocess
-
-    with (
-        pytest.raises(ConfigurationError, match="it tried to use the network or to start"),
-        confined("it"),
-    ):
-        subprocess.run(["true"], check=True)
-    subprocess.run(["true"], check=True)
-    assert own_code._confined.what == ""

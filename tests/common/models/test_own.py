@@ -6,8 +6,8 @@ from torch import nn
 
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.models.base import LAST
+from fedmirage.common.models.examination import examine
 from fedmirage.common.models.factory import build
-from fedmirage.common.models.own import examine
 from fedmirage.common.models.params import read_model
 from fedmirage.common.settings.language import write
 from fedmirage.common.wire.manifest import Manifest
