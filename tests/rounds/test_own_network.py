@@ -55,6 +55,17 @@ def test_the_results_name_the_network_and_its_source(tmp_path: Path) -> None:
     assert begun["resolved"]["sources"] == {PLAIN: hash_source(PLAIN)}
 
 
+def test_a_resumed_run_says_that_the_source_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_in_process(tmp_path, **{**SMALL, "model": PLAIN})
+    now = {PLAIN: "sha256:of another file"}
+    monkeypatch.setattr("fedmirage.server.record.results.hash_sources", lambda references: now)
+    run_in_process(tmp_path, **{**SMALL, "model": PLAIN, "rounds": 3, "resume": str(tmp_path)})
+    assert f"goes on with other source of {PLAIN}" in lines(tmp_path, "note")[0]["text"]
+    assert lines(tmp_path, "config")[0]["resolved"]["sources"] == now
+
+
 def test_reading_a_model_file_imports_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
