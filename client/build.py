@@ -1,6 +1,5 @@
 """From a configuration and a message's context to a client: its data, its model, its memory."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -39,8 +38,7 @@ def build_client(
         config = use_own_weights(config, context) if opens_file else config
     processor = device.prepare(config, config.threads)
     client_view = load_view(config, context)
-    dataset = client_view.dataset
-    run, model = run_of(config, Held(dataset), processor, opens_file)
+    run, model = run_of(config, client_view.dataset, processor, opens_file)
     own = "data" in context.node_config
     folder, demands = memory_folder(context, memory), read_demands(context.node_config)
     return FederatedClient(run, client_view, model, folder, own, demands)
@@ -111,19 +109,6 @@ def deal_data(config: RunConfig) -> tuple[DataSet, list[Indices]]:
     )
 
 
-@dataclass(frozen=True)
-class Held:
-    """A data set as a key of a cache: by its identity, since its arrays cannot be compared."""
-
-    dataset: DataSet
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Held) and other.dataset is self.dataset
-
-    def __hash__(self) -> int:
-        return id(self.dataset)
-
-
 def use_own_weights(config: RunConfig, context: Context) -> RunConfig:
     """Let a node begin with its own copy of the initial weights, `weights` of its configuration."""
     if not config.initial_weights:
@@ -145,8 +130,8 @@ def keeps_a_part(config: RunConfig) -> bool:
 
 @lru_cache(maxsize=2)
 def run_of(
-    config: RunConfig, held: Held, processor: torch.device, opens_file: bool
+    config: RunConfig, dataset: DataSet, processor: torch.device, opens_file: bool
 ) -> tuple[Run, Model]:
     """Make the facts of a run, and its model on its device: one of each per process."""
-    run, model = make_run(config, held.dataset, processor, opens_file)
+    run, model = make_run(config, dataset, processor, opens_file)
     return run, device.place(model, processor, config)

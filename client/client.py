@@ -38,18 +38,8 @@ from fedmirage.common.run import Run, appearance, own_randomness
 from fedmirage.common.secagg.flower import encode_update
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
+from fedmirage.common.wire import metrics as wire
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
-from fedmirage.common.wire.metrics import (
-    ERROR,
-    FELL_BACK,
-    SAMPLES,
-    SECONDS,
-    STEPS,
-    TERM,
-    TEST_SHARD,
-    check_declared,
-    declared_metrics,
-)
 from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, Sections, pack, unpack
 from fedmirage.common.wire.preparation import PREPARE
 
@@ -77,16 +67,16 @@ class FederatedClient(NumPyClient):
             self.demands.check(self.run.config, self.ledger)
         except FedmirageError as error:
             log(WARNING, "this node takes no part: %s", error)
-            return {"partition": self.view.partition, ERROR: tell(error)}
+            return {"partition": self.view.partition, wire.ERROR: tell(error)}
         if PREPARE in config:
             local = LocalClient(**self.surroundings())
             return prepare(local, self.objectives(), float(config[PREPARE]))
         if (problem := name_problem(self.view.dataset, config)) is not None:
             log(WARNING, "this node is not used: %s", problem[1])
-            return {"partition": self.view.partition, ERROR: problem[0]}
+            return {"partition": self.view.partition, wire.ERROR: problem[0]}
         if other := explain_other_source(self.run.config.own_code, config):
             log(WARNING, "this node is not used: %s", other)
-            return {"partition": self.view.partition, ERROR: other}
+            return {"partition": self.view.partition, wire.ERROR: other}
         form = appearance(self.view.dataset)
         if self.own_data:
             del form["fingerprint"]  # with it, a guess at the data could be confirmed
@@ -100,7 +90,7 @@ class FederatedClient(NumPyClient):
         try:
             return self._fit(parameters, config)
         except Exception as error:
-            return [], 0, {LAYOUT: "", ERROR: tell(error)}
+            return [], 0, {LAYOUT: "", wire.ERROR: tell(error)}
 
     def _fit(
         self, parameters: NDArrays, config: dict[str, Scalar]
@@ -116,7 +106,7 @@ class FederatedClient(NumPyClient):
             with own_randomness(self.run.config, "client", local.number, local.partition):
                 reply = self.train_round(local, started)
             reply = release.protect(reply, broadcast) if release else reply
-            check_declared(reply.metrics, declared_metrics(self.run))
+            wire.check_declared(reply.metrics, wire.declared_metrics(self.run))
         return self.send(reply, broadcast)
 
     def find_release(self, config: dict[str, Scalar]) -> DpReply | None:
@@ -172,7 +162,7 @@ class FederatedClient(NumPyClient):
         shared = self.run.shared.name(self.run.shared.pick(arrays, self.run.manifest))
         for objective in objectives:
             shared = objective.share(local, shared)
-        metrics[SECONDS] = time.perf_counter() - started
+        metrics[wire.SECONDS] = time.perf_counter() - started
         return Reply({**sections, SHARED: list(shared.values())}, examples, metrics)
 
     def check_finite(self, local: LocalRound) -> Arrays:
@@ -202,12 +192,12 @@ class FederatedClient(NumPyClient):
     def metrics(self, local: LocalRound, terms: dict[str, float]) -> dict[str, Scalar]:
         """Collect what this client reports about its training and about the resulting model."""
         config = self.run.config
-        metrics: dict[str, Scalar] = {f"{TERM}{name}": value for name, value in terms.items()}
-        metrics |= {**local.report, STEPS: local.steps, SAMPLES: local.samples}
-        metrics |= {FELL_BACK: 1} if local.memory.fell_back else {}
+        metrics: dict[str, Scalar] = {f"{wire.TERM}{name}": value for name, value in terms.items()}
+        metrics |= {**local.report, wire.STEPS: local.steps, wire.SAMPLES: local.samples}
+        metrics |= {wire.FELL_BACK: 1} if local.memory.fell_back else {}
         if config.scores_local_models and len(self.view.test_shard):
             scores = self.score(self.view.dataset.test, self.view.test_shard)
-            metrics |= {f"{TEST_SHARD}{name}": value for name, value in scores.items()}
+            metrics |= {f"{wire.TEST_SHARD}{name}": value for name, value in scores.items()}
         wanted = config.diagnostics and config.evaluates(local.number)
         if wanted and len(self.view.dataset.test):  # a node's own data may have no test part
             metrics |= local_model_scores(self.run, self.model, self.view)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fedmirage.client.round import LocalRound
-from fedmirage.common.data.batches import Resident, normalise
+from fedmirage.common.data.batches import Resident, batches, normalise
 from fedmirage.common.learning.augment import AUGMENTATIONS, augment, mean_bytes
 
 
@@ -83,14 +83,19 @@ class LocalData:
         # One sample has no variance to normalise by, so a last batch of one sample is skipped. That
         # is at most one batch per pass.
         asked = 2 * steps if steps and alone_spoils else steps
-        indices = self.resident.batches(order, config.batch_size, steps=asked, epochs=epochs)
-        for index in islice(
-            (index for index in indices if len(index) > 1 or not alone_spoils), steps
-        ):
+        indices = batches(len(self), order, config.batch_size, steps=asked, epochs=epochs)
+        usable = (index for index in indices if len(index) > 1 or not alone_spoils)
+        for index in islice(usable, steps):
             images, labels = self.resident.take(index)
             yield self.prepare(images, config.augment, varied, image_format), labels
 
 
 def has_batch_statistics(model: nn.Module) -> bool:
     """Whether a model normalises over the batch, and so cannot train on a batch of one."""
-    return any(isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) for module in model.modules())
+    return bool(batch_norms(model))
+
+
+def batch_norms(model: nn.Module) -> list[nn.BatchNorm1d | nn.BatchNorm2d]:
+    """List the layers of a model that normalise over the batch."""
+    kinds = nn.BatchNorm1d | nn.BatchNorm2d
+    return [module for module in model.modules() if isinstance(module, kinds)]

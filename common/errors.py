@@ -2,7 +2,7 @@
 
 import contextlib
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 TRACEBACK = "traceback.txt"  # in the folder of a run: where the first exception in its code arose
@@ -22,6 +22,21 @@ class ConfigurationError(FedmirageError):
 
     def __reduce__(self) -> tuple[type["ConfigurationError"], tuple[list[str]]]:
         return type(self), (self.problems,)
+
+
+@contextlib.contextmanager
+def collect(problems: list[str], where: str = "") -> Iterator[None]:
+    """Add what the block is refused for to other problems, each with its place in front."""
+    try:
+        yield
+    except ConfigurationError as error:
+        problems += [f"{where}{problem}" for problem in error.problems]
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """Raise all problems at once, each of them once; none are no reason to."""
+    if problems:
+        raise ConfigurationError(list(dict.fromkeys(problems)))
 
 
 class DataError(FedmirageError):

@@ -71,12 +71,6 @@ def pixels(image: Tensor, mean: Sequence[float], std: Sequence[float]) -> npt.ND
     scale, shift = (
         torch.tensor(values, device=image.device).view(-1, 1, 1) for values in (std, mean)
     )
-    levels = (
-        ((image * scale + shift).clamp(0, 1) * 255)
-        .round()
-        .to(torch.uint8)
-        .permute(1, 2, 0)
-        .cpu()
-        .numpy()
-    )
+    rounded = ((image * scale + shift).clamp(0, 1) * 255).round().to(torch.uint8)
+    levels = rounded.permute(1, 2, 0).cpu().numpy()
     return np.asarray(levels[:, :, 0] if levels.shape[2] == 1 else levels)

@@ -239,13 +239,7 @@ def clashes(methods: Sequence[Method]) -> list[str]:
     """Say in sentences why these methods may not stand in one line; none if they may."""
     return [
         f"methods: {problem}"
-        for check in (
-            _check_names,
-            _check_places,
-            _check_parts,
-            _check_data,
-            _check_weightings,
-        )
+        for check in (_check_names, _check_places, _check_parts, _check_data, _check_weightings)
         for problem in check(methods)
     ]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedmirage.common.data.batches import Resident
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.device import memory_format
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import refuse
 from fedmirage.common.learning.task import ALL_OUTPUTS, TASKS, Task
 from fedmirage.common.method import Parts, Section, Shape, parts_of
 from fedmirage.common.models.base import Model
@@ -172,8 +172,7 @@ def task_of(config: RunConfig, dataset: DataSet) -> Task:
             for method in config.method_list
             if method.single_label_because
         ]
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     return TASKS[name]
 
 

@@ -202,8 +202,7 @@ def members(kind: type) -> Iterator[tuple[str, str]]:
         call = ""
         if inspect.isfunction(member):
             _, *given = inspect.signature(member).parameters.values()
-            call = ", ".join(str(one.replace(annotation=one.empty)) for one in given)
-            call = f"({call})"
+            call = f"({', '.join(str(one.replace(annotation=one.empty)) for one in given)})"
         elif not isinstance(member, property | cached_property):
             continue
         if not name.startswith("_"):

@@ -8,16 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fedmirage.commands import listings, views, work
+from fedmirage.commands import flags, listings, views, work
 from fedmirage.commands.console import err, out
-from fedmirage.commands.flags import (
-    compare_flags,
-    follow_flags,
-    place_flags,
-    reproduce_flags,
-    setting_flags,
-    with_flags,
-)
 from fedmirage.commands.parser import Command, Commands, RunCommand
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.project import project
@@ -68,23 +60,23 @@ def options(
     """Options that belong to no command."""
 
 
-run_flags = {**place_flags(), **follow_flags(), **setting_flags()}
-compared = setting_flags(
+run_flags = {**flags.place_flags(), **flags.follow_flags(), **flags.setting_flags()}
+compared = flags.setting_flags(
     "methods",
     seed="One seed; --seeds takes several.",
     resume="",  # it is refused: the same command continues a comparison
     out="Folder of the comparison; empty means runs/compare-..., named after the settings, so"
     " the same command finds it again.",
 )
-compare_all = {**compare_flags(), **place_flags(), **follow_flags(), **compared}
+compare_all = {**flags.compare_flags(), **flags.place_flags(), **flags.follow_flags(), **compared}
 
 # In the order in which --help lists them.
-app.command("run", epilog=RUN_EXAMPLES, cls=RunCommand)(with_flags(work.run, run_flags))
+app.command("run", epilog=RUN_EXAMPLES, cls=RunCommand)(flags.with_flags(work.run, run_flags))
 app.command("compare", epilog=COMPARE_EXAMPLES, cls=RunCommand)(
-    with_flags(work.compare, compare_all)
+    flags.with_flags(work.compare, compare_all)
 )
 app.command(cls=Command)(views.report)
-app.command("reproduce", cls=Command)(with_flags(work.reproduce, reproduce_flags()))
+app.command("reproduce", cls=Command)(flags.with_flags(work.reproduce, flags.reproduce_flags()))
 for listing in (
     listings.methods,
     listings.models,
@@ -94,9 +86,9 @@ for listing in (
     listings.datasets,
     listings.privacy,
     views.partition,
+    views.doctor,
 ):
     app.command(cls=Command)(listing)
-app.command(cls=Command)(views.doctor)
 app.command(
     cls=Command, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )(work.supernode)

@@ -26,19 +26,11 @@ from fedmirage.runtimes.breakpoints import copy_terminal
 from fedmirage.runtimes.observers import Observers
 from fedmirage.runtimes.processes import Processes, environment, undisturbed
 from fedmirage.server.record import checkpoint
-from fedmirage.server.record.folder import (
-    claim,
-    find_finished,
-    require_same_settings,
-    require_vacant,
-    require_writable,
-    say_finished,
-)
+from fedmirage.server.record import folder as folders
 from fedmirage.server.record.results import FILE, Results, read_results
 from fedmirage.show.progress import Watch
 
 RUNTIMES = ("auto", "inprocess", "simulation", "grpc")
-CHILD = "fedmirage.runtimes.child"
 TAIL = 6  # lines that are shown of what a process said before it ended unexpectedly
 
 
@@ -58,16 +50,18 @@ def launch(
     KeyboardInterrupt, so that a notebook survives it.
     """
     require_known(runtime)
-    require_writable(folder)
+    folders.require_writable(folder)
     if folder.exists():
-        with claim(folder):  # whoever else writes there is named now, before anything is started
-            require_vacant(config, folder)
-            require_same_settings(config, folder)
+        with folders.claim(
+            folder
+        ):  # whoever else writes there is named now, before anything is started
+            folders.require_vacant(config, folder)
+            folders.require_same_settings(config, folder)
     observers = observers or Observers()
     observers.add([folder])
     with observers:
-        if (summary := find_finished(config, folder)) is not None:
-            console.print(say_finished(summary), highlight=False)
+        if (summary := folders.find_finished(config, folder)) is not None:
+            console.print(folders.say_finished(summary), highlight=False)
         else:
             describe_run(config, console)
             summary = conduct(config, runtime, folder, console, actors, verbose)
@@ -120,7 +114,6 @@ def attend(
     processes: Processes,
     request: dict[str, Any],
     console: Console,
-    program: str = CHILD,
     make_room: Callable[[], None] | None = None,
 ) -> None:
     """Let a process carry out a request, and pass on its messages; its failure is raised here.
@@ -131,7 +124,7 @@ def attend(
     lent = [writer, *(copy_terminal() if make_room else [])]
     with tempfile.TemporaryFile() as log, os.fdopen(reader, "rb") as pipe:
         output = None if request["verbose"] else log
-        command = [sys.executable, "-P", "-m", program]
+        command = [sys.executable, "-P", "-m", "fedmirage.runtimes.child"]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": output, "stderr": output}
         child = processes.spawn(command, environment(), **pipes, pass_fds=lent)
         for descriptor in lent:
@@ -139,29 +132,17 @@ def attend(
         assert child.stdin is not None
         with contextlib.suppress(BrokenPipeError), child.stdin as stdin:
             stdin.write(json.dumps({**request, "pipe": writer, "terminal": lent[1:]}).encode())
-        said = follow(child, pipe, console, make_room)
-        if child.returncode:
+        why: dict[str, Any] = {}
+        for line in map(json.loads, pipe):
+            if "say" in line:
+                console.print(line["say"], highlight=False, markup=False)
+            elif "breakpoint" in line and make_room:
+                make_room()
+            else:
+                why = line
+        if child.wait():
             log.seek(0)
-            raise make_error(said, child.returncode, log.read().decode(errors="replace"))
-
-
-def follow(
-    child: "subprocess.Popen[bytes]",
-    pipe: Any,
-    console: Console,
-    make_room: Callable[[], None] | None = None,
-) -> dict[str, Any]:
-    """Show the messages of a process until it ends; return why it failed, if it said so."""
-    why: dict[str, Any] = {}
-    for line in map(json.loads, pipe):
-        if "say" in line:
-            console.print(line["say"], highlight=False, markup=False)
-        elif "breakpoint" in line and make_room:
-            make_room()
-        else:
-            why = line
-    child.wait()
-    return why
+            raise make_error(why, child.returncode, log.read().decode(errors="replace"))
 
 
 def make_error(said: dict[str, Any], code: int, log: str) -> FedmirageError:
@@ -183,7 +164,7 @@ def close_interrupted(folder: Path) -> str:
         return "interrupted before the run began; the same command starts it again"
     path = folder / checkpoint.FILE
     done = checkpoint.read_checkpoint(path).round if path.exists() else 0
-    with claim(folder):
+    with folders.claim(folder):
         results.interrupt(done)
     if read_results(folder / FILE)[-1]["status"] == "finished":
         return f"interrupted after the run had finished; its results are in {folder}"

@@ -20,7 +20,7 @@ from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any, cast
 
-from flwr.app import Message, MessageType
+from flwr.app import MessageType
 from flwr.common import Parameters, log, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server.strategy import Strategy
@@ -30,16 +30,8 @@ from fedmirage.common.learning.detail import select_for_round, select_for_summar
 from fedmirage.common.run import own_randomness
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.payload import Arrays, size
-from fedmirage.server.messages.plain import (
-    Fit,
-    FitOutcome,
-    RoundFailed,
-    add_last_counted,
-    explain,
-    is_one_exception,
-    sort_replies,
-    warn,
-)
+from fedmirage.server.messages import plain
+from fedmirage.server.messages.plain import Fit, FitOutcome, RoundFailed
 from fedmirage.server.messages.preparation import Preparer
 from fedmirage.server.messages.replies import read_evaluation
 from fedmirage.server.messages.sampling import PartitionProxy, Roster
@@ -80,10 +72,8 @@ class Rounds:
                 break
             with own_randomness(self.config, "server", number):
                 stopped = self.run_round(number)
-        more = {
-            "seconds": time.perf_counter() - started,
-            **({"stopped_early": True} if stopped else {}),
-        }
+        more: dict[str, Any] = {"seconds": time.perf_counter() - started}
+        more |= {"stopped_early": True} if stopped else {}
         detail, unused = select_for_summary(self.last_evaluation), idle(self.strategy)
         return self.results.finish("finished", detail, unused, **more, **self.checkpoint.progress)
 
@@ -94,7 +84,7 @@ class Rounds:
         """
         if self.roster.all_own and self.evaluator.run.dataset.divided:
             self.only_own = True
-            self.evaluator.test_on_everything()
+            self.evaluator.use(self.evaluator.run.dataset.everything)
             count = len(self.evaluator.test)
             log(INFO, "all nodes have own data: the server tests on all its %s samples", count)
 
@@ -171,9 +161,9 @@ class Rounds:
         except RoundFailed as error:
             self.prepare.forget(set(self.roster.proxies))
             hopeless = error.hopeless or (
-                len(lost) == len(self.roster.proxies) and is_one_exception(lost)
+                len(lost) == len(self.roster.proxies) and plain.is_one_exception(lost)
             )
-            text = f"{error} {explain(lost)}" if lost else str(error)
+            text = f"{error} {plain.explain(lost)}" if lost else str(error)
             raise RoundFailed(text, hopeless, error.without) from None
         self.prepare.forget({int(entry["partition"]) for entry in outcome.refused})
         outcome.refused = sorted(lost + outcome.refused, key=lambda entry: int(entry["partition"]))
@@ -193,11 +183,9 @@ class Rounds:
         if self.config.validation:
             line["validation"] = self.validate(number, parameters, without)
         if self.config.averages_local_models:
-            line.setdefault("evaluation", {}).update(
-                self.evaluator.average_of_local_models(
-                    self.folder / "memory" / self.checkpoint.token, number
-                )
-            )
+            memories = self.folder / "memory" / self.checkpoint.token
+            averaged = self.evaluator.average_of_local_models(memories, number)
+            line["evaluation"] = {**line.get("evaluation", {}), **averaged}
         return line
 
     def validate(
@@ -206,25 +194,21 @@ class Rounds:
         """Evaluate the global model on every client's validation share; average by examples."""
         draw = self.roster.draw(number, without)
         drawn = self.strategy.configure_evaluate(number, parameters, draw)
-        asked = [(proxy, add_last_counted(ins, proxy, self.checkpoint)) for proxy, ins in drawn]
-        messages = [
-            Message(
-                compat.evaluateins_to_recorddict(ins, True),
-                cast(PartitionProxy, proxy).node_id,
-                MessageType.EVALUATE,
-                group_id=str(number),
-            )
-            for proxy, ins in asked
+        asked = [
+            (cast(PartitionProxy, proxy), plain.add_last_counted(ins, proxy, self.checkpoint))
+            for proxy, ins in drawn
         ]
+        contents = [(proxy, compat.evaluateins_to_recorddict(ins, True)) for proxy, ins in asked]
+        messages = [proxy.message(one, MessageType.EVALUATE, number) for proxy, one in contents]
         replies = self.roster.exchange(messages, self.config.round_timeout)
         read = partial(read_evaluation, self.evaluator.run.metric_names)
         proxies = [proxy for proxy, _ in asked]
-        answers, refused = sort_replies(proxies, replies, read, self.config.round_timeout)
-        warn(refused)
+        answers, refused = plain.sort_replies(proxies, replies, read, self.config.round_timeout)
+        plain.warn(refused)
         counted = [(proxy, result) for proxy, result in answers if result.num_examples]
         if not counted:
             nobody = "no client has validation data; raise validation, or set it to 0"
-            why = explain(refused) or nobody
+            why = plain.explain(refused) or nobody
             raise FedmirageError(f"round {number} could not be validated: {why}")
         loss, metrics = self.strategy.aggregate_evaluate(number, counted, [])
         return {

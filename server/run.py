@@ -31,16 +31,8 @@ from fedmirage.server.messages.plain import Fit, PlainFit
 from fedmirage.server.messages.preparation import Preparer
 from fedmirage.server.messages.replies import ReplyCheck, exchange
 from fedmirage.server.messages.sampling import Roster, Send
+from fedmirage.server.record import folder as folders
 from fedmirage.server.record.checkpoint import Checkpoint
-from fedmirage.server.record.folder import (
-    claim,
-    explain,
-    find_finished,
-    is_disk_full,
-    require_same_settings,
-    require_vacant,
-    say_finished,
-)
 from fedmirage.server.record.results import Results
 from fedmirage.server.record.scores import Evaluator
 from fedmirage.server.rounds import Rounds
@@ -57,12 +49,12 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
     folder = Path(
         config.resume or config.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     ).absolute()
-    with claim(folder):
-        require_same_settings(config, folder)
-        if (summary := find_finished(config, folder)) is not None:
-            log(INFO, "%s", say_finished(summary))
+    with folders.claim(folder):
+        folders.require_same_settings(config, folder)
+        if (summary := folders.find_finished(config, folder)) is not None:
+            log(INFO, "%s", folders.say_finished(summary))
             return summary
-        require_vacant(config, folder)
+        folders.require_vacant(config, folder)
         log(INFO, "results go to %s", folder)
         for caution in config.cautions:
             log(WARNING, "%s", caution)
@@ -71,11 +63,11 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
             return prepare(grid, config, folder, results).run()
         except BaseException as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            reason = explain(error, folder)
+            reason = folders.explain(error, folder)
             with contextlib.suppress(OSError):  # the disk may be full
                 results.drop_torn()
                 results.finish(status, reason=reason)
-            if is_disk_full(error):
+            if folders.is_disk_full(error):
                 raise FedmirageError(reason) from error
             raise
 

@@ -14,8 +14,8 @@ from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet
-from fedmirage.common.errors import ConfigurationError, FedmirageError
-from fedmirage.common.method import NETWORK, parts_of
+from fedmirage.common.errors import ConfigurationError, FedmirageError, collect, refuse
+from fedmirage.common.method import parts_of
 from fedmirage.common.models.examination import examine
 from fedmirage.common.run import Run, blueprint, make_run, task_of
 from fedmirage.common.settings.config import RunConfig
@@ -53,8 +53,7 @@ def check_run(config: RunConfig, folder: Path) -> Manifest:
             found = step()
         except FedmirageError as error:
             problems += getattr(error, "problems", [str(error)])
-    if problems:
-        raise ConfigurationError(list(dict.fromkeys(problems)))
+    refuse(problems)
     assert isinstance(found, Manifest)
     return found
 
@@ -149,36 +148,27 @@ def link_memories(source: Path, target: Path) -> None:
 
 def check_with_data(config: RunConfig, dataset: DataSet) -> None:
     """Refuse all that can be wrong once the data are known, in one go."""
-    problems = check(
-        config.partition_params,
-        config.clients,
-        len(dataset.classes),
-        len(dataset.train),
-        dataset.task,
-    )
-    problems += check_columns(config.partition_params, dataset.train.columns, config.clients)
+    partition, clients, train = config.partition_params, config.clients, dataset.train
+    problems = check(partition, clients, len(dataset.classes), len(train), dataset.task)
+    problems += check_columns(partition, train.columns, clients)
     for attempt in (lambda: task_of(config, dataset), lambda: check_model(config, dataset)):
-        try:
+        with collect(problems):
             attempt()
-        except ConfigurationError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
 
 
 def check_model(config: RunConfig, dataset: DataSet) -> None:
     """Refuse a model that cannot be built or trained, or that shares what dp cannot protect."""
     model = blueprint(config, dataset.shape, len(dataset.classes))
     if config.own_code:
-        subject = f"model={write(config.model_params)!r}"
-        if problems := examine(model, dataset.shape, subject):
-            raise ConfigurationError(problems)
-    whole, sends = Manifest.of(model), parts_of(config.method_list).sends
-    shared = whole.only(sends)
-    if empty := [part for part in sends if part in NETWORK and not whole.only([part]).entries]:
+        refuse(examine(model, dataset.shape, f"model={write(config.model_params)!r}"))
+    sends = parts_of(config.method_list).sends
+    shared = Manifest.of(model).only(sends)
+    if sends and not shared.weights.entries:
         raise ConfigurationError(
-            f"methods={config.methods!r} shares the {' and the '.join(empty)} of"
-            f" model={config.model!r}, which has no weights; choose another place to cut (head=)"
+            f"methods={config.methods!r} shares the {' and the '.join(sends)} of"
+            f" model={config.model!r}, where nothing is trained; choose another place to cut"
+            " (head=), or freeze less"
         )
     if shared.statistics.names and config.dp_params.active:
         raise ConfigurationError(

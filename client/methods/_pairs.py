@@ -29,14 +29,8 @@ def say_how_it_starts(local: LocalRound, method: str, kept: str) -> None:
     local.report[f"{method}.memory_lost"] = float(lost)
     if fresh:
         why = "this node has lost its memory of the run" if lost else "it has not trained yet"
-        log(
-            WARNING,
-            "round %s: client %s starts with %s of the run's seed: %s",
-            local.number,
-            local.partition,
-            kept,
-            why,
-        )
+        who = f"round {local.number}: client {local.partition}"
+        log(WARNING, "%s starts with %s of the run's seed: %s", who, kept, why)
 
 
 @contextmanager

@@ -63,9 +63,8 @@ class FedGenClient(Objective[FedGen]):
         if params.classification_weight:
             logits = local.model.classifier(self.others)[:, :classes]  # (generated_batch, classes)
             weight = params.classification_weight * len(self.drawn) / local.config.batch_size
-            found["generated.classification"] = (
-                factor * weight * F.cross_entropy(logits, self.drawn)
-            )
+            loss = F.cross_entropy(logits, self.drawn)
+            found["generated.classification"] = factor * weight * loss
         if params.logit_weight:
             taught = local.model.classifier(self.alike)[:, :classes].detach()  # (batch, classes)
             apart = divergences(step.logits[:, :classes], taught, params.temperature)  # (batch,)

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn.utils import get_total_norm
 
+from fedmirage.client.data import batch_norms
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import Step
 from fedmirage.common.methods.fedsam import FedSam
@@ -42,9 +43,7 @@ class FedSamClient(Objective[FedSam]):
 @contextmanager
 def frozen_statistics(model: nn.Module) -> Iterator[None]:
     """BatchNorm still normalises by the batch, but its running statistics stay as they are."""
-    norms = [
-        module for module in model.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)
-    ]
+    norms = batch_norms(model)
     before = [norm.track_running_stats for norm in norms]
     for norm in norms:
         norm.track_running_stats = False

@@ -36,8 +36,5 @@ class MoonClient(Objective[Moon]):
             away = (
                 towards if self.previous is self.received else self.previous.features(step.images)
             )
-        return {
-            "contrast": (
-                self.params.mu * contrast(step.features, towards, away, self.params.temperature)
-            )
-        }
+        apart = contrast(step.features, towards, away, self.params.temperature)
+        return {"contrast": self.params.mu * apart}

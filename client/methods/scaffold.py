@@ -42,8 +42,5 @@ class ScaffoldClient(Objective[Scaffold]):
             pairs = zip(local.reference.values(), local.trainable(), self.correction, strict=True)
             new = [(start - weight) / scale - correction for start, weight, correction in pairs]
         local.memory.put(REMEMBERED, arrays_of(new))
-        return {
-            CONTROL_DELTA: arrays_of(
-                [after - before for after, before in zip(new, self.own, strict=True)]
-            )
-        }
+        changes = [after - before for after, before in zip(new, self.own, strict=True)]
+        return {CONTROL_DELTA: arrays_of(changes)}

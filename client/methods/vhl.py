@@ -71,7 +71,7 @@ class VhlClient(Objective[Vhl]):
         size = min(self.params.batch or local.config.batch_size, len(self.data))
         for index in batches(len(self.data), local.generator("vhl.batches"), size, steps=ENDLESS):
             if len(index) == size:
-                yield index.to(local.device)
+                yield index
 
     def before_step(self, step: Step) -> None:
         """Draw the virtual batch of this step, or the virtual features of "vfa"."""
@@ -100,9 +100,8 @@ class VhlClient(Objective[Vhl]):
         repeats = len(step.labels) // step.local.classes + 1
         self.labels = torch.arange(step.local.classes, device=step.local.device).repeat(repeats)
         means = self.means.index_select(0, self.labels)  # (rows, width)
-        self.anchors = means + self.params.spread * torch.randn(
-            means.shape, generator=self.drawn
-        ).to(means.device)
+        noise = torch.randn(means.shape, generator=self.drawn).to(means.device)
+        self.anchors = means + self.params.spread * noise
 
     def terms(self, step: Step) -> dict[str, Tensor]:
         """Compute the three terms beside the task's own.
@@ -125,13 +124,11 @@ class VhlClient(Objective[Vhl]):
         if params.alignment_weight:
             rows = torch.cat((real, virtual.detach()))  # (real + virtual, width)
             labels = torch.cat((step.labels, self.labels))
-            found["alignment"] = params.alignment_weight * supervised_contrast(
-                rows, labels, params.temperature
-            )
+            apart = supervised_contrast(rows, labels, params.temperature)
+            found["alignment"] = params.alignment_weight * apart
         if params.contrast_weight:
-            found["virtual_contrast"] = params.contrast_weight * supervised_contrast(
-                virtual, self.labels, params.temperature
-            )
+            apart = supervised_contrast(virtual, self.labels, params.temperature)
+            found["virtual_contrast"] = params.contrast_weight * apart
         return found
 
     def features(self, step: Step) -> tuple[Tensor, Tensor]:
@@ -177,10 +174,8 @@ class VhlClient(Objective[Vhl]):
         assert self.data is not None
         data, parts = local.data, []
         for resident in (data.resident, self.data):
-            index = torch.randperm(len(resident), generator=local.generator("vhl.compared"))[
-                :COMPARED
-            ].to(local.device)
-            images, labels = resident.take(index)
+            order = torch.randperm(len(resident), generator=local.generator("vhl.compared"))
+            images, labels = resident.take(order[:COMPARED])
             images = (
                 self.prepare(images, local, augmented=False)
                 if resident is self.data

@@ -50,11 +50,8 @@ class Resident:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield all samples once, as batches of normalised images and labels, for evaluation."""
         for start in range(0, len(self), batch_size):
-            images = self.images[start : start + batch_size]
-            yield (
-                normalise(images, mean, std, memory_format),
-                self.labels[start : start + batch_size],
-            )
+            part = slice(start, start + batch_size)
+            yield normalise(self.images[part], mean, std, memory_format), self.labels[part]
 
     def take(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return the images and labels of a batch; the images keep their memory format.
@@ -62,28 +59,12 @@ class Resident:
         Selecting rows of a flat view is ten times as fast as `images[index]`, and it is the only
         way that keeps channels_last.
         """
-        in_memory_order = (
-            self.images if self.images.is_contiguous() else self.images.permute(0, 2, 3, 1)
-        )
-        rows = (
-            in_memory_order.flatten(1)
-            .index_select(0, index)
-            .view(len(index), *in_memory_order.shape[1:])
-        )
-        images = rows if self.images.is_contiguous() else rows.permute(0, 3, 1, 2)
+        index, contiguous = index.to(self.labels.device), self.images.is_contiguous()
+        in_memory_order = self.images if contiguous else self.images.permute(0, 2, 3, 1)
+        chosen = in_memory_order.flatten(1).index_select(0, index)
+        rows = chosen.view(len(index), *in_memory_order.shape[1:])
+        images = rows if contiguous else rows.permute(0, 3, 1, 2)
         return images, self.labels.index_select(0, index)
-
-    def batches(
-        self,
-        generator: torch.Generator,
-        batch_size: int,
-        *,
-        steps: int | None = None,
-        epochs: int | None = None,
-    ) -> Iterator[Tensor]:
-        """Yield index tensors on the device of the samples; see `batches`."""
-        for index in batches(len(self), generator, batch_size, steps=steps, epochs=epochs):
-            yield index.to(self.labels.device)
 
 
 def batches(
@@ -109,9 +90,8 @@ def batches(
         )
     remaining = steps if steps is not None else (epochs or 0) * -(-samples // batch_size)
     while remaining > 0:
-        for index in torch.split(torch.randperm(samples, generator=generator), batch_size)[
-            :remaining
-        ]:
+        shuffled = torch.randperm(samples, generator=generator)
+        for index in torch.split(shuffled, batch_size)[:remaining]:
             yield index
             remaining -= 1
 

@@ -7,7 +7,7 @@ import numpy as np
 from fedmirage.common.data.cache import content_fingerprint, load_or_build
 from fedmirage.common.data.names import find_difference
 from fedmirage.common.data.set import DataSet, Split
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import refuse
 
 NEUTRAL = 0.5  # mean and std of a combined set whose parts are normalised differently
 
@@ -77,8 +77,7 @@ def _check_alike(parts: list[DataSet]) -> None:
             )
         if part.task != first.task:
             problems.append(f"{both} {first.task} and {part.task}; choose sets of one task")
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
 
 
 def _find_named(parts: list[DataSet]) -> DataSet:
@@ -92,11 +91,8 @@ def _join_splits(splits: list[Split]) -> Split:
     A column that all splits have is kept; its numbers are shifted so that no two sources have a
     number in common.
     """
-    columns = {
-        "domain": np.concatenate(
-            [np.full(len(split), number, np.int64) for number, split in enumerate(splits)]
-        )
-    }
+    numbers = [np.full(len(split), number, np.int64) for number, split in enumerate(splits)]
+    columns = {"domain": np.concatenate(numbers)}
     for name in splits[0].columns:
         if all(name in split.columns for split in splits) and name != "domain":
             tops = np.cumsum([0, *(split.columns[name].max(initial=-1) + 1 for split in splits)])

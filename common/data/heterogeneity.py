@@ -97,10 +97,8 @@ def kullback_leibler(rows: Rows, other: Rows) -> Rows:
 def jensen_shannon(rows: Rows, other: Rows) -> Rows:
     """Return the mean divergence of both from their average, in nats."""
     middle = (rows + other) / 2
-    return (
-        kullback_leibler(rows, middle)
-        + kullback_leibler(np.broadcast_to(other, rows.shape), middle)
-    ) / 2
+    others = np.broadcast_to(other, rows.shape)
+    return (kullback_leibler(rows, middle) + kullback_leibler(others, middle)) / 2
 
 
 def total_variation(rows: Rows, other: Rows) -> Rows:

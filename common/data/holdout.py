@@ -19,11 +19,8 @@ AnySplit = TypeVar("AnySplit", Split, RawSplit)
 def hold_out_test(raw: Raw, share: float) -> Raw:
     """Turn a share of the training split into the test split of a set whose files have none."""
     held = choose_held_out(raw.train.labels, share)
-    return replace(
-        raw,
-        train=take(raw.train, np.flatnonzero(~held)),
-        test=take(raw.train, np.flatnonzero(held)),
-    )
+    train, test = (take(raw.train, np.flatnonzero(mask)) for mask in (~held, held))
+    return replace(raw, train=train, test=test)
 
 
 def choose_held_out(labels: Values, share: float) -> Mask:
@@ -49,13 +46,10 @@ def limit_samples(train: Split, test: Split, limit: int, fingerprint: str) -> tu
     They are drawn with the content's fingerprint as seed, so that every node keeps the same ones.
     """
     kept = []
-    for split, most, purpose in (
-        (train, limit, "train"),
-        (test, max(limit // 5, LEAST_TEST), "test"),
-    ):
-        order = numpy_generator(0, "limit", purpose, fingerprint).permutation(len(split.labels))[
-            :most
-        ]
+    fewer = max(limit // 5, LEAST_TEST)
+    for split, most, purpose in ((train, limit, "train"), (test, fewer, "test")):
+        generator = numpy_generator(0, "limit", purpose, fingerprint)
+        order = generator.permutation(len(split.labels))[:most]
         kept.append(take(split, np.sort(order)))
     return kept[0], kept[1]
 

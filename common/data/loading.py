@@ -106,15 +106,7 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
         train, test = limit_samples(train, test, params.limit, fingerprint)
         fingerprint = content_fingerprint(train, test)
     return DataSet(
-        params.name,
-        train,
-        test,
-        classes,
-        task,
-        card.mean,
-        card.std,
-        fingerprint,
-        divided=divided,
+        params.name, train, test, classes, task, card.mean, card.std, fingerprint, divided=divided
     )
 
 
@@ -156,13 +148,8 @@ def _normalisation(params: DatasetParams, key: str, channels: int) -> tuple[floa
             f"dataset: {params.name}({key}={given}): the pictures have {channels} channels;"
             f" write {wanted}"
         )
-    values = (
-        given
-        if isinstance(given, tuple)
-        else (given,)
-        if given is not None
-        else getattr(params.card, key)
-    )
+    written = given if isinstance(given, tuple) else (given,)
+    values = getattr(params.card, key) if given is None else written
     if len(values) == channels:
         return tuple(map(float, values))
     return (float(np.mean(values)),) * channels

@@ -26,9 +26,9 @@ class Split:
         return len(self.labels)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DataSet:
-    """Both splits and their description."""
+    """Both splits and their description; two sets are equal only if they are the same object."""
 
     name: str
     train: Split

@@ -82,20 +82,14 @@ def apply(
     """Crop and flip as one gather: every output pixel looks up its source in the padded image."""
     batch, channels, height, width = images.shape
     pad = augmentation.pad
-    source = (
-        _source(drawn, pad, height, width, images.device)
-        .view(batch, 1, -1)
-        .expand(batch, channels, -1)
-    )
+    source = _source(drawn, pad, height, width, images.device)
+    source = source.view(batch, 1, -1).expand(batch, channels, -1)
     if images.is_contiguous():
         flat = F.pad(images, (pad, pad, pad, pad)).view(batch, channels, -1)
         result = flat.gather(2, source).view(images.shape)
     else:  # the same on a view, so that neither input nor output is reordered in memory
-        flat = (
-            F.pad(images.permute(0, 2, 3, 1), (0, 0, pad, pad, pad, pad))
-            .reshape(batch, -1, channels)
-            .permute(0, 2, 1)
-        )
+        padded = F.pad(images.permute(0, 2, 3, 1), (0, 0, pad, pad, pad, pad))
+        flat = padded.reshape(batch, -1, channels).permute(0, 2, 1)
         pixels = images.new_empty(batch, height, width, channels)
         torch.gather(flat, 2, source, out=pixels.view(batch, -1, channels).permute(0, 2, 1))
         result = pixels.permute(0, 3, 1, 2)
@@ -107,10 +101,8 @@ def _source(
 ) -> Tensor:
     """(batch, height, width): the position in the flat padded image from which each pixel comes."""
     columns = torch.arange(width, device=device)
-    columns = (
-        torch.where(drawn.flip.to(device)[:, None], width - 1 - columns, columns)
-        + drawn.left.to(device)[:, None]
-    )
+    columns = torch.where(drawn.flip.to(device)[:, None], width - 1 - columns, columns)
+    columns = columns + drawn.left.to(device)[:, None]
     rows = (torch.arange(height, device=device) + drawn.top.to(device)[:, None]) * (width + 2 * pad)
     return rows[:, :, None] + columns[:, None, :]
 
@@ -124,9 +116,8 @@ def cut_out(images: Tensor, side: int, hole: Tensor, fill: Tensor | None = None)
     first_row, first_column = hole.to(images.device)[:, :, None] - side // 2  # (batch, 1) each
     rows = torch.arange(height, device=images.device) - first_row  # (batch, height)
     columns = torch.arange(width, device=images.device) - first_column  # (batch, width)
-    mask = ((rows >= 0) & (rows < side))[:, None, :, None] & ((columns >= 0) & (columns < side))[
-        :, None, None, :
-    ]
+    inside, within = ((values >= 0) & (values < side) for values in (rows, columns))
+    mask = inside[:, None, :, None] & within[:, None, None, :]
     colour = images.new_zeros(channels) if fill is None else fill.to(images.device)
     return torch.where(mask, colour.view(1, channels, 1, 1), images)
 

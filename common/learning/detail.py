@@ -73,13 +73,9 @@ class Detail:
         hits, true = (counts.diagonal(), counts.sum(1)) if self.single else counts
         present = true > 0
         recall = (hits / true.clamp(min=1)).tolist()
-        found: dict[str, Any] = {
-            RECALL: [
-                round(value, 6) if has else None
-                for value, has in zip(recall, present.tolist(), strict=True)
-            ]
-        }
-        known = [number for number, has in enumerate(present.tolist()) if has]
+        pairs = list(zip(recall, present.tolist(), strict=True))
+        found: dict[str, Any] = {RECALL: [round(one, 6) if has else None for one, has in pairs]}
+        known = [number for number, (_, has) in enumerate(pairs) if has]
         if known:
             worst = min(known, key=lambda number: recall[number])
             found |= {"worst_recall": recall[worst], "worst_class": self.classes[worst]}

@@ -171,10 +171,5 @@ def round_half_up(value: float) -> int:
 
 
 OPERATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "color": color,
-    "crop": crop,
-    "cutout": cutout,
-    "flip": flip,
-    "scale": scale,
-    "rotate": rotate,
+    operation.__name__: operation for operation in (color, crop, cutout, flip, scale, rotate)
 }

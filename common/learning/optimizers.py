@@ -44,16 +44,9 @@ class AdamW(torch.optim.AdamW):
     step = _bare(torch.optim.AdamW)
 
 
-STATES: dict[type[Optimizer], tuple[str, ...]] = {
-    SGD: ("momentum_buffer",),
-    Adam: ("step", "exp_avg", "exp_avg_sq"),
-    AdamW: ("step", "exp_avg", "exp_avg_sq"),
-}  # what each remembers about a parameter from step to step
-
-
 def save_state(optimizer: Optimizer) -> list[Arrays]:
     """What an optimiser remembers about each of its parameters; [] about one that never moved."""
-    names = STATES[type(optimizer)]
+    names = _remembered(optimizer)
     states = [optimizer.state.get(weight, {}) for weight in _parameters(optimizer)]
     kept = [[state[name] for name in names if state.get(name) is not None] for state in states]
     return [arrays_of(tensors) for tensors in kept]
@@ -64,7 +57,7 @@ def restore_state(optimizer: Optimizer, saved: Sequence[Arrays]) -> None:
 
     Everything else, such as the learning rate, stays as this optimiser was made.
     """
-    names = STATES[type(optimizer)]
+    names = _remembered(optimizer)
     for weight, arrays in zip(_parameters(optimizer), saved, strict=True):
         if arrays:
             # The number of steps is a number, whatever the shape of the parameter.
@@ -77,28 +70,26 @@ def save_moments(optimizer: torch.optim.Adam) -> Arrays:
 
     Before the first step this is empty. All parameters must have had a gradient in every step.
     """
-    states = [optimizer.state[weight] for weight in _parameters(optimizer)]
+    states = save_state(optimizer)
     if not all(states):
         return []
-    steps = np.array([float(states[0]["step"])])
-    return [
-        steps,
-        *arrays_of([state["exp_avg"] for state in states]),
-        *arrays_of([state["exp_avg_sq"] for state in states]),
-    ]
+    steps, first, second = zip(*states, strict=True)
+    return [np.array([float(steps[0])]), *first, *second]
 
 
 def restore_moments(optimizer: torch.optim.Adam, saved: Arrays) -> None:
     """Continue with saved moments; with none, the optimiser stays as it is."""
-    if not saved:
-        return
-    weights = _parameters(optimizer)
-    (steps, *moments) = saved
-    first = tensors_like(moments[: len(weights)], weights)
-    second = tensors_like(moments[len(weights) :], weights)
-    for weight, exp_avg, exp_avg_sq in zip(weights, first, second, strict=True):
-        step = torch.tensor(float(steps[0]), device=weight.device)
-        optimizer.state[weight] = {"step": step, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
+    if saved:
+        steps, *moments = saved
+        first, second = moments[: len(moments) // 2], moments[len(moments) // 2 :]
+        pairs = zip(first, second, strict=True)
+        restore_state(optimizer, [[steps.reshape(()), *pair] for pair in pairs])
+
+
+def _remembered(optimizer: Optimizer) -> tuple[str, ...]:
+    """Name what an optimiser remembers about a parameter from step to step."""
+    adaptive = ("step", "exp_avg", "exp_avg_sq")
+    return ("momentum_buffer",) if isinstance(optimizer, torch.optim.SGD) else adaptive
 
 
 def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:

@@ -19,9 +19,14 @@ def effective_steps(steps: int, momentum: float) -> float:
     return (steps - momentum * (1 - momentum**steps) / (1 - momentum)) / (1 - momentum)
 
 
-def check_fresh(config: RunConfig, name: str) -> list[str]:
-    """Say that momentum of earlier rounds has no place in this number, if it is kept."""
-    if config.optimizer_state == "fresh" or config.optimizer != "sgd":
+def check_sgd(config: RunConfig, name: str, reads: str) -> list[str]:
+    """Refuse every optimiser but SGD that starts afresh, for a method that `reads` its steps."""
+    if config.optimizer != "sgd":
+        return [
+            f"methods: {name} {reads} of SGD, but optimizer={config.optimizer!r}; write"
+            " optimizer='sgd' or drop it"
+        ]
+    if config.optimizer_state == "fresh":
         return []
     return [
         f"methods: {name} divides a client's movement by the gradients of one round, but"

@@ -19,11 +19,9 @@ class Meter(Protocol):
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
         """Count one batch."""
-        ...
 
     def result(self) -> dict[str, float]:
         """Return the metrics by name; `accuracy` and `loss` are always among them."""
-        ...
 
 
 class Task(Protocol):
@@ -34,11 +32,9 @@ class Task(Protocol):
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the training loss of a batch, a scalar."""
-        ...
 
     def meter(self) -> Meter:
         """Return a new meter at zero."""
-        ...
 
 
 class SingleLabel:
@@ -60,17 +56,9 @@ class MultiLabel:
     """Any number of classes per sample: yes or no for each, yes where its logit is above 0."""
 
     name = "multi-label"
-    metrics: tuple[str, ...] = (
-        "accuracy",
-        "loss",
-        "C-P",
-        "C-R",
-        "C-F1",
-        "O-P",
-        "O-R",
-        "O-F1",
-        "micro-F1",
-    )
+    by_class: tuple[str, ...] = ("C-P", "C-R", "C-F1")
+    by_sample: tuple[str, ...] = ("O-P", "O-R", "O-F1")
+    metrics: tuple[str, ...] = ("accuracy", "loss", *by_class, *by_sample, "micro-F1")
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the binary cross-entropy, mean over batch and classes.
@@ -128,17 +116,13 @@ class MultiLabelMeter:
         predicted, true = logits > 0, labels > 0
         counts = torch.stack((predicted & true, predicted, true)).double()  # (3, batch, classes)
         right = (predicted == true).double().sum()
-        loss = (
-            F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="none")
-            .double()
-            .sum()
-        )
+        wanted = labels.to(logits.dtype)
+        losses = F.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
         self.samples += len(labels)
         self.classes = logits.shape[1]
         self.per_class = _plus(self.per_class, counts.sum(1))
-        self.sums = _plus(
-            self.sums, torch.stack((right, loss, *_precision_recall_f1(counts.sum(2)).sum(1)))
-        )
+        by_sample = _precision_recall_f1(counts.sum(2)).sum(1)
+        self.sums = _plus(self.sums, torch.stack((right, losses.double().sum(), *by_sample)))
 
     def result(self) -> dict[str, float]:
         """Return the means over classes (C-), over samples (O-), and over all pairs."""
@@ -148,11 +132,9 @@ class MultiLabelMeter:
         micro = _precision_recall_f1(self.per_class.sum(1, keepdim=True))[2].item()
         pairs = self.samples * self.classes
         metrics = {"accuracy": right / pairs, "loss": loss / pairs}
-        metrics |= dict(zip(("C-P", "C-R", "C-F1"), by_class, strict=True))
-        metrics |= {
-            name: value / self.samples
-            for name, value in zip(("O-P", "O-R", "O-F1"), by_sample, strict=True)
-        }
+        metrics |= dict(zip(MultiLabel.by_class, by_class, strict=True))
+        means = [value / self.samples for value in by_sample]
+        metrics |= dict(zip(MultiLabel.by_sample, means, strict=True))
         return metrics | {"micro-F1": micro}
 
 
@@ -169,10 +151,9 @@ def evaluate(
     judged on the real classes; `accuracy_all_outputs` then says how often the right class has the
     largest of all outputs. `detail` counts every batch too. The model keeps its modes.
     """
-    meter, wide, empty = task.meter(), None, True
+    meter, wide = task.meter(), None
     with _eval_mode(model):
         for images, labels in batches:
-            empty = False
             with torch.inference_mode():
                 logits = model(images)
                 meter.add(logits[:, :classes], labels)
@@ -181,10 +162,6 @@ def evaluate(
                 if classes is not None and logits.shape[1] > classes:
                     wide = wide or task.meter()
                     wide.add(logits, labels)
-    if empty:
-        raise DataError(
-            "evaluation: the set holds no samples; give it some, or leave this evaluation out"
-        )
     return meter.result() | ({} if wide is None else {ALL_OUTPUTS: wide.result()["accuracy"]})
 
 
@@ -206,13 +183,8 @@ def _eval_mode(model: nn.Module) -> Iterator[None]:
 def _precision_recall_f1(counts: Tensor) -> Tensor:
     """Turn (3, n) of hits, predicted, true into (3, n) of precision, recall, F1; 0/0 is 0."""
     hits, predicted, true = counts
-    return torch.stack(
-        (
-            hits / predicted.clamp(min=1),
-            hits / true.clamp(min=1),
-            2 * hits / (predicted + true).clamp(min=1),
-        )
-    )
+    precision, recall = hits / predicted.clamp(min=1), hits / true.clamp(min=1)
+    return torch.stack((precision, recall, 2 * hits / (predicted + true).clamp(min=1)))
 
 
 def _plus(total: Tensor | None, batch: Tensor) -> Tensor:
@@ -222,7 +194,8 @@ def _plus(total: Tensor | None, batch: Tensor) -> Tensor:
 def _values(sums: Tensor | None) -> list[float]:
     if sums is None:
         raise DataError(
-            "evaluation: no batch was counted; add at least one before asking for the result"
+            "evaluation: no batch was counted, because the set holds no samples; give it some, or"
+            " leave this evaluation out"
         )
     values: list[float] = sums.tolist()
     return values

@@ -38,10 +38,7 @@ class FedDyn(Method):
     title: ClassVar[str] = "Federated Learning Based on Dynamic Regularization"
     authors: ClassVar[str] = "Acar et al., ICLR 2021"
     link: ClassVar[str] = "https://arxiv.org/abs/2111.04263"
-    metrics: ClassVar[tuple[str, ...]] = (
-        "term.linear",
-        "term.quadratic",
-    )
+    metrics: ClassVar[tuple[str, ...]] = ("term.linear", "term.quadratic")
 
     place: ClassVar[Place] = Place.CHANGES
     parts: ClassVar[Parts] = Parts(requires=NETWORK)  # h covers every trainable weight

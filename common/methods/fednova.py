@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from fedmirage.common.learning.steps import check_fresh
+from fedmirage.common.learning.steps import check_sgd
 from fedmirage.common.method import Method, Place, Section
 
 if TYPE_CHECKING:
@@ -46,10 +46,4 @@ class FedNova(Method):
 
     def check(self, config: RunConfig) -> list[str]:
         """a_i is known only for SGD that starts afresh."""
-        found = check_fresh(config, "fednova")
-        if config.optimizer != "sgd":
-            found.append(
-                f"methods: fednova counts the steps of SGD, but optimizer={config.optimizer!r};"
-                " write optimizer='sgd' or drop it"
-            )
-        return found
+        return check_sgd(config, "fednova", "counts the steps")

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from fedmirage.common.learning.steps import check_fresh
+from fedmirage.common.learning.steps import check_sgd
 from fedmirage.common.method import NETWORK, Method, Parts, Section, first_round
 
 if TYPE_CHECKING:
@@ -55,10 +55,4 @@ class Scaffold(Method):
 
     def check(self, config: RunConfig) -> list[str]:
         """(w - w_i) / (a eta) is a mean of gradients only for SGD that starts afresh."""
-        found = check_fresh(config, "scaffold")
-        if config.optimizer != "sgd":
-            found.append(
-                "methods: scaffold reads gradients off the steps of SGD, but"
-                f" optimizer={config.optimizer!r}; write 'sgd'"
-            )
-        return found
+        return check_sgd(config, "scaffold", "reads gradients off the steps")

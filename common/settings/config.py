@@ -39,12 +39,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Seconds = Annotated[float, Field(gt=0)]
 # Pairs of settings that decide the same thing, and the values with which they decide nothing.
 EXCLUSIVE = (("local-steps", "local-epochs"), ("lr-decay", "schedule"))
-OFF: dict[str, Any] = {
-    "local-steps": 0,
-    "local-epochs": 0,
-    "lr-decay": 1.0,
-    "schedule": "constant",
-}
+OFF: dict[str, Any] = {"local-steps": 0, "local-epochs": 0, "lr-decay": 1.0, "schedule": "constant"}
 
 
 def key_of(field: str) -> str:

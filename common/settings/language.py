@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, collect, refuse
 
 LONGEST = 5000  # characters of a line
 NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.IGNORECASE)
@@ -66,8 +66,7 @@ def parse(text: str, key: str) -> list[Call]:
         problems.append(
             f"{key}: empty; write a name, for example {key}={EXAMPLES.get(key, 'fedavg')!r}"
         )
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     return calls
 
 
@@ -180,8 +179,7 @@ def resolve(call: Call, known: Mapping[str, type[P]], key: str) -> P:
         params = model(**arguments)
     except ValidationError as error:
         problems += [sentence(detail, subject, model.model_fields) for detail in error.errors()]
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     return params
 
 
@@ -190,12 +188,9 @@ def resolve_line(text: str, known: Mapping[str, type[P]], key: str) -> list[P]:
     resolved: list[P] = []
     problems: list[str] = []
     for call in parse(text, key):
-        try:
+        with collect(problems):
             resolved.append(resolve(call, known, key))
-        except ConfigurationError as error:
-            problems += [problem for problem in error.problems if problem not in problems]
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     return resolved
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from fedmirage.common.data.catalogue.params import DATASETS, DatasetParams
 from fedmirage.common.data.partitions.params import PARTITIONS, PartitionParams
 from fedmirage.common.dp.settings import DP, DpParams
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import collect
 from fedmirage.common.learning.schedules import SCHEDULES, Schedule
 from fedmirage.common.methods import METHODS, Method
 from fedmirage.common.models.params import ModelParams, read_model
@@ -42,11 +42,9 @@ def read_lines(settings: Mapping[str, Any]) -> tuple[Lines, list[str]]:
         text = settings.get(key)
         if not isinstance(text, str):
             return None
-        try:
+        with collect(problems):
             return resolve(text)
-        except ConfigurationError as error:
-            problems.extend(error.problems)
-            return None
+        return None
 
     lines = Lines(
         methods=read("methods", lambda text: tuple(resolve_line(text, METHODS, "methods"))),

@@ -61,6 +61,10 @@ ERROR = "error"  # why a client has nothing to send
 PARTICIPANTS = "participants"  # in the only reply of a secure sum: how many clients trained
 ANSWERED = "answered"  # in the same reply: the partitions that it represents, e.g. "0 2 3"
 
+# What a round's metrics hold beside the metrics of its methods.
+PREFIXES = (TERM, DIAGNOSTICS, SCORES, OPTIMIZER, MEMORY, DP, TIMES)
+COUNTED = (STEPS, SAMPLES, SECONDS, PARTICIPANTS)
+
 
 def declared_metrics(run: Run) -> tuple[str, ...]:
     """All metrics that the clients of a run may report, in a fixed order."""

@@ -4,6 +4,7 @@ Times depend on the host, so each benchmark gives a ratio of two things measured
 """
 
 import logging
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -13,6 +14,11 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 out = Console()
+Dataset = Annotated[str, typer.Option(help="28x28 or larger; Fashion-MNIST is the reference.")]
+DataDir = Annotated[str, typer.Option(help="Where to look for it.")]
+Steps = Annotated[int, typer.Option(help="Local steps per client.")]
+MEDIAN = "Rounds whose median counts; the first one, which warms up, does not."
+Rounds = Annotated[int, typer.Option(help=MEDIAN)]
 
 
 @app.callback()

@@ -10,7 +10,7 @@ import typer
 from flwr.app import Context, RecordDict
 from rich.table import Table
 
-from experiments.bench.app import app, out
+from experiments.bench.app import DataDir, Dataset, Rounds, Steps, app, out
 from experiments.bench.measure import measure_processor, run_and_read
 from fedmirage.client.build import build_client
 from fedmirage.client.train import train
@@ -21,9 +21,9 @@ from fedmirage.common.wire.payload import SHARED
 
 @app.command()
 def clients(
-    dataset: Annotated[str, typer.Option(help="The data set.")] = "fashion-mnist",
-    data_dir: Annotated[str, typer.Option(help="Where to look for it.")] = "",
-    steps: Annotated[int, typer.Option(help="Steps per client.")] = 25,
+    dataset: Dataset = "fashion-mnist",
+    data_dir: DataDir = "",
+    steps: Steps = 25,
     cases: Annotated[
         str, typer.Option(help="Clients, and the share of them in a round, with a colon between.")
     ] = "100:1,100:0.1,1000:0.1",
@@ -34,10 +34,7 @@ def clients(
             " seconds of one process, so a busy machine hardly matters."
         ),
     ] = "inprocess,simulation",
-    rounds: Annotated[
-        int,
-        typer.Option(help="Rounds whose median counts; the first one, which warms up, does not."),
-    ] = 4,
+    rounds: Rounds = 4,
 ) -> None:
     """Compare whole rounds, evaluation and checkpoint included, with the local training in them.
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from experiments.bench.app import app, out
+from experiments.bench.app import DataDir, Dataset, app, out
 from experiments.bench.measure import compare_rounds, run_and_read
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.metrics import TIMES
@@ -13,10 +13,8 @@ from fedmirage.common.wire.metrics import TIMES
 
 @app.command()
 def fedcog(
-    dataset: Annotated[
-        str, typer.Option(help="28x28 or larger; Fashion-MNIST is the reference.")
-    ] = "fashion-mnist",
-    data_dir: Annotated[str, typer.Option(help="Where to look for it.")] = "",
+    dataset: Dataset = "fashion-mnist",
+    data_dir: DataDir = "",
     steps: Annotated[int, typer.Option(help="Local steps; the paper's times are for 400.")] = 400,
     generation_steps: Annotated[int, typer.Option(help="Steps of the generation.")] = 100,
     largest: Annotated[
@@ -32,15 +30,17 @@ def fedcog(
     compared with FedAvg's, in processor seconds of one process with one thread.
     """
     settings: dict[str, Any] = {"dataset": dataset, "data_dir": data_dir, "clients": 10}
-    settings |= {"local_steps": steps}
     settings |= {"partition": "classes(per_client=2)", "model": "simple-cnn", "batch_size": 64}
-    settings |= {"augment": "crop-flip", "lr": 0.01, "momentum": 0.9}
+    settings |= {"augment": "crop-flip", "lr": 0.01, "momentum": 0.9, "local_steps": steps}
     sizes = [size for size in PUBLISHED_GENERATION if size <= largest]
-    training, generation = generation_times(settings, sizes, generation_steps)
+    training = measure_client(settings, "fedavg")["seconds"]
+    brief = {**settings, "local_steps": 1}  # generation does not depend on the training before it
     title = f"one client: {generation_steps} steps of generation against {steps} local steps"
     heads = ("images", "seconds of generation", "ms per step", "of local training")
     table = Table(*heads, "of it in the paper", title=title)
-    for size, seconds in generation.items():
+    for size in sizes:
+        line = f"fedcog(start=1, samples={size}, steps={generation_steps})"
+        seconds = measure_client(brief, line)[f"{TIMES}generation"]
         cells = f"{seconds:.2f}", f"{1000 * seconds / generation_steps:.1f}"
         published = PUBLISHED_GENERATION[size] / PUBLISHED_TRAINING
         table.add_row(str(size), *cells, f"{seconds / training:.2f}", f"{published:.3f}")
@@ -57,18 +57,6 @@ def fedcog(
 # The paper's seconds on a GPU, by the number of images.
 PUBLISHED_GENERATION = {16: 0.72, 32: 0.78, 64: 0.79, 128: 0.8, 256: 0.81, 512: 0.83, 1024: 1.27}
 PUBLISHED_TRAINING = 14.81
-
-
-def generation_times(
-    settings: dict[str, Any], sizes: list[int], steps: int
-) -> tuple[float, dict[int, float]]:
-    """Return the seconds of a client's training, and of its generation by image count."""
-    training = measure_client(settings, "fedavg")["seconds"]
-    brief = {**settings, "local_steps": 1}  # generation does not depend on the training before it
-    lines = {size: f"fedcog(start=1, samples={size}, steps={steps})" for size in sizes}
-    return training, {
-        size: measure_client(brief, line)[f"{TIMES}generation"] for size, line in lines.items()
-    }
 
 
 def measure_client(settings: dict[str, Any], methods: str) -> dict[str, float]:

@@ -4,16 +4,14 @@ from typing import Annotated
 
 import typer
 
-from experiments.bench.app import app, out
+from experiments.bench.app import DataDir, Dataset, app, out
 from experiments.bench.measure import compare_rounds
 
 
 @app.command("fedmd-cg")
 def fedmd_cg(
-    dataset: Annotated[
-        str, typer.Option(help="28x28 or larger; Fashion-MNIST is the reference.")
-    ] = "fashion-mnist",
-    data_dir: Annotated[str, typer.Option(help="Where to look for it.")] = "",
+    dataset: Dataset = "fashion-mnist",
+    data_dir: DataDir = "",
     rounds: Annotated[int, typer.Option(help="Rounds that are measured.")] = 3,
 ) -> None:
     """Compare rounds of FedMD-CG, and of methods that share less, with FedAvg's: time and bytes.

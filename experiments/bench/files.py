@@ -1,17 +1,18 @@
 """How many source files a steady round passes through: what a newcomer has to read."""
 
 import sys
-import tempfile
 import threading
 from collections import Counter
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
+from unittest.mock import patch
 
 import typer
 from rich.table import Table
 
 from experiments.bench.app import app, out
+from experiments.bench.measure import run_and_read
 from fedmirage.common.settings.config import configure
 from fedmirage.common.settings.project import ROOT
 
@@ -40,7 +41,6 @@ def files(
 
 def trace_round(methods: str) -> set[str]:
     """Return the files of this project that the server and its clients enter in one round."""
-    from fedmirage.runtimes.inprocess import run_in_process
     from fedmirage.server.rounds import Rounds
 
     entered: set[str] = set()
@@ -55,22 +55,13 @@ def trace_round(methods: str) -> set[str]:
         traced = number == STEADY
         return run_round(self, number)
 
-    settings = {"methods": methods, "clients": 3, "rounds": STEADY + 1, "local_epochs": 0}
+    settings = {"methods": methods, "clients": 3, "rounds": STEADY + 1, "local_steps": 2}
     threading.setprofile(profile)
     sys.setprofile(profile)
-    Rounds.run_round = run_traced  # type: ignore[method-assign]
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            run_in_process(configure({**settings, "local_steps": 2, "out": folder}))
-    finally:
-        Rounds.run_round = run_round  # type: ignore[method-assign]
-        sys.setprofile(None)
-        threading.setprofile(None)
-    return {name for path in entered if (name := find_name(path)) is not None}
-
-
-def find_name(path: str) -> str | None:
-    """Return the name of a file below the project's folder; None for any other file."""
-    file = Path(path).resolve()
-    inside = file.is_relative_to(ROOT) and file.relative_to(ROOT).parts[0] in ROOMS
-    return str(file.relative_to(ROOT)) if inside else None
+    with patch.object(Rounds, "run_round", run_traced):
+        run_and_read(configure(settings), "inprocess", actors=1)
+    sys.setprofile(None)
+    threading.setprofile(None)
+    files = (Path(path).resolve() for path in entered)
+    names = (file.relative_to(ROOT) for file in files if file.is_relative_to(ROOT))
+    return {str(name) for name in names if name.parts[0] in ROOMS}

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from experiments.bench.app import app, out
+from experiments.bench.app import Rounds, Steps, app, out
 from experiments.bench.measure import measure_round
 from fedmirage.common import device
 from fedmirage.common.settings.config import configure
@@ -22,12 +22,9 @@ WAYS = {
 
 @app.command()
 def grpc(
-    rounds: Annotated[
-        int,
-        typer.Option(help="Rounds whose median counts; the first one, which warms up, does not."),
-    ] = 3,
+    rounds: Rounds = 3,
     clients: Annotated[int, typer.Option(help="SuperNodes, all on this host.")] = 3,
-    steps: Annotated[int, typer.Option(help="Local steps per client.")] = 10,
+    steps: Steps = 10,
     modes: Annotated[str, typer.Option(help="What is measured of plain and secure.")] = (
         "plain,secure"
     ),

@@ -5,21 +5,18 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from experiments.bench.app import app, out
+from experiments.bench.app import Rounds, Steps, app, out
 from experiments.bench.measure import measure_processor, measure_round
 from fedmirage.common.settings.config import configure
 
 
 @app.command()
 def secagg(
-    rounds: Annotated[
-        int,
-        typer.Option(help="Rounds whose median counts; the first one, which warms up, does not."),
-    ] = 3,
+    rounds: Rounds = 3,
     model: Annotated[
         str, typer.Option(help="The model; its size determines the cost.")
     ] = "simple-cnn",
-    steps: Annotated[int, typer.Option(help="Local steps per client.")] = 10,
+    steps: Steps = 10,
     clients: Annotated[str, typer.Option(help="Numbers of clients.")] = "10,50,100,200,300",
     runtime: Annotated[
         str,

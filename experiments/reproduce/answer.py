@@ -1,6 +1,5 @@
 """What came out beside what the paper has: ours, the paper's, the difference."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +10,7 @@ from rich.table import Table as Shown
 from experiments.reproduce.cells import Cell, Scale
 from experiments.reproduce.metrics import in_per_cent, read_metric
 from fedmirage.common.errors import DataError
-from fedmirage.comparison.export import write_rows
+from fedmirage.comparison.export import Writers, as_csv, as_json
 from fedmirage.comparison.statistics import spread
 from fedmirage.records.lines import find_summary, read_rounds
 from fedmirage.show.words import make_table
@@ -39,15 +38,15 @@ class Answer:
 
 
 def make_answer(
-    cell: Cell, scale: Scale, folders: Sequence[Path], remark: str = "", failed: bool = False
+    cell: Cell, scale: Scale, folders: Sequence[Path], why: Sequence[str] = (), failed: bool = False
 ) -> Answer:
     """Compare the runs of a cell with the paper's number."""
     read = [read_cell(cell, folder) for folder in folders]
     values = [one for one in read if not isinstance(one, str)]
-    reasons = [one for one in (remark, *read) if isinstance(one, str) and one]
+    reasons = [one for one in (*why, *read) if isinstance(one, str) and one]
     found, (paper, deviation) = spread(values), read_paper(cell.paper)
     ours = found.mean if found else None
-    known = scale == "paper" and ours is not None and paper is not None
+    comparable = scale == "paper" and ours is not None and paper is not None
     return Answer(
         table=cell.table.name,
         row=cell.row.name,
@@ -58,7 +57,7 @@ def make_answer(
         seeds=len(values),
         paper=paper,
         paper_deviation=deviation,
-        difference=ours - paper if known else None,  # type: ignore[operator]
+        difference=ours - paper if comparable else None,  # type: ignore[operator]
         remark="; ".join(dict.fromkeys(reasons)),
         failed=failed,
     )
@@ -110,15 +109,7 @@ def say_number(value: float | None, deviation: float | None, cell: Cell) -> str:
     return f"{value:.{digits}f}{more}"
 
 
-def write_csv(answers: Sequence[Answer], path: Path) -> None:
-    """Write one line per cell."""
-    write_rows([asdict(answer) for answer in answers], path)
-
-
-def write_json(answers: Sequence[Answer], path: Path) -> None:
-    """Write one object per cell."""
-    rows = [asdict(answer) for answer in answers]
-    path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-
-
-WRITERS = {"csv": write_csv, "json": write_json}
+WRITERS: Writers = {
+    "csv": lambda answers: as_csv([asdict(answer) for answer in answers]),
+    "json": lambda answers: as_json([asdict(answer) for answer in answers]),
+}

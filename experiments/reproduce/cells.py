@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from experiments.reproduce.tables import NO_NUMBER, Line, Table, TableRow, When
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import refuse
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import Call, nearest, parse
 from fedmirage.comparison.rows import spell
@@ -104,8 +104,7 @@ def choose_cells(table: Table, rows: Sequence[str], columns: Sequence[str]) -> l
             for name in names
             if name not in known
         ]
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     return [
         cell
         for cell in list_cells(table)

@@ -13,12 +13,13 @@ from experiments.reproduce.cost import Clock, estimate_jobs
 from experiments.reproduce.jobs import ChosenCells, is_recorded, make_work
 from experiments.reproduce.records import recorded_runs
 from experiments.reproduce.tables import list_tables, read_table
-from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.errors import FedmirageError
 from fedmirage.comparison.export import write_files
 from fedmirage.comparison.plan import read_seeds
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
 from fedmirage.launch import RUNTIMES
 from fedmirage.server.record.folder import make_folder
+from fedmirage.settings.layers import report_together
 from fedmirage.show.words import make_table, say, say_time
 
 USUAL_OUT = Path("runs", "reproduce")
@@ -56,14 +57,8 @@ def choose(name: str, given: Mapping[str, Any]) -> list[Cell]:
     for what, known in (("scale", SCALES), ("runtime", RUNTIMES)):
         if given[what] not in known:
             problems.append(f"{what}={given[what]!r} is not known; write {' or '.join(known)}")
-    cells: list[Cell] = []
-    try:
-        cells = choose_cells(read_table(name), given["row"] or [], given["column"] or [])
-    except ConfigurationError as error:
-        problems += error.problems
-    if problems:
-        raise ConfigurationError(problems)
-    return cells
+    with report_together(problems):
+        return choose_cells(read_table(name), given["row"] or [], given["column"] or [])
 
 
 def reproduce(name: str, given: Mapping[str, Any], console: Console) -> list[Answer]:
@@ -86,7 +81,12 @@ def reproduce(name: str, given: Mapping[str, Any], console: Console) -> list[Ans
     check_runs(work.jobs, folder)
     failed = carry_out(work.jobs, means, folder, console)
     answers = [make_cell_answer(cell, scale, work, failed) for cell in cells]
-    present(cells, answers, scale, given, console)
+    console.print(show_answers(cells, answers, scale))
+    for answer in (answer for answer in answers if answer.remark):
+        text = f"{answer.row}, {answer.column}: {answer.remark}"
+        console.print(text, style="yellow", highlight=False, markup=False)
+    for path in write_files(WRITERS, answers, {kind: given[kind] for kind in WRITERS}).values():
+        say(console, f"written: {path}")
     say(console, f"results: {folder}")
     return answers
 
@@ -97,11 +97,10 @@ def make_cell_answer(
     """Answer a cell that was run, or say why it was not."""
     folders = work.folders.get(cell, [])
     broken = [failed[folder] for folder in folders if folder in failed]
-    reasons, lacking = list(broken), work.without_data.get(cell)
-    reasons += [cell.missing] if cell.missing else []
-    reasons += [f"no files of {lacking}"] if lacking else []
+    lacking = work.without_data.get(cell)
+    reasons = [*broken, cell.missing, f"no files of {lacking}" if lacking else ""]
     usable = [folder for folder in folders if folder not in failed]
-    return make_answer(cell, scale, usable, "; ".join(dict.fromkeys(reasons)), bool(broken))
+    return make_answer(cell, scale, usable, reasons, bool(broken))
 
 
 def describe_tables(cells: Sequence[Cell], work: ChosenCells, scale: str, console: Console) -> None:
@@ -160,20 +159,3 @@ def show_cost(work: ChosenCells, means: Means, console: Console) -> None:
         f" core, {say_time(total / at_once)} with {at_once} at work"
         " (experiments/reproduce/cost.py explains the estimate)",
     )
-
-
-def present(
-    cells: Sequence[Cell],
-    answers: Sequence[Answer],
-    scale: Any,
-    given: Mapping[str, Any],
-    console: Console,
-) -> None:
-    """Show the answer, and write the files that were asked for."""
-    console.print(show_answers(cells, answers, scale))
-    for answer in answers:
-        if answer.remark:
-            text = f"{answer.row}, {answer.column}: {answer.remark}"
-            console.print(text, style="yellow", highlight=False, markup=False)
-    for path in write_files(WRITERS, answers, {kind: given[kind] for kind in WRITERS}).values():
-        say(console, f"written: {path}")

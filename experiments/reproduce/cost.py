@@ -27,25 +27,6 @@ WALL = (time.perf_counter, 1)
 START = 5.0  # seconds until the first round of a run: loading torch, data and processes
 FORWARD = 1 / 3  # of a step: its backward pass takes twice as long as its forward pass
 WARM, MEASURED = 2, 5  # steps before the clock starts, and steps of which the fastest counts
-SIZES = {  # training and test images, as `fedmirage datasets` lists them
-    "digits": (1437, 360),
-    "digits-multi": (2000, 500),
-    "digits-domains": (1797, 448),
-    "fashion-mnist": (60_000, 10_000),
-    "mnist": (60_000, 10_000),
-    "mnist-domains": (75_000, 12_500),
-    "emnist": (240_000, 40_000),
-    "cifar10": (50_000, 10_000),
-    "cifar100": (50_000, 10_000),
-    "cifar10-c": (50_000, 10_000),
-    "svhn": (73_257, 26_032),
-    "cinic10": (90_000, 90_000),
-    "usps": (7291, 2007),
-    "mnist-m": (59_001, 9_001),
-    "synth-digits": (479_400, 9553),
-    "tiny-imagenet": (100_000, 10_000),
-    "flair": (345_000, 40_000),
-}
 FACTORS = {
     "moon": 1 + 2 * FORWARD,  # two more forward passes, of the global and of the last model
     "fedsam": 2.0,  # every gradient is computed twice
@@ -68,15 +49,14 @@ class Clock:
 
     def step(self, config: RunConfig) -> float:
         """Return the seconds of one training step."""
-        channels, size, classes = image_of(config)
-        image, how = (channels, size, classes), (config.augment, config.optimizer, config.threads)
-        key = (config.model, image, config.batch_size, how)
+        how = (config.augment, config.optimizer, config.threads)
+        key = (config.model, image_of(config), config.batch_size, how)
         if key not in self.known:
-            self.known[key] = measure(config, channels, size, classes)
+            self.known[key] = measure(config)
         return self.known[key]
 
 
-def measure(config: RunConfig, channels: int, size: int, classes: int) -> float:
+def measure(config: RunConfig) -> float:
     """Time training steps on random images: augmentation, both passes, the optimiser's step."""
     import torch  # here, because listing tables does not need it
 
@@ -85,7 +65,7 @@ def measure(config: RunConfig, channels: int, size: int, classes: int) -> float:
     from fedmirage.common.learning.augment import AUGMENTATIONS, augment
     from fedmirage.common.models.factory import build
 
-    where = device.pick(config.device)
+    where, (channels, size, classes) = device.pick(config.device), image_of(config)
     threads = torch.get_num_threads()
     torch.set_num_threads(config.threads)
     model = device.place(build(config.model_params, (channels, size, size), classes), where, config)
@@ -122,10 +102,13 @@ def samples_of(config: RunConfig) -> tuple[int, int]:
     """Return how many training and test images the data set of a run has."""
     train = test = 0
     for params in config.dataset_list:
-        found = SIZES.get(params.name, (0, 0))
+        to_train, to_test = params.about().samples
         if params.limit is not None:
-            found = (min(found[0], params.limit), min(found[1], max(200, params.limit // 5)))
-        train, test = train + found[0], test + found[1]
+            to_train, to_test = (
+                min(to_train, params.limit),
+                min(to_test, max(200, params.limit // 5)),
+            )
+        train, test = train + to_train, test + to_test
     return train, test
 
 

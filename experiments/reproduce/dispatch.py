@@ -10,15 +10,13 @@ from experiments.reproduce.pages import rewrite_pages
 from experiments.reproduce.queue import run_queue, show_queue
 from experiments.reproduce.records import record_run
 from fedmirage.commands.flags import reproduce_flags
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import refuse
 from fedmirage.common.settings.config import key_of
 from fedmirage.show.words import say
 
 TASKS = ("table", "queue", "record", "tables")
-FOR_A_TABLE = (
-    *("row", "column", "scale", "seeds", "estimate"),
-    *("csv", "json", "out", "data_dir", "download"),
-)
+FOR_A_TABLE = ["row", "column", "scale", "seeds", "estimate", "csv", "json", "out"]
+FOR_A_TABLE += ["data_dir", "download"]
 
 
 def dispatch(given: Mapping[str, Any], console: Console) -> bool:
@@ -59,5 +57,4 @@ def check_flags(given: Mapping[str, Any]) -> None:
     ]
     if given["status"] and not given["queue"]:
         problems.append("--status shows a queue; write its file with --queue FILE")
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)

@@ -11,7 +11,7 @@ from experiments.reproduce.cells import Cell, Scale
 from fedmirage.common.data.catalogue.params import DATASETS
 from fedmirage.common.data.files.places import data_folder
 from fedmirage.common.data.files.sources import locate
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import collect, refuse
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import resolve_line
 from fedmirage.comparison.plan import Job, make_slug, share_warm_up, shared_rounds
@@ -38,11 +38,7 @@ class ChosenCells:
 
 
 def make_work(
-    cells: Sequence[Cell],
-    scale: Scale,
-    seeds: Sequence[int],
-    folder: Path,
-    more: Mapping[str, Any],
+    cells: Sequence[Cell], scale: Scale, seeds: Sequence[int], folder: Path, more: Mapping[str, Any]
 ) -> ChosenCells:
     """Make the runs of all cells whose data are here; wrong settings are refused all at once."""
     jobs: dict[Path, Job] = {}
@@ -50,20 +46,16 @@ def make_work(
     without: dict[Cell, str] = {}
     problems: list[str] = []
     for cell in (cell for cell in cells if not cell.missing):
-        try:
+        with collect(problems, f"{cell}: "):
             config = cell.configure(scale, more)
-        except ConfigurationError as error:
-            problems += [f"{cell}: {problem}" for problem in error.problems]
-            continue
-        if lacking := find_lacking(config.dataset, config.data_dir) if not config.download else "":
-            without[cell] = lacking
-            continue
-        for seed in seeds:
-            job = make_job(config, seed, folder)
-            jobs.setdefault(job.folder, job)
-            folders.setdefault(cell, []).append(job.folder)
-    if problems:
-        raise ConfigurationError(list(dict.fromkeys(problems)))
+            if not config.download and (lacking := find_lacking(config.dataset, config.data_dir)):
+                without[cell] = lacking
+                continue
+            for seed in seeds:
+                job = make_job(config, seed, folder)
+                jobs.setdefault(job.folder, job)
+                folders.setdefault(cell, []).append(job.folder)
+    refuse(problems)
     return ChosenCells(folders, share_all(list(jobs.values())), without)
 
 

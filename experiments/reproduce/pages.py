@@ -11,9 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from experiments.reproduce.checks import Written
 from experiments.reproduce.metrics import WORDS, look_up, read_metric
-from experiments.reproduce.tables import When
+from experiments.reproduce.tables import When, Written
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.curves import Curve, draw_by_round
 from fedmirage.comparison.statistics import paired_difference, spread

@@ -36,19 +36,13 @@ from typing import Any, NamedTuple
 from pydantic import Field, NonNegativeInt
 from rich.console import Console
 
+from experiments.reproduce import recording
 from experiments.reproduce.cells import Scale, choose_cells
-from experiments.reproduce.checks import Written
 from experiments.reproduce.jobs import share_all
-from experiments.reproduce.recording import (
-    find_recorded,
-    leave_out_recorded,
-    record_finished,
-    set_aside_without_models,
-)
 from experiments.reproduce.standing import show_state
-from experiments.reproduce.tables import read_table
+from experiments.reproduce.tables import Written, read_table
 from fedmirage.common.drafts import write_whole
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, collect, refuse
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import nearest
 from fedmirage.comparison.plan import Job
@@ -112,8 +106,7 @@ def read_queue(path: Path) -> QueueRuns:
             f"results={queue.results!r}: there is no such folder here; start the queue in the"
             " folder from which this path leads to it, or write another one"
         )
-    if problems:
-        raise ConfigurationError([f"{path}: {problem}" for problem in problems])
+    refuse([f"{path}: {problem}" for problem in problems])
     parents = {job.parent.partition("@")[0] for job in queue.job if job.parent}
     jobs = [
         make_run(job, configs[job.name], job.seeds[turn], folder, job.name in parents)
@@ -142,10 +135,8 @@ def configure_all(jobs: Sequence[QueueJob]) -> tuple[dict[str, RunConfig], list[
             problems.append(f"job {job.name}: preset and cell are two sources; write one")
         decided = sorted(DECIDED & job.settings.keys())
         problems += [f"job {job.name}: the queue decides {key}; drop it" for key in decided]
-        try:
+        with collect(problems, f"job {job.name}: "):
             configs[job.name] = configure_job(job)
-        except ConfigurationError as error:
-            problems += [f"job {job.name}: {problem}" for problem in error.problems]
     return configs, problems
 
 
@@ -188,12 +179,10 @@ def make_run(job: QueueJob, config: RunConfig, seed: int, folder: Path, is_paren
     own: dict[str, Any] = {"seed": seed, "out": str(folder / f"{job.name}-s{seed}")}
     own["server-threads"] = config.server_threads or 1  # several runs share the machine
     own["keep-models"] = "all" if is_parent else config.keep_models
-    if not job.parent:
-        return Job(Row(config.methods), place(configure(config.flat(), own)))
     name, _, taken = job.parent.partition("@")
-    parent = folder / f"{name}-s{seed}"
-    own["warm-start"] = f"{parent}@{taken}"
-    return Job(Row(config.methods), place(configure(config.flat(), own)), parent, True)
+    parent = folder / f"{name}-s{seed}" if name else None
+    own |= {"warm-start": f"{parent}@{taken}"} if parent else {}
+    return Job(Row(config.methods), place(configure(config.flat(), own)), parent, bool(parent))
 
 
 def run_queue(path: Path, given: Mapping[str, Any], console: Console) -> bool:
@@ -201,24 +190,26 @@ def run_queue(path: Path, given: Mapping[str, Any], console: Console) -> bool:
     folder, jobs, results = read_queue(path)
     os.nice(LOWEST)
     make_folder(folder)
-    while said := list(set_aside_without_models(leave_out_recorded(jobs, results))):
+    while said := list(
+        recording.set_aside_without_models(recording.leave_out_recorded(jobs, results))
+    ):
         for sentence in said:
             say(console, sentence, "yellow")
     means = share_cores(
         jobs[0].config, given["runtime"], given["actors"], len(jobs), given["verbose"]
     )
-    console.print(show_state(jobs, means.at_once, {}, find_recorded(jobs, results)))
+    console.print(show_state(jobs, means.at_once, {}, recording.find_recorded(jobs, results)))
     try:
-        failed = carry_out(leave_out_recorded(jobs, results), means, folder, console)
+        failed = carry_out(recording.leave_out_recorded(jobs, results), means, folder, console)
     finally:
         with undisturbed():
-            sentences = list(record_finished(jobs, results))
+            sentences = list(recording.record_finished(jobs, results))
         with contextlib.suppress(OSError):  # the terminal may be closed
             for sentence in sentences:
                 say(console, sentence)
     reasons = {one.name: reason for one, reason in failed.items()}
     write_whole(folder / FAILED, json.dumps(reasons, indent=1).encode() + b"\n")
-    console.print(show_state(jobs, means.at_once, reasons, find_recorded(jobs, results)))
+    console.print(show_state(jobs, means.at_once, reasons, recording.find_recorded(jobs, results)))
     return not failed
 
 
@@ -228,4 +219,4 @@ def show_queue(path: Path, console: Console) -> None:
     at_once = share_cores(jobs[0].config, "inprocess", 0, len(jobs), False).at_once
     path = folder / FAILED
     reasons = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    console.print(show_state(jobs, at_once, reasons, find_recorded(jobs, results)))
+    console.print(show_state(jobs, at_once, reasons, recording.find_recorded(jobs, results)))

@@ -31,8 +31,9 @@ def leave_out_recorded(jobs: Sequence[Job], results: Path | None) -> list[Job]:
             needed.add(one.folder)
             waits = one.needs_parent and not has_begun(one)
             one = by_folder[one.parent] if one.parent and waits else None
+    # What starts alone begins with round 1, or goes on from its own checkpoint if it has one.
     return [
-        start_alone(job)
+        replace(job, config=job.config.model_copy(update={"warm_start": ""}), parent=None)
         if job.parent and job.parent not in needed and not is_over(by_folder[job.parent])
         else job
         for job in jobs
@@ -67,11 +68,6 @@ def set_aside_without_models(jobs: Sequence[Job]) -> Iterator[str]:
 def has_begun(job: Job) -> bool:
     """Whether a run has a checkpoint from which it goes on."""
     return (job.folder / checkpoint.FILE).exists()
-
-
-def start_alone(job: Job) -> Job:
-    """Let a run begin with round 1, or go on from its own checkpoint if it has one."""
-    return replace(job, config=job.config.model_copy(update={"warm_start": ""}), parent=None)
 
 
 def find_recorded(jobs: Sequence[Job], results: Path | None) -> set[Path]:

@@ -1,7 +1,7 @@
 """Recorded runs: results.jsonl, made small enough to be committed, in docs/results/runs/NAME.
 
 What is kept of a run: all settings and versions; of every round its accuracy, loss, evaluation,
-loss terms, figures of methods, diagnostics, bytes and seconds; the summary. What is left out:
+loss terms, metrics of methods, diagnostics, bytes and seconds; the summary. What is left out:
 
     clients      what each client reported; `client_seconds` keeps the mean of their seconds, and
                  refused clients stay listed

@@ -15,12 +15,12 @@ methods line is that of the row, or else of the column, followed by what either 
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from experiments.reproduce.checks import Written
-from fedmirage.settings.layers import find
+from fedmirage.common.errors import ConfigurationError
+from fedmirage.settings.layers import find, read_toml
 
 FOLDER = Path(__file__).parent.parent / "tables"
 PAPERS = FOLDER / "papers.toml"
@@ -28,25 +28,44 @@ NO_NUMBER = ("-", "N/A")  # cells in which the paper has none
 When = Literal["last", "best", "last-five", "reached", "sum"]
 
 
-class TablePart(Written):
+class Written(BaseModel):
+    """A part of a TOML file; a key that it does not know is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def read(cls, path: Path, what: str, **more: Any) -> Self:
+        """Read a file; each problem is named with its place in it."""
+        try:
+            return cls.model_validate({**read_toml(path, what), **more})
+        except ValidationError as error:
+            found = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors()]
+            problems = [f"{path}: {place or 'as a whole'}: {told}" for place, told in found]
+            raise ConfigurationError(problems) from None
+
+
+class WrittenSettings(Written):
+    """Settings, and parameters for methods by their names."""
+
+    settings: dict[str, Any] = Field(default_factory=dict)
+    arguments: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+class TablePart(WrittenSettings):
     """What a table, a row or a column may say about its cells."""
 
     title: str = ""
     missing: str = ""
     preset: str = ""
-    settings: dict[str, Any] = Field(default_factory=dict)
-    arguments: dict[str, dict[str, Any]] = Field(default_factory=dict)
     metric: str = ""
     when: When | None = None
     target: float | None = None
 
 
-class Small(Written):
+class Small(WrittenSettings):
     """What --scale small changes, so that a cell takes minutes."""
 
     what: str = ""
-    settings: dict[str, Any] = Field(default_factory=dict)
-    arguments: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
 class Line(TablePart):

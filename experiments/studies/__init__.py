@@ -1,1 +1,1 @@
-"""Studies of single methods: figures and pictures from the folders of their runs."""
+"""Studies of single methods: metrics and pictures from the folders of their runs."""

@@ -1,23 +1,21 @@
-"""The command of a study of finished runs: python -m experiments.studies.NAME RUN [RUN ...]."""
+"""The command line of a study, which is the signature of its function."""
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import torch
+import typer
 
 from fedmirage.common.errors import FedmirageError
 
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")]
 
-def study_runs(name: str, about: str | None, study: Callable[[Path], None]) -> None:
-    """Study the folders on the command line; `about` is the docstring that the help begins with."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m experiments.studies.{name}", description=(about or "").split("\n")[0]
-    )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="the folder of a run")
+
+def run_study(study: Callable[..., None]) -> None:
+    """Call a study with what was typed; an error is a sentence, not a stack trace."""
     torch.set_num_threads(1)  # for small products, threads would mostly wait for each other
     try:
-        for folder in parser.parse_args().runs:
-            study(folder)
+        typer.run(study)
     except FedmirageError as error:
         raise SystemExit(f"error: {error}") from None

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+
 from fedmirage.api.comparisons import Comparison
 from fedmirage.api.networks import name_network, settle_network
 from fedmirage.api.runs import RunResult
 from fedmirage.common.own_code import refuse_while_importing
+from fedmirage.follow.wanted import Wanted
+from fedmirage.settings.layers import read_layers, report_together, settle
 
 if TYPE_CHECKING:
     from fedmirage.common.models.base import Model
@@ -34,11 +38,7 @@ def run(
     Results go to the folder `out`, or else to a new one in runs/. With `resume`, the settings are
     laid over those of the run that goes on. `quiet` shows no progress.
     """
-    from rich.console import Console
-
-    from fedmirage.follow.wanted import Wanted
     from fedmirage.launch import launch
-    from fedmirage.settings.layers import read_layers, report_together, settle
 
     refuse_while_importing()
     console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
@@ -72,11 +72,7 @@ def compare(
     continues a comparison that was interrupted. A run that fails is shown as failed in the result,
     and the others go on. `model` may be what it may be for `run`.
     """
-    from rich.console import Console
-
     from fedmirage.comparison.command import plan_comparison, run_comparison
-    from fedmirage.follow.wanted import Wanted
-    from fedmirage.settings.layers import read_layers, report_together
 
     refuse_while_importing()
     console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)

@@ -37,13 +37,11 @@ def place_flags() -> Flags:
         "inprocess (one host, no Ray), simulation (one host, Ray), grpc (a SuperLink and"
         " SuperNodes, real processes), or auto: inprocess on the CPU, simulation on GPUs."
     )
-    preset = "A published setting by name, e.g. fedcog-fmnist-niid2."
-    actors = "Clients that train at the same time; 0 means one per core."
     return {
         "runtime": flag(str, "auto", runtimes, metavar="auto|inprocess|simulation|grpc"),
-        "preset": flag(str | None, None, preset),
+        "preset": flag(str | None, None, "A published setting by name, e.g. fedcog-fmnist-niid2."),
         "config": flag(list[Path], [], "A TOML file of settings; may be given several times."),
-        "actors": flag(int, 0, actors),
+        "actors": flag(int, 0, "Clients that train at the same time; 0 means one per core."),
         "verbose": flag(bool, False, "Show the messages of Flower and Ray too.", "--verbose"),
     }
 
@@ -52,11 +50,10 @@ def follow_flags() -> Flags:
     """Make the flags for what follows runs while they are under way."""
     log = f"Also log every run: {', '.join(list_loggers())}; may be given several times."
     watch = "Serve the report page on this machine until the command ends."
-    port = "The port of the page that --watch serves; 0 picks a free one."
     return {
         "log": flag(list[str], [], log),
         "watch": flag(bool, False, watch, "--watch"),
-        "watch_port": flag(int, 0, port),
+        "watch_port": flag(int, 0, "The port of the page that --watch serves; 0 picks a free one."),
     }
 
 
@@ -132,19 +129,18 @@ def reproduce_flags() -> Flags:
     """Make the flags that choose cells of the papers' tables, and what to do with them."""
     table = typer.Argument(help="A table, e.g. fedcog/table1; without one, lists all.")
     row = "A row by its name; may be given several times. Default: all rows."
-    column = "A column by its name; may be given several times."
     scale = "small: few rounds, on a laptop, not comparable with the paper; paper: as published."
     out = "Folder of the runs; with the same one, finished runs are not repeated."
     estimate = "Only estimate what it would cost on this machine."
     status = "With --queue: show what is left, and run nothing."
-    record = "Keep a finished run as docs/results/runs/NAME."
     pages = "Make the tables and pictures of docs/results anew."
+    record = "Keep a finished run as docs/results/runs/NAME."
     results = "The folder that --record and --tables write into."
     places = place_flags()
     return {
         "table": (Annotated[str | None, table], None),
         "row": flag(list[str] | None, None, row),
-        "column": flag(list[str] | None, None, column),
+        "column": flag(list[str] | None, None, "A column by its name; may be given several times."),
         "scale": flag(str, "small", scale, metavar="small|paper"),
         "seeds": flag(str, "0", "The seeds, e.g. 0,1,2."),
         "out": flag(Path | None, None, out),

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedmirage.commands.console import err, out, show_path
+from fedmirage.commands.console import err, out
 from fedmirage.common.settings.config import configure, defaults
 from fedmirage.show.words import say
 
@@ -36,7 +36,7 @@ def partition(
     out.print(show_classes(loaded, parts))
     out.print(show_heterogeneity(measure(loaded, parts)))
     for path in report(loaded, parts, out_dir):
-        show_path("picture", path)
+        say(out, f"picture: {path}")
 
 
 def report(
@@ -74,7 +74,7 @@ def report(
     for sentence in found.damaged:
         say(err, f"note: {sentence}", "yellow")
     for kind, path in written.items():
-        show_path(kind, path)
+        say(out, f"{kind}: {path}")
 
 
 def doctor(

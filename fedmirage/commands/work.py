@@ -8,13 +8,14 @@ from typing import Any
 
 import typer
 
-from fedmirage.commands.console import out, show_path
+from fedmirage.commands.console import out
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig, key_of
 from fedmirage.common.settings.project import ROOT
 from fedmirage.follow.wanted import Wanted
 from fedmirage.runtimes.interrupts import interruptions
 from fedmirage.settings.layers import read_layers, report_together, settle
+from fedmirage.show.words import say
 
 
 def run(**given: Any) -> None:
@@ -88,7 +89,7 @@ def compare(runs: list[Path], **given: Any) -> None:
     if given["picture"]:
         from fedmirage.comparison.curves import draw_runs
 
-        show_path("picture", draw_runs(outcome.run_folders, given["picture"]))
+        say(out, f"picture: {draw_runs(outcome.run_folders, given['picture'])}")
     if any(standing.failed for standing in outcome.standings):
         raise typer.Exit(1)
 
@@ -133,4 +134,4 @@ def show_page(folder: Path) -> None:
     from fedmirage.report.command import write_report
 
     written, _ = write_report([folder], None, {}, tsne=False)
-    show_path("page", written["page"])
+    say(out, f"page: {written['page']}")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import collect
 from fedmirage.common.learning.schedules import SCHEDULES
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import resolve_one, write
@@ -53,10 +53,8 @@ def read_schedules(texts: Sequence[str], problems: list[str]) -> list[str]:
     """Read the schedules that every row may try, each in its shortest form."""
     found = []
     for text in texts:
-        try:
+        with collect(problems):
             found.append(write(resolve_one(text, SCHEDULES, "tune-schedules")))
-        except ConfigurationError as error:
-            problems += error.problems
     problems += [
         f"tune-schedules: {schedule!r} is given more than once; keep one"
         for schedule in dict.fromkeys(found)

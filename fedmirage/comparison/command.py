@@ -7,14 +7,14 @@ from typing import Any
 
 from rich.console import Console
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import refuse
 from fedmirage.comparison.export import WRITERS, write_files
 from fedmirage.comparison.folders import lay_out_runs
 from fedmirage.comparison.outcome import FILE, Outcome, read_outcome, record
 from fedmirage.comparison.plan import Plan, make_plan
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
+from fedmirage.comparison.scores import choose
 from fedmirage.comparison.table import show_outcome
-from fedmirage.comparison.tuning import choose
 from fedmirage.launch import require_known
 from fedmirage.runtimes.observers import Observers
 from fedmirage.server.record.folder import make_folder
@@ -94,8 +94,7 @@ def show_folders(
         for kind, path in files.items()
         if path is not None and not whole
     ]
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     outcomes = [read_outcome(folder.absolute()) for folder in whole]
     for outcome in outcomes:
         present(outcome, console, files)

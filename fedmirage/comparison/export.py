@@ -10,42 +10,31 @@ from fedmirage.comparison.outcome import COSTS, Outcome
 from fedmirage.comparison.statistics import CONFIDENCE
 from fedmirage.comparison.table import say_difference, say_spread
 
+Writers = Mapping[str, Callable[[Any], str]]  # by kind: what makes the text of a file
 SPECIAL = {"\\": r"\textbackslash{}", **{sign: f"\\{sign}" for sign in "&%$#_{}"}}
 
 
-def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Write rows as CSV; objects, because a column of numbers would turn 3 beside None into 3.0."""
     from pandas import DataFrame
 
-    DataFrame(rows, dtype=object).to_csv(path, index=False, lineterminator="\r\n")
+    return str(DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\r\n"))
+
+
+def as_json(content: Any) -> str:
+    """Write plain values as JSON."""
+    return json.dumps(content, indent=1) + "\n"
 
 
 def write_files(
-    writers: Mapping[str, Callable[[Any, Path], None]],
-    content: Any,
-    files: Mapping[str, Path | None],
+    writers: Writers, content: Any, files: Mapping[str, Path | None]
 ) -> dict[str, Path]:
     """Write the files that were asked for; return their paths by kind."""
     wanted = {kind: path for kind, path in files.items() if path is not None}
     for kind, path in wanted.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        writers[kind](content, path)
+        path.write_text(writers[kind](content), encoding="utf-8", newline="")
     return wanted
-
-
-def write_csv(outcome: Outcome, path: Path) -> None:
-    """Write one line per run."""
-    write_rows(list_runs(outcome), path)
-
-
-def write_json(outcome: Outcome, path: Path) -> None:
-    """Write settings, runs and differences."""
-    path.write_text(json.dumps(describe_outcome(outcome), indent=1) + "\n", encoding="utf-8")
-
-
-def write_latex(outcome: Outcome, path: Path) -> None:
-    """Write the table of accuracies for a paper that loads booktabs."""
-    path.write_text(latex_table(outcome), encoding="utf-8")
 
 
 def describe_outcome(outcome: Outcome) -> dict[str, Any]:
@@ -68,7 +57,7 @@ def describe_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def latex_table(outcome: Outcome) -> str:
-    """Make the table of accuracies."""
+    """Make the table of accuracies for a paper that loads booktabs."""
     lines = [r"\begin{tabular}{lrrrr}", r"\toprule"]
     lines += [r"Methods & Final & Last five & $-$ FedAvg & $-$ placebo \\", r"\midrule"]
     for standing in outcome.standings:
@@ -107,4 +96,8 @@ def list_runs(outcome: Outcome) -> list[dict[str, Any]]:
     return found
 
 
-WRITERS = {"csv": write_csv, "json": write_json, "latex": write_latex}
+WRITERS: Writers = {
+    "csv": lambda outcome: as_csv(list_runs(outcome)),
+    "json": lambda outcome: as_json(describe_outcome(outcome)),
+    "latex": latex_table,
+}

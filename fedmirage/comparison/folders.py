@@ -37,7 +37,7 @@ def load_runs(folders: list[Path]) -> tuple[list[RecordedRun], list[str]]:
 
 
 def lay_out_runs(folders: list[Path]) -> Group:
-    """Make two lines per run, its figures and its own settings; remarks about runs come last.
+    """Make two lines per run, its metrics and its own settings; remarks about runs come last.
 
     A run that scored its local models has one line more, and so has a run on several domains.
     """
@@ -51,8 +51,8 @@ def lay_out_runs(folders: list[Path]) -> Group:
     for folder, config, lines in runs:
         end = summarise_so_far(lines)
         scores = [_percent(end[key]) for key in SCORES]
-        figures = (str(end["rounds"]), *scores, f"{end['bytes_up'] / 1e6:.1f}", end["status"])
-        shown.append(_line(_row(folder.name, *figures)))
+        cells = (str(end["rounds"]), *scores, f"{end['bytes_up'] / 1e6:.1f}", end["status"])
+        shown.append(_line(_row(folder.name, *cells)))
         shown += [_line(f"  {text}") for text in _local(end["final_evaluation"])]
         shown += [_line("  " + _settings(config, differ), "dim")] if differ else []
         shown += _domains(end["final_evaluation"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import collect, refuse
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.comparison.choices import Choice, choice_of, make_choices, read_schedules
 from fedmirage.comparison.rows import FEDAVG, Row, make_rows
@@ -137,10 +137,12 @@ def make_plan(
         problems.append(f"tune={tune}: write how many learning rates every method may try, or 0")
     tried = read_schedules(schedules, problems)
     rows = make_rows(methods, controls, problems)
-    configs = [_configure([*layers, {"methods": row.methods}], problems) for row in rows]
-    base = next((config for config in configs if config is not None), None)
-    if problems or base is None:
-        raise ConfigurationError(list(dict.fromkeys(problems)))
+    configs = []
+    for row in rows:
+        with collect(problems):
+            configs.append(configure(*layers, {"methods": row.methods}))
+    refuse(problems)
+    base = configs[0]
     usual: dict[str, Any] = {"methods": FEDAVG, "server-threads": base.server_threads or 1}
     choices = make_choices(choice_of(base), tune, tried)
     if len(choices) > 1:
@@ -171,15 +173,12 @@ def shared_rounds(config: RunConfig) -> int:
 
 def require_own_folders(plan: Plan) -> None:
     """Refuse a folder whose runs have other settings: their numbers would not belong together."""
-    problems = []
+    problems: list[str] = []
     for job in [*plan.trials(), *plan.runs({})]:
         if recorded_settings(job.folder):
-            try:
+            with collect(problems):
                 require_same_settings(resume(job.config), job.folder)
-            except ConfigurationError as error:
-                problems += error.problems
-    if problems:
-        raise ConfigurationError(list(dict.fromkeys(problems)))
+    refuse(problems)
 
 
 def resume(config: RunConfig) -> RunConfig:
@@ -187,14 +186,6 @@ def resume(config: RunConfig) -> RunConfig:
     kept = recorded_settings(Path(config.out))["keep-models"]
     changes = {"resume": config.out, "warm-start": "", "keep-models": kept}
     return configure(config.flat(), changes)
-
-
-def _configure(layers: Sequence[Mapping[str, Any]], problems: list[str]) -> RunConfig | None:
-    try:
-        return configure(*layers)
-    except ConfigurationError as error:
-        problems += error.problems
-        return None
 
 
 def read_seeds(text: str, problems: list[str]) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import collect
 from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.language import Call, parse
 
@@ -23,10 +23,8 @@ def make_rows(methods: Sequence[str], controls: bool, problems: list[str]) -> li
     """Make the rows: FedAvg, the lines that were given, and after each of them its placebo."""
     lines = []
     for text in methods or [FEDAVG, *VIRTUAL]:
-        try:
+        with collect(problems):
             lines.append(spell(parse(text, "methods")))
-        except ConfigurationError as error:
-            problems += error.problems
     problems += [
         f"methods: {line!r} is given more than once; keep one"
         for line in dict.fromkeys(lines)

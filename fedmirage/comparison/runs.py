@@ -23,7 +23,6 @@ from fedmirage.runtimes.processes import Processes, undisturbed
 from fedmirage.server.record import checkpoint
 from fedmirage.show.words import say
 
-CHECKS = "fedmirage.comparison.checks"
 ALONE = ("simulation", "grpc")  # runtimes that use the whole machine for one run
 
 
@@ -59,7 +58,7 @@ def check_runs(jobs: Sequence[Job], folder: Path) -> None:
     }
     with Processes(f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}") as processes:
         request = {"configs": list(configs.values()), "verbose": False}
-        attend(processes, request, Console(quiet=True), CHECKS)
+        attend(processes, request, Console(quiet=True))
 
 
 def carry_out(

@@ -8,7 +8,7 @@ from typing import Any
 from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import DataError
 from fedmirage.follow.logger import Logger, Opening
-from fedmirage.records.flat import round_figures
+from fedmirage.records.flat import round_metrics
 from fedmirage.records.lines import Lines, read_record
 from fedmirage.server.record.results import FILE
 
@@ -62,7 +62,7 @@ class Journal:
             opening = Opening(self.folder, config, state["round"], state["identity"])
             state["identity"] = self.logger.begin(opening)
         for line in new:
-            self.logger.log_round(line["round"], round_figures(line))
+            self.logger.log_round(line["round"], round_metrics(line))
         if summary:
             self.logger.end(summary)
             self.logger = None

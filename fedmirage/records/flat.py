@@ -26,7 +26,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def round_figures(line: Mapping[str, Any]) -> dict[str, float]:
+def round_metrics(line: Mapping[str, Any]) -> dict[str, float]:
     """Return the numbers of a round by their names, without the number of the round itself."""
     values = flatten_round(line)
     return {

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import refuse
 from fedmirage.comparison.export import write_files
 from fedmirage.report.data import arrange
 from fedmirage.report.export import WRITERS
@@ -16,20 +16,10 @@ PAGE = "report.html"
 def write_report(
     folders: Sequence[Path], out: Path | None, files: Mapping[str, Path | None], tsne: bool
 ) -> tuple[dict[str, Path], Found]:
-    """Write the page and the other files; return their paths by kind, and what was found."""
-    require_results(folders)
-    found = find_groups(folders)
-    if not found.groups:
-        raise ConfigurationError(found.damaged)
-    wanted = write_files(WRITERS, found.groups, files)
-    page = out or folders[0] / PAGE
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(render(arrange(found, tsne)), encoding="utf-8")
-    return {"page": page, **wanted}, found
+    """Write the page and the other files; return their paths by kind, and what was found.
 
-
-def require_results(folders: Sequence[Path]) -> None:
-    """Refuse folders that do not exist or hold no results, all of them at once."""
+    Folders that do not exist or hold no results are refused, all of them at once.
+    """
     problems = []
     for folder in folders:
         if not folder.is_dir():
@@ -38,5 +28,11 @@ def require_results(folders: Sequence[Path]) -> None:
             problems.append(
                 f"there are no results in {folder}; give folders of runs or of a comparison (--out)"
             )
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
+    found = find_groups(folders)
+    refuse(found.damaged if not found.groups else [])
+    wanted = write_files(WRITERS, found.groups, files)
+    page = out or folders[0] / PAGE
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(render(arrange(found, tsne)), encoding="utf-8")
+    return {"page": page, **wanted}, found

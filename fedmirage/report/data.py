@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedmirage.comparison.rows import FEDAVG
 from fedmirage.report.groups import Found, Group, describe_settings, find_groups
-from fedmirage.report.html import Html, PageSection, bullets, element, join, paragraph
+from fedmirage.report.html import Html, PageSection, bullets, element, join
 from fedmirage.report.sections.answer import answer
 from fedmirage.report.sections.costs import phases
 from fedmirage.report.sections.differences import differences
@@ -17,9 +18,12 @@ from fedmirage.report.sections.images import features, galleries
 from fedmirage.report.sections.lines import budget, drift, progress, terms
 from fedmirage.report.sections.records import configuration, notes, runs
 from fedmirage.report.sections.shares import classes, clients, confusion, domains, holdings
-from fedmirage.report.series import describe_series
 
 VERSION = 1  # of this object
+# How rows are told apart on all plots of a group: one tone each, a dash for placebos.
+TONES = 7  # colours of the style sheet; further rows take them again, with another dash
+DASHES = ("solid", "dot", "longdashdot")
+PLACEBO = "dash"
 
 
 def gather(folders: Sequence[Path], tsne: bool = False) -> dict[str, Any]:
@@ -69,6 +73,32 @@ def make_sections(group: Group, tsne: bool) -> list[PageSection]:
     return [section for section in found if section is not None]
 
 
+def describe_series(group: Group) -> list[dict[str, Any]]:
+    """Give every row its tone and dash; a placebo has the tone of its method."""
+    outcome = group.outcome
+    methods = {
+        standing.entry.placebo: standing.entry.name
+        for standing in outcome.standings
+        if standing.entry.placebo
+    }
+    own = [name for name in outcome.by_name if name != FEDAVG and name not in methods]
+    found = []
+    for name in outcome.by_name:
+        placebo = name in methods
+        number = own.index(leader) if (leader := methods.get(name, name)) in own else -1
+        dash = PLACEBO if placebo else DASHES[max(0, number) // TONES % len(DASHES)]
+        found.append(
+            {
+                "name": name,
+                "short": group.labels[name],
+                "tone": number % TONES if number >= 0 else None,  # None is the colour of the text
+                "dash": dash,
+                "placebo": placebo,
+            }
+        )
+    return found
+
+
 def question_of(group: Group) -> str:
     """Write the title of a page about one group."""
     names = list(group.runs)
@@ -84,9 +114,8 @@ def head_of(group: Group) -> Html:
     seeds = f"seed{'s' * (len(outcome.seeds) > 1)} {', '.join(map(str, outcome.seeds))}"
     text = f"{rows}, {seeds}, {count} run{'s' * (count > 1)} in "
     place = element("code", group.folder.name)
-    return paragraph(
-        join((text, place, f": {describe_settings(outcome.settings)}.")), class_="lead"
-    )
+    said = join((text, place, f": {describe_settings(outcome.settings)}."))
+    return element("p", said, class_="lead")
 
 
 def contents_of(groups: Sequence[dict[str, Any]]) -> Html:
@@ -98,7 +127,7 @@ def contents_of(groups: Sequence[dict[str, Any]]) -> Html:
             for section in group["sections"]
         ]
         if len(groups) > 1:
-            parts.append(paragraph(element("a", group["title"], href=f"#{group['id']}")))
+            parts.append(element("p", element("a", group["title"], href=f"#{group['id']}")))
         parts.append(element("ul", join(links)))
     return join(parts)
 

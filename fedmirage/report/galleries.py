@@ -63,7 +63,10 @@ def find_galleries(group: Group) -> list[Gallery]:
 def list_files(folder: Path) -> list[Path]:
     """List what a run drew, and what DynaFed saved to be drawn, in the order of rounds."""
     drawn = [*folder.glob("images/*.png"), *folder.glob("images/round-*/*.png")]
-    return sorted([*drawn, *folder.glob("dynafed/round-*.safetensors")], key=_order)
+    return sorted(
+        [*drawn, *folder.glob("dynafed/round-*.safetensors")],
+        key=lambda path: (round_of(path), path.stem),
+    )
 
 
 def thin(files: Sequence[Path], limit: int) -> list[Path]:
@@ -149,7 +152,3 @@ def draw_snapshots(path: Path) -> Image.Image:
         rows[f"after {int(name.rpartition('@')[2] or 0)}"] = list(scaled)
     channels = next(iter(snapshots.values())).shape[1]
     return draw_grid(rows, [0.0] * channels, [1.0] * channels)
-
-
-def _order(path: Path) -> tuple[int, str]:
-    return round_of(path), path.stem

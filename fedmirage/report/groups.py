@@ -86,7 +86,7 @@ def find_groups(folders: Sequence[Path]) -> Found:
                 continue
         except DataError as error:
             damaged.append(f"{error}; its runs are shown one by one")
-            loose += [read_run(run) for run in list_runs(place)]
+            loose += [read_run(file.parent) for file in sorted(place.glob(f"*/{FILE}"))]
             continue
         loose.append(read_run(place))
     damaged += [run.reason for run in loose if run.status == DAMAGED]
@@ -103,11 +103,6 @@ def list_places(folder: Path) -> list[Path]:
     return sorted(nested)
 
 
-def list_runs(folder: Path) -> list[Path]:
-    """List the folders of runs that lie in a folder."""
-    return sorted(path.parent for path in folder.glob(f"*/{FILE}"))
-
-
 def _read_comparison(folder: Path) -> Group:
     outcome = read_outcome(folder)
     failed = json.loads((folder / COMPARISON).read_text(encoding="utf-8"))["failed"]
@@ -121,9 +116,7 @@ def _read_comparison(folder: Path) -> Group:
     return Group(folder, outcome, runs, whole=True)
 
 
-def _settle(
-    runs: Iterable[ReportedRun],
-) -> tuple[list[tuple[ReportedRun, RunConfig]], list[str]]:
+def _settle(runs: Iterable[ReportedRun]) -> tuple[list[tuple[ReportedRun, RunConfig]], list[str]]:
     """Check the recorded settings; those that this version does not know are named."""
     found, odd = [], []
     for run in runs:

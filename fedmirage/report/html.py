@@ -43,11 +43,6 @@ def element(name: str, content: object, **attributes: object) -> Html:
     return Html(f"<{name}{said}>{text(content)}{end}")
 
 
-def paragraph(content: object, **attributes: object) -> Html:
-    """Write a paragraph."""
-    return element("p", content, **attributes)
-
-
 def bullets(items: Sequence[object]) -> Html:
     """Write a list."""
     return element("ul", join(element("li", item) for item in items)) if items else Html()
@@ -92,5 +87,5 @@ def plot_section(
     key: str, title: str, said: str, numbers: object, spec: dict[str, Any]
 ) -> PageSection:
     """Make a section of a note and a plot, which `spec` describes, with its numbers as a table."""
-    html = join((paragraph(said, class_="note"), plot(key, spec["label"], numbers)))
+    html = join((element("p", said, class_="note"), plot(key, spec["label"], numbers)))
     return PageSection(key, title, html, {key: spec})

@@ -109,12 +109,6 @@ class ActorWorker(Worker):
         return ActorWorker(self.config, self.memory, self.gpu_share, self.store)
 
 
-def start_actors(config: RunConfig, count: int, gpu_share: float) -> list[ActorWorker]:
-    """Start the actors of a run; they load torch while this process goes on."""
-    memory, store = Path(config.resume or config.out) / "memory", Store()
-    return [ActorWorker(config, memory, gpu_share, store) for _ in range(count)]
-
-
 def find_cause(error: ray.exceptions.RayError) -> str:
     """Return the last line of an error of Ray's, which says what happened; a trace is before it."""
     return str(error).strip().splitlines()[-1].strip()

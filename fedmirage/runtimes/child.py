@@ -11,18 +11,19 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fedmirage.client.node.redaction import VARIABLE
-from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError
+from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError, collect, refuse
 from fedmirage.common.settings.config import RunConfig, validate
 from fedmirage.runtimes.breakpoints import Debugger
+from fedmirage.runtimes.simulation import plan_actors, simulate, start_early
+from fedmirage.server.record.folder import explain, is_mistake
 
 
-def serve(work: Callable[..., None]) -> None:
-    """Read a request and let `work` do what it asks for; the exit code is 0 if it went well."""
+def serve() -> None:
+    """Read a request and do what it asks for; the exit code is 0 if it went well."""
     request = json.load(sys.stdin)
     writer, terminal = request.pop("pipe"), request.pop("terminal")
     for descriptor in (writer, *terminal):
@@ -36,7 +37,7 @@ def serve(work: Callable[..., None]) -> None:
         try:
             if terminal:
                 sys.breakpointhook = Debugger(tell, terminal)
-            work(tell, **request)
+            (check_all if "configs" in request else conduct)(tell, **request)
             code = 0
         except ConfigurationError as error:
             tell(problems=error.problems)
@@ -59,16 +60,12 @@ def conduct(
     os.environ[VARIABLE] = str(traceback_file)  # clients on this host may say what they raise
     started = None
     if runtime == "simulation":
-        from fedmirage.runtimes.simulation import start_early
-
         started = start_early(settings, verbose, actors)  # a refusal ends Ray with this process
     weights = check(settings, Path(folder), actors)
     if settings.keep_models == "all":
         tell(say=estimate_space(settings, weights))
     if runtime == "grpc":
         return
-    from fedmirage.runtimes.simulation import plan_actors
-
     plan = plan_actors(settings, actors)
     chosen, why = choose(settings) if runtime == "auto" else (runtime, "")
     tell(say=f"{chosen}: {plan}{why}")
@@ -80,12 +77,8 @@ def conduct(
 
             run_in_process(settings, plan.actors)
         else:
-            from fedmirage.runtimes.simulation import simulate
-
             simulate(settings, verbose, actors, started)
     except Exception as error:
-        from fedmirage.server.record.folder import explain, is_mistake
-
         if is_mistake(error):  # the folder has its traceback
             raise FedmirageError(explain(error, traceback_file.parent)) from error
         raise
@@ -100,13 +93,19 @@ def check(config: RunConfig, folder: Path, actors: int) -> int:
         problems.append(
             f"actors={actors}: write how many clients may train at a time, or 0 for one per core"
         )
-    try:
-        model = check_run(config, folder)
-    except ConfigurationError as error:
-        problems += error.problems
-    if problems:
-        raise ConfigurationError(problems)
-    return 4 * model.size
+    with collect(problems):
+        size = check_run(config, folder).size
+    refuse(problems)
+    return 4 * size
+
+
+def check_all(tell: Any, configs: list[dict[str, Any]], verbose: bool) -> None:
+    """Refuse what does not fit the data or this machine in any run of a comparison."""
+    problems: list[str] = []
+    for config in map(validate, configs):
+        with collect(problems):
+            check(config, Path(config.out), actors=0)
+    refuse(problems)
 
 
 def choose(config: RunConfig) -> tuple[str, str]:
@@ -133,4 +132,4 @@ def estimate_space(config: RunConfig, weights: int) -> str:
 
 
 if __name__ == "__main__":
-    serve(conduct)
+    serve()

@@ -35,16 +35,12 @@ class WorkerGrid(WaitingGrid):
 
     def __init__(self, nodes: int) -> None:
         super().__init__()
-        self.contexts = {
-            node_id(partition): Context(
-                1,
-                node_id(partition),
-                {"partition-id": partition, "num-partitions": nodes},
-                RecordDict(),
-                {},
-            )
-            for partition in range(nodes)
-        }
+        self.contexts: dict[int, Context] = {}
+        for partition in range(nodes):
+            facts: dict[str, Any] = {"partition-id": partition, "num-partitions": nodes}
+            node = node_id(partition)
+            self.contexts[node] = Context(1, node, facts, RecordDict(), {})
+        self.takes_part = False  # whether this process answers messages, too
         self.workers: list[Worker] = []
         self.change = threading.Condition()  # guards the workers and what follows
         self.asked: set[str] = set()  # the messages of this round; a reply to another is dropped
@@ -72,11 +68,6 @@ class WorkerGrid(WaitingGrid):
             worker.stop()
 
     @property
-    def needs_workers(self) -> bool:
-        """Whether nobody else answers messages."""
-        return True
-
-    @property
     def run(self) -> Any:
         """Flower's record of the run, which is not used here."""
         return None
@@ -84,16 +75,9 @@ class WorkerGrid(WaitingGrid):
     def set_run(self, run: Any) -> None:
         """Part of Flower's interface."""
 
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        """Part of Flower's interface."""
-        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+    def create_message(self, *_: Any, **__: Any) -> Message:
+        """Part of Flower's interface, which Flower itself does not use any more."""
+        raise NotImplementedError("write Message(...) instead")
 
     def get_node_ids(self) -> Iterable[int]:
         """All nodes are connected from the beginning."""
@@ -210,7 +194,7 @@ class WorkerGrid(WaitingGrid):
             if self.closed:
                 return None
             self.workers.remove(worker)
-            nobody = not self.workers and self.needs_workers
+            nobody = not self.workers and not self.takes_part
             if nobody:
                 self.why_nobody = f"no process for clients could start: {reason}"
             else:

@@ -28,12 +28,10 @@ from flwr.common import log
 from fedmirage.client.app import make_app
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.runtimes.grid import FAILED, WorkerGrid, node_id
+from fedmirage.runtimes.grid import FAILED, WorkerGrid
 from fedmirage.runtimes.parcels import Load, unpack
 from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
 from fedmirage.server.run import run
-
-__all__ = ["Helper", "LocalGrid", "answer", "node_id", "run_in_process"]
 
 START = 120.0  # seconds in which a helper must have loaded everything
 ENDING = 5.0  # seconds to wait for a killed helper, which a slow disk may hold for longer
@@ -204,12 +202,7 @@ class LocalGrid(WorkerGrid):
         super().__init__(nodes)
         self.app, self.help_out = app, help_out
         self.own = OwnThread(app) if help_out else None
-        self.takes_part = True  # whether this process trains, too
-
-    @property
-    def needs_workers(self) -> bool:
-        """Whether nobody but helpers answers messages."""
-        return not self.takes_part
+        self.takes_part = True
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Have all of them answered, except those whose time is up."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 
 class Observer(Protocol):
@@ -19,11 +19,12 @@ class Observer(Protocol):
         """Look for a last time, and end."""
 
 
-class Observers:
+class Observers(ExitStack):
     """Enters, tells and leaves several observers, or none."""
 
     def __init__(self, *observers: Observer) -> None:
-        self.observers, self.stack = observers, ExitStack()
+        super().__init__()
+        self.observers = observers
 
     def add(self, folders: Iterable[Path]) -> None:
         """Tell all of them to follow more runs."""
@@ -31,10 +32,7 @@ class Observers:
         for observer in self.observers:
             observer.add(found)
 
-    def __enter__(self) -> "Observers":
+    def __enter__(self) -> Self:
         for observer in self.observers:
-            self.stack.enter_context(observer)
+            self.enter_context(observer)
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.stack.__exit__(*error)

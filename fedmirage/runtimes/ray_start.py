@@ -50,7 +50,6 @@ def start_ray(config: RunConfig, actors: int = 0, verbose: bool = False) -> None
 
     options: dict[str, Any] = {"num_cpus": max(1, count_actors(config, actors))}
     options |= {"num_gpus": 0} if config.device == "cpu" else {}
-    options |= {"_system_config": SYSTEM}
     if not verbose:
         options |= {"logging_level": logging.CRITICAL, "log_to_driver": False}
-    ray.init(include_dashboard=False, **options)
+    ray.init(include_dashboard=False, _system_config=SYSTEM, **options)

@@ -9,6 +9,7 @@ import math
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedmirage.common.settings.config import RunConfig
@@ -81,13 +82,14 @@ def start_workers(config: RunConfig, verbose: bool = False, actors: int = 0) -> 
     start_ray(config, actors, verbose)
     import ray
 
-    from fedmirage.runtimes.actors import start_actors
+    from fedmirage.runtimes.actors import ActorWorker, Store
 
+    memory, store, share = Path(config.resume or config.out) / "memory", Store(), 0.0
     resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    if not resources.get("GPU"):  # nothing to share, so torch need not be asked
-        return start_actors(config, count_actors(config, actors), 0.0)
-    plan = plan_actors(config, actors)
-    return start_actors(config, plan.actors, plan.gpu_share)
+    if resources.get("GPU"):  # otherwise there is nothing to share, so torch need not be asked
+        share = plan_actors(config, actors).gpu_share
+    count = count_actors(config, actors)
+    return [ActorWorker(config, memory, share, store) for _ in range(count)]
 
 
 def start_early(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, collect, refuse
 from fedmirage.common.own_code import is_file, module_of
 from fedmirage.common.settings.config import RunConfig, configure, defaults
 from fedmirage.common.settings.language import nearest
@@ -48,12 +48,10 @@ def read_layers(preset: str | None, files: Sequence[Path]) -> list[dict[str, Any
 @contextmanager
 def report_together(found: Sequence[str]) -> Iterator[None]:
     """Refuse what was found before together with what the settings themselves are refused for."""
-    try:
+    problems = list(found)
+    with collect(problems):
         yield
-    except ConfigurationError as error:
-        raise ConfigurationError([*found, *error.problems]) from None
-    if found:
-        raise ConfigurationError(found)
+    refuse(problems)
 
 
 def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
@@ -90,17 +88,13 @@ def _resume(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
     lines = read_results(folder / FILE)
     if not lines or lines[0].get("kind") != "config":
         raise ConfigurationError(
-            [
-                f"resume={flags['resume']!r}: there is no {FILE} with a configuration in it;"
-                " give the folder of a run"
-            ]
+            f"resume={flags['resume']!r}: there is no {FILE} with a configuration in it;"
+            " give the folder of a run"
         )
     if layers or Path(flags.get("out") or folder).absolute() != folder:
         raise ConfigurationError(
-            [
-                f"resume={flags['resume']!r} continues a run as it was and where it is; drop"
-                " preset, config and out, or use warm-start to start a new run from it"
-            ]
+            f"resume={flags['resume']!r} continues a run as it was and where it is; drop"
+            " preset, config and out, or use warm-start to start a new run from it"
         )
     known = {key: value for key, value in lines[0].items() if key in defaults()}
     place = {"resume": str(folder), "out": str(folder)}

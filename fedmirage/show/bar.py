@@ -15,13 +15,6 @@ def is_interactive(console: Console) -> bool:
     return console.is_terminal or console.is_jupyter
 
 
-def make_bar(console: Console, *columns: ProgressColumn) -> Progress:
-    """Make a bar of these columns, or one for a notebook; without either, it shows nothing."""
-    if console.is_jupyter:
-        return NotebookBar(console=console)
-    return Progress(*columns, console=console, disable=not console.is_terminal)
-
-
 class Follower:
     """Shows what happens elsewhere: looks again and again, in a thread, until it is left."""
 
@@ -31,7 +24,11 @@ class Follower:
         self, console: Console, text: str, total: int, columns: Sequence[ProgressColumn]
     ) -> None:
         self.console = console
-        self.progress = make_bar(console, *columns)
+        self.progress = (
+            NotebookBar(console)
+            if console.is_jupyter
+            else Progress(*columns, console=console, disable=not console.is_terminal)
+        )
         self.task = self.progress.add_task(text, total=total)
         self.stopped = threading.Event()
         self.thread = threading.Thread(target=self._follow, daemon=True)

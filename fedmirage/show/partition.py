@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from matplotlib import colormaps
-from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from rich import box
@@ -16,7 +15,6 @@ from rich.table import Table as RichTable
 from fedmirage.common.data.heterogeneity import (
     ClientRange,
     Heterogeneity,
-    Table,
     class_table,
     heterogeneity,
 )
@@ -49,10 +47,8 @@ LABELS = {
 def report(dataset: DataSet, parts: Sequence[Indices], out_dir: Path) -> list[Path]:
     """Draw both pictures into `out_dir` (created if necessary) and return their paths."""
     out_dir.mkdir(parents=True, exist_ok=True)
-    table = class_table(dataset.train, parts, len(dataset.classes))
-    sizes = np.array([len(part) for part in parts])
     return [
-        draw_classes(table, sizes, dataset.classes, out_dir / "clients-by-classes.png"),
+        draw_classes(dataset, parts, out_dir / "clients-by-classes.png"),
         draw_pixels(dataset, parts, out_dir / "pixels-by-client.png"),
     ]
 
@@ -96,31 +92,30 @@ def show_heterogeneity(metrics: Heterogeneity) -> RichTable:
     for entry in fields(metrics):
         value = getattr(metrics, entry.name)
         if isinstance(value, ClientRange):
-            cells = map(_figure, (value.minimum, value.mean, value.maximum))
+            cells = map(_write_number, (value.minimum, value.mean, value.maximum))
             shown.add_row(LABELS[entry.name], *cells)
         elif entry.name in LABELS:
-            shown.add_row(LABELS[entry.name], "", _figure(value), "")
+            shown.add_row(LABELS[entry.name], "", _write_number(value), "")
     return shown
 
 
-def _figure(number: float) -> str:
+def _write_number(number: float) -> str:
     """Write four digits and never an exponent, because large numbers here count samples."""
     return f"{number:.0f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
-def draw_classes(
-    table: Table, sizes: npt.NDArray[np.int64], classes: Sequence[str], path: Path
-) -> Path:
+def draw_classes(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path:
     """Draw a heat map with one column per client and one row per class; empty cells stay white.
 
     The clients' sizes are drawn above it.
     """
+    table = class_table(dataset.train, parts, len(dataset.classes))
     clients, rows = table.shape
     width = float(np.clip(2.5 + 0.45 * clients, 6, 15))
     height = float(np.clip(2.2 + 0.32 * rows, 4, 14))
     figure = Figure(figsize=(width, height), layout="constrained")
     above, map_axes = figure.subplots(2, 1, sharex=True, height_ratios=[1, max(2.0, height - 2)])
-    above.bar(np.arange(clients), sizes, color="#4D4D4D", width=0.85)
+    above.bar(np.arange(clients), [len(part) for part in parts], color="#4D4D4D", width=0.85)
     above.set_ylabel("samples")
     above.tick_params(which="both", bottom=False)
     above.spines[["top", "right"]].set_visible(False)
@@ -128,13 +123,16 @@ def draw_classes(
     look = {"aspect": "auto", "cmap": SHADES, "norm": shading, "interpolation": "none"}
     image = map_axes.imshow(np.ma.masked_equal(table.T, 0), **look)
     map_axes.set(xlabel="client", ylabel="class", xticks=_ticks(clients))
-    map_axes.set_yticks(_ticks(rows), [classes[row] for row in _ticks(rows)])
+    map_axes.set_yticks(_ticks(rows), [dataset.classes[row] for row in _ticks(rows)])
     map_axes.set_xticks(np.arange(clients + 1) - 0.5, minor=True)
     map_axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
     map_axes.grid(which="minor", color="#DDDDDD", linewidth=0.4)
     map_axes.tick_params(which="minor", length=0)
     if clients <= 25 and rows <= 20:
-        _write_counts(map_axes, table, shading)
+        for client, row in np.argwhere(table > 0):
+            look = {"color": "white" if float(shading(table[client, row])) > 0.5 else "black"}
+            look |= {"ha": "center", "va": "center", "fontsize": 7}
+            map_axes.text(client, row, str(table[client, row]), **look)
     figure.colorbar(image, ax=map_axes, label="samples of the class", pad=0.01, aspect=40)
     figure.savefig(path, dpi=130)
     return path
@@ -198,13 +196,6 @@ def _intensities(
         [np.bincount(group.ravel() // (256 // bins), minlength=bins) for group in groups]
     )
     return np.asarray(counts / counts.sum(axis=1, keepdims=True), dtype=np.float64)
-
-
-def _write_counts(axes: Axes, table: Table, shading: Normalize) -> None:
-    for client, row in np.argwhere(table > 0):
-        count = int(table[client, row])
-        colour = "white" if float(shading(count)) > 0.5 else "black"
-        axes.text(client, row, str(count), ha="center", va="center", fontsize=7, color=colour)
 
 
 def _headings(classes: Sequence[str], columns: Sequence[int | None]) -> tuple[list[str], str]:

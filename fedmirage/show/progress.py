@@ -3,14 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
@@ -37,9 +31,13 @@ class Watch(Follower):
         self.shown = self.size = 0  # lines that were shown, and the size of the file at that time
         self.moves = is_interactive(console)  # whether there is a bar
         self.traceback, self.raised = folder / TRACEBACK, ""
-        counted = (TextColumn("rounds"), BarColumn(), MofNCompleteColumn())
-        times = (TimeElapsedColumn(), TimeRemainingColumn())
-        columns = (*counted, TextColumn("{task.description}"), *times)
+        counted = (
+            progress.TextColumn("rounds"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+        )
+        times = (progress.TimeElapsedColumn(), progress.TimeRemainingColumn())
+        columns = (*counted, progress.TextColumn("{task.description}"), *times)
         super().__init__(console, "starting", rounds, columns)
 
     def make_room(self) -> None:
@@ -100,11 +98,9 @@ def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
     That is the accuracy over all outputs of a widened head (the headline is over the real classes),
     macro-F1, the worst class, the accuracy per domain, and the spread of the local models.
     """
-    shown = {}
-    if "accuracy_all_outputs" in evaluation:
-        shown["accuracy over all outputs"] = percent(evaluation["accuracy_all_outputs"])
-    if "macro_f1" in evaluation:
-        shown["macro-F1"] = percent(evaluation["macro_f1"])
+    labels = {"accuracy_all_outputs": "accuracy over all outputs", "macro_f1": "macro-F1"}
+    known = {name: label for name, label in labels.items() if name in evaluation}
+    shown = {label: percent(evaluation[name]) for name, label in known.items()}
     if "worst_recall" in evaluation:
         recall = percent(evaluation["worst_recall"])
         shown["worst class"] = f"{evaluation['worst_class']}, recall {recall}"

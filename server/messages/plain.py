@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from logging import WARNING
 from typing import Any, TypeVar, cast
 
-from flwr.app import Message, MessageType
+from flwr.app import MessageType
 from flwr.common import EvaluateIns, FitIns, FitRes, Parameters, Scalar, log
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server.client_proxy import ClientProxy
@@ -121,15 +121,8 @@ class PlainFit(Fit):
         """Ask, wait, check, aggregate."""
         started = time.perf_counter()
         asked = self.ask(round_number, parameters, without)
-        messages = [
-            Message(
-                compat.fitins_to_recorddict(ins, True),
-                proxy.node_id,
-                MessageType.TRAIN,
-                group_id=str(round_number),
-            )
-            for proxy, ins in asked
-        ]
+        contents = [(proxy, compat.fitins_to_recorddict(ins, True)) for proxy, ins in asked]
+        messages = [proxy.message(one, MessageType.TRAIN, round_number) for proxy, one in contents]
         bytes_down = sum(size(ins.parameters) for _, ins in asked)
         replies = self.send(messages, self.timeout)
         answered = time.perf_counter()

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flwr.app import Message
-from flwr.common import GetPropertiesIns, MessageTypeLegacy
-from flwr.compat.common import recorddict_compat as compat
 
 from fedmirage.common.errors import WireError
-from fedmirage.common.wire.metrics import ERROR
 from fedmirage.common.wire.preparation import PREPARE, Preparation, read_preparation
+from fedmirage.server.messages import sampling
 from fedmirage.server.messages.plain import warn
 from fedmirage.server.messages.replies import clean, read_reply
 from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
@@ -65,10 +63,7 @@ class ClientPreparation:
 
 def read_turn(content: Any) -> Preparation:
     """Read how far a client says it is."""
-    properties = compat.recorddict_to_getpropertiesres(content).properties
-    if ERROR in properties:
-        raise WireError(str(properties[ERROR]))
-    turn = read_preparation(properties)
+    turn = read_preparation(sampling.read_properties(content))
     return replace(turn, notes=tuple(clean(note) for note in turn.notes[:MOST_NOTES]))
 
 
@@ -120,14 +115,8 @@ class Preparer:
         """Let all of these clients work for a while; who says nothing is lost to this round."""
         seconds = min(TURN, SHARE * self.timeout / len(waiting))
         patience = min(self.timeout, START + seconds * len(waiting) / SHARE)
-        messages = [
-            Message(
-                compat.getpropertiesins_to_recorddict(GetPropertiesIns({PREPARE: seconds})),
-                work.proxy.node_id,
-                MessageTypeLegacy.GET_PROPERTIES,
-            )
-            for work in waiting
-        ]
+        told = {PREPARE: seconds}
+        messages = [sampling.ask_for_properties(work.proxy.node_id, told) for work in waiting]
         silent = {work.proxy.node_id: work for work in waiting}
         for node, reply in self.send(messages, patience):
             silent.pop(node).take(reply)

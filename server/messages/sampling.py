@@ -11,7 +11,7 @@ from logging import WARNING
 from random import SystemRandom
 from typing import Any
 
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 from flwr.common import GetPropertiesIns, MessageTypeLegacy, Scalar, log
 from flwr.common.constant import ErrorCode
 from flwr.compat.common import recorddict_compat as compat
@@ -45,6 +45,10 @@ class PartitionProxy(GridClientProxy):
         super().__init__(node_id, grid, 0)
         self.cid, self.partition = str(partition), partition
         self.properties = properties
+
+    def message(self, content: RecordDict, kind: str, number: int) -> Message:
+        """Make a message of a round to the node of this client."""
+        return Message(content, self.node_id, kind, group_id=str(number))
 
 
 class Candidates(ClientManager):
@@ -154,14 +158,7 @@ class Roster:
 
     def _ask(self, nodes: list[int], timeout: float, only_own: bool) -> None:
         """Ask nodes which partition they serve, and note which of them may."""
-        asked = [
-            Message(
-                compat.getpropertiesins_to_recorddict(GetPropertiesIns({**self.told})),
-                node,
-                MessageTypeLegacy.GET_PROPERTIES,
-            )
-            for node in nodes
-        ]
+        asked = [ask_for_properties(node, self.told) for node in nodes]
         for node, reply in self.exchange(asked, timeout):
             try:
                 self._enter(node, read_reply(reply, read_properties), only_own)
@@ -230,6 +227,8 @@ class Roster:
 
     def _enter(self, node: int, properties: dict[str, Scalar], only_own: bool) -> None:
         """Let a node serve its partition, or raise a sentence that says why it may not."""
+        if not isinstance(properties.get("partition"), int):
+            raise WireError("it does not name its partition by a number")
         partition = int(properties["partition"])
         if not 0 <= partition < self.clients:
             raise WireError(
@@ -277,11 +276,15 @@ class Roster:
         return all(proxy.properties.get("own") for proxy in self.proxies.values())
 
 
+def ask_for_properties(node: int, told: Mapping[str, Scalar]) -> Message:
+    """Make the message that asks a node about itself, or to work before its first round."""
+    content = compat.getpropertiesins_to_recorddict(GetPropertiesIns({**told}))
+    return Message(content, node, MessageTypeLegacy.GET_PROPERTIES)
+
+
 def read_properties(content: Any) -> dict[str, Scalar]:
     """Read what a node says about itself."""
     properties = compat.recorddict_to_getpropertiesres(content).properties
     if ERROR in properties:
         raise WireError(str(properties[ERROR]))
-    if not isinstance(properties.get("partition"), int):
-        raise WireError("it does not name its partition by a number")
     return properties

@@ -9,12 +9,7 @@ from flwr.server.client_manager import ClientManager
 from fedmirage.common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.strategy.average import Aggregated, Failures, Results, participants
-from fedmirage.server.strategy.wrapper import (
-    Instructions,
-    StrategyWrapper,
-    attach,
-    mean_section,
-)
+from fedmirage.server.strategy.wrapper import Instructions, StrategyWrapper, attach, mean_section
 
 
 @dataclass
@@ -46,11 +41,8 @@ class ScaffoldServer(StrategyWrapper[Scaffold]):
             self.state.control = [
                 np.zeros_like(array) for array in manifest.weights.pick(model, manifest)
             ]
-        return attach(
-            self.inner.configure_fit(server_round, parameters, client_manager),
-            CONTROL,
-            self.state.control,
-        )
+        asked = self.inner.configure_fit(server_round, parameters, client_manager)
+        return attach(asked, CONTROL, self.state.control)
 
     def aggregate_fit(self, server_round: int, results: Results, failures: Failures) -> Aggregated:
         """c <- c + (|S|/N) mean_S (c_i+ - c_i), over the clients that trained."""

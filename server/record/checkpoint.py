@@ -89,17 +89,11 @@ def _strip(value: Any, where: str, arrays: dict[str, Array]) -> Any:
         arrays[where] = np.ascontiguousarray(value).reshape(value.shape)
         return {"array": where}
     if isinstance(value, dict):
-        return {
-            "dict": {
-                str(key): _strip(item, f"{where}/{key}", arrays) for key, item in value.items()
-            }
-        }
+        items = value.items()
+        return {"dict": {str(key): _strip(item, f"{where}/{key}", arrays) for key, item in items}}
     if isinstance(value, list | tuple):
-        return {
-            "list": [
-                _strip(item, f"{where}/{index:04d}", arrays) for index, item in enumerate(value)
-            ]
-        }
+        numbered = [(f"{index:04d}", item) for index, item in enumerate(value)]
+        return {"list": [_strip(item, f"{where}/{index}", arrays) for index, item in numbered]}
     return {"plain": value}
 
 

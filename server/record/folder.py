@@ -81,7 +81,7 @@ def require_writable(folder: Path) -> None:
         problem = f"this user may not write into {there}"
     else:
         return
-    raise ConfigurationError([f"out={str(folder)!r}: {problem}; choose another folder"])
+    raise ConfigurationError(f"out={str(folder)!r}: {problem}; choose another folder")
 
 
 def is_disk_full(error: BaseException) -> TypeGuard[OSError]:
@@ -116,10 +116,8 @@ def require_vacant(config: RunConfig, folder: Path) -> None:
     used = len(Results(folder).lines()) > 1 or (folder / checkpoint.FILE).exists()
     if used and not config.resume:
         raise ConfigurationError(
-            [
-                f"out={str(folder)!r} holds the results of another run; choose another folder,"
-                " or continue it with --resume"
-            ]
+            f"out={str(folder)!r} holds the results of another run; choose another folder,"
+            " or continue it with --resume"
         )
 
 
@@ -136,10 +134,8 @@ def require_same_settings(config: RunConfig, folder: Path) -> None:
         values = ", ".join(f"{key}={kept[key]!r} (it was {begun[key]!r})" for key in changed)
         values += f", over which schedule={config.schedule!r} runs" * ("rounds" in changed)
         raise ConfigurationError(
-            [
-                f"resume={config.resume!r} continues a run with its own settings, but you gave"
-                f" {values}; leave that out, or use warm-start to start a new run from it"
-            ]
+            f"resume={config.resume!r} continues a run with its own settings, but you gave"
+            f" {values}; leave that out, or use warm-start to start a new run from it"
         )
 
 
@@ -150,11 +146,9 @@ def require_known_settings(config: RunConfig, begun: Mapping[str, Any]) -> None:
         values = ", ".join(f"{key}={begun[key]!r}" for key in sorted(unknown))
         writer = begun.get("versions", {}).get("fedmirage", "of unknown version")
         raise ConfigurationError(
-            [
-                f"resume={config.resume!r} was begun by fedmirage {writer} with {values}, which"
-                f" fedmirage {find_versions()['fedmirage']} does not know; continue it with the"
-                " version that began it"
-            ]
+            f"resume={config.resume!r} was begun by fedmirage {writer} with {values}, which"
+            f" fedmirage {find_versions()['fedmirage']} does not know; continue it with the"
+            " version that began it"
         )
 
 

@@ -355,33 +355,14 @@ class OtherLine(Part):
 
 
 LINES: tuple[type[Part], ...] = (
-    ConfigLine,
-    RoundLine,
-    NoteLine,
-    RetryLine,
-    PreparationLine,
-    SummaryLine,
+    *(ConfigLine, RoundLine, NoteLine, RetryLine, PreparationLine, SummaryLine),
 )
 KINDS = {get_args(line.model_fields["kind"].annotation)[0]: line for line in LINES}
 # The keys that readers cannot do without; earlier versions and other programs left out others.
 NEEDED = {
-    "methods",
-    "seed",
-    "rounds",
-    "warm-start",
-    "round",
-    "seconds",
-    "seconds.round",
-    "bytes_up",
-    "bytes_down",
-    "clients.partition",
-    "refused.partition",
-    "reason",
-    "refused.reason",
-    "dp.delta",
-    "memory.fell_back",
-    "text",
-    "status",
+    *("methods", "seed", "rounds", "warm-start", "round", "seconds", "seconds.round", "status"),
+    *("bytes_up", "bytes_down", "clients.partition", "refused.partition", "refused.reason"),
+    *("reason", "text", "dp.delta", "memory.fell_back"),
 }
 
 

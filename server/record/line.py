@@ -10,31 +10,9 @@ from flwr.common import Scalar
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.common.wire.metrics import (
-    AFRESH,
-    DIAGNOSTICS,
-    DP,
-    DRIFT,
-    FELL_BACK,
-    LOCAL_MODEL,
-    MEMORY,
-    OPTIMIZER,
-    PARTICIPANTS,
-    SAMPLES,
-    SCORES,
-    SECONDS,
-    SHARD_SCORES,
-    STEPS,
-    TERM,
-    TEST_SHARD,
-    TIMES,
-)
+from fedmirage.common.wire import metrics as wire
 from fedmirage.server.messages.plain import FitOutcome
 from fedmirage.server.strategy.budget import metrics as budget_metrics
-
-# What a round's metrics hold beside the metrics of its methods.
-PREFIXES = (TERM, DIAGNOSTICS, SCORES, OPTIMIZER, MEMORY, DP, TIMES)
-COUNTED = (STEPS, SAMPLES, SECONDS, PARTICIPANTS)
 
 
 def make_round_line(
@@ -53,15 +31,15 @@ def make_round_line(
     line: dict[str, Any] = {"kind": "round", "round": number, "lr": config.learning_rate(number)}
     line |= {"accuracy": None, "loss": None}
     line |= evaluated
-    line |= {"train": with_prefix(metrics, TERM)}
+    line |= {"train": with_prefix(metrics, wire.TERM)}
     line |= {"clients": outcome.clients, "refused": outcome.refused}
     if outcome.secagg is not None:
         line["secagg"] = outcome.secagg
     if methods := method_figures(metrics, config):
         line["methods"] = methods
-    if AFRESH in metrics:
-        line["optimizer"] = {"started_afresh": count_clients(outcome, AFRESH)}
-    if fell_back := count_clients(outcome, FELL_BACK):
+    if wire.AFRESH in metrics:
+        line["optimizer"] = {"started_afresh": count_clients(outcome, wire.AFRESH)}
+    if fell_back := count_clients(outcome, wire.FELL_BACK):
         line["memory"] = {"fell_back": fell_back}
     if config.dp_params.active:
         line["dp"] = budget_metrics(metrics)
@@ -69,7 +47,7 @@ def make_round_line(
         line["diagnostics"] = diagnose(outcome, progress)
     validated = line.get("validation", {}).get("bytes_down", 0)
     line |= {"bytes_up": outcome.bytes_up, "bytes_down": outcome.bytes_down + validated}
-    local = {name: value for name, value in metrics.items() if name.startswith(SCORES)}
+    local = {name: value for name, value in metrics.items() if name.startswith(wire.SCORES)}
     line["evaluation"] = {**local, **spread(outcome.clients), **line.get("evaluation", {})}
     return line
 
@@ -86,13 +64,13 @@ def spread(clients: list[dict[str, Any]]) -> dict[str, float]:
 
     Only clients that were scored count.
     """
-    name = f"{TEST_SHARD}accuracy"
+    name = f"{wire.TEST_SHARD}accuracy"
     trained = [client for client in clients if client.get("examples")]
     scores = [client[name] for client in trained if name in client]
     if not scores:
         return {}
     found = {"worst": min(scores), "best": max(scores), "std": statistics.pstdev(scores)}
-    return {f"{SHARD_SCORES}{name}.accuracy": value for name, value in found.items()}
+    return {f"{wire.SHARD_SCORES}{name}.accuracy": value for name, value in found.items()}
 
 
 def with_prefix(metrics: dict[str, Scalar], prefix: str) -> dict[str, Scalar]:
@@ -111,7 +89,7 @@ def method_figures(metrics: dict[str, Scalar], config: RunConfig) -> dict[str, S
     """
     known = tuple(f"{method.name}." for method in config.method_list)
     for name in metrics:
-        if not name.startswith((*known, *PREFIXES)) and name not in COUNTED:
+        if not name.startswith((*known, *wire.PREFIXES)) and name not in wire.COUNTED:
             raise WireError(
                 f"the metric {name!r} belongs to no method of this run; write METHOD.{name}"
             )
@@ -120,14 +98,14 @@ def method_figures(metrics: dict[str, Scalar], config: RunConfig) -> dict[str, S
 
 def diagnose(outcome: FitOutcome, progress: dict[str, Any]) -> dict[str, float]:
     """Compute the diagnostics of one round."""
-    processed = sum(int(client.get(SAMPLES, 0)) for client in outcome.clients)
+    processed = sum(int(client.get(wire.SAMPLES, 0)) for client in outcome.clients)
     progress["samples"] = progress.get("samples", 0) + processed
-    found = {"drift": float(outcome.metrics[DRIFT])} if DRIFT in outcome.metrics else {}
+    found = {"drift": float(outcome.metrics[wire.DRIFT])} if wire.DRIFT in outcome.metrics else {}
     trained = [client for client in outcome.clients if client["examples"]]
-    names = {name for client in trained for name in client if name.startswith(LOCAL_MODEL)}
+    names = {name for client in trained for name in client if name.startswith(wire.LOCAL_MODEL)}
     for name in sorted(names):
         scores = [(client["examples"], client[name]) for client in trained if name in client]
-        on, metric = name.removeprefix(DIAGNOSTICS).rsplit(".", 1)
+        on, metric = name.removeprefix(wire.DIAGNOSTICS).rsplit(".", 1)
         total = sum(examples for examples, _ in scores)
         weighted = sum(examples * score for examples, score in scores)
         found[f"{on}.by_examples.{metric}"] = weighted / total

@@ -122,12 +122,8 @@ class Results:
         `detail` is the part of the last evaluation that the lines of rounds leave out. `idle` are
         methods whose server half says that it changed nothing, each with its reason.
         """
-        summary = {
-            "kind": "summary",
-            "status": status,
-            **summarise(read_results(self.path)),
-            **more,
-        }
+        found = summarise(read_results(self.path))
+        summary = {"kind": "summary", "status": status, **found, **more}
         summary["final_evaluation"] = {**summary["final_evaluation"], **(detail or {})}
         if reasons := {**summary.get("idle", {}), **(idle or {})}:
             summary["idle"] = reasons

@@ -39,10 +39,6 @@ class Evaluator:
         place(self.model, self.run.device, self.run.config)
         self.use(self.run.dataset.test)
 
-    def test_on_everything(self) -> None:
-        """Make all of the set the test set; no client may train on any of it."""
-        self.use(self.run.dataset.everything)
-
     def use(self, split: Split) -> None:
         """Make a split the test set."""
         indices = np.arange(len(split))

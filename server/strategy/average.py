@@ -160,7 +160,6 @@ def mean_metrics(results: list[tuple[int, dict[str, Scalar]]]) -> dict[str, Scal
     means: dict[str, Scalar] = {}
     for name in names:
         having = [(count, float(metrics[name])) for count, metrics in counted if name in metrics]
-        means[name] = sum(count * value for count, value in having) / sum(
-            count for count, _ in having
-        )
+        total = sum(count for count, _ in having)
+        means[name] = sum(count * value for count, value in having) / total
     return means

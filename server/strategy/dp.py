@@ -58,12 +58,12 @@ class Counted(StrategyWrapper[D]):
     """
 
     state: Releases
+    state_type = Releases
 
     def __init__(
         self, inner: Strategy, params: D, context: ServerContext | StandAlone | None = None
     ) -> None:
         super().__init__(inner, params, context)
-        self.state = Releases()
         folder = self.context.folder
         self.ledger = Ledger(None if folder is None else folder / RELEASES)
 
@@ -83,16 +83,20 @@ class Counted(StrategyWrapper[D]):
         self.ledger.add(**entry)
         self.state.count = len(self.ledger.entries)
 
+    def report_budget(self, round_number: int, releases: Mapping[Draw, int]) -> dict[str, Scalar]:
+        """Compute what has been spent, and write it to Flower's log."""
+        delta = self.params.delta
+        used = epsilon(self.params.multiplier, releases, delta)
+        found: dict[str, Scalar] = {EPSILON: used, DELTA: delta}
+        log(INFO, "round %s: privacy spent: %s", round_number, spent(metrics(found)))
+        return found
+
 
 class CentralNoise(Counted[CentralDp]):
     """average + N(0, (noise clip / m)^2), where m clients trained; wraps the average directly."""
 
-    def __init__(
-        self, inner: Strategy, params: CentralDp, context: ServerContext | StandAlone | None = None
-    ) -> None:
-        super().__init__(inner, params, context)
-        self.draw: Draw = (1, 1)  # of this round
-        self.broadcast: Arrays = []  # what this round's clients start from
+    draw: Draw  # of this round
+    broadcast: Arrays  # what this round's clients start from
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
@@ -125,11 +129,7 @@ class CentralNoise(Counted[CentralDp]):
         # A share of the clients, while other metrics are weighted by examples.
         share: dict[str, Scalar] = {CLIPPED: fmean(clipped)} if clipped else {}
         releases = Counter((entry["drawn"], entry["present"]) for entry in self.ledger.entries)
-        return aggregated, {
-            **metrics,
-            **share,
-            **report_budget(server_round, self.params.multiplier, releases, self.params.delta),
-        }
+        return aggregated, {**metrics, **share, **self.report_budget(server_round, releases)}
 
     def bound(self, proxy: ClientProxy, result: FitRes) -> FitRes:
         """Bound an update again, because its client may not have; a secure sum stays as it is."""
@@ -172,21 +172,9 @@ class LocalBudget(Counted[LocalDp]):
         }
         rounds = Counter(client for client, _, _ in asked)
         releases = {(1, 1): max(rounds.values(), default=0)}
-        return aggregated, {
-            **metrics,
-            **report_budget(server_round, self.params.multiplier, releases, self.params.delta),
-        }
+        return aggregated, {**metrics, **self.report_budget(server_round, releases)}
 
 
 def add_noise(array: Array, deviation: float) -> Array:
     """Add noise and keep the type; without noise, the array stays the same bit for bit."""
     return (array + gaussian(array.shape, deviation)).astype(array.dtype) if deviation else array
-
-
-def report_budget(
-    round_number: int, multiplier: float, releases: Mapping[Draw, int], delta: float
-) -> dict[str, Scalar]:
-    """Compute what has been spent, and write it to Flower's log."""
-    found: dict[str, Scalar] = {EPSILON: epsilon(multiplier, releases, delta), DELTA: delta}
-    log(INFO, "round %s: privacy spent: %s", round_number, spent(metrics(found)))
-    return found

@@ -36,10 +36,8 @@ class Drift(StrategyWrapper[FedAvg]):
             return aggregated, metrics
         average = parameters_to_ndarrays(aggregated)
         distances = (self.distance(shared_only(result), average) for _, result in ordered)
-        return aggregated, {
-            **metrics,
-            DRIFT: sum(p * d for p, d in zip(weights, distances, strict=True)),
-        }
+        drift = sum(p * d for p, d in zip(weights, distances, strict=True))
+        return aggregated, {**metrics, DRIFT: drift}
 
     def distance(self, model: Arrays, average: Arrays) -> float:
         """Measure the distance between two models, in double precision."""

@@ -148,12 +148,8 @@ def detach(results: Results, name: str) -> tuple[Results, list[tuple[ClientProxy
     taken: list[tuple[ClientProxy, int, Arrays]] = []
     for proxy, result in in_partition_order(results):
         arrays, parameters, layout = take(result.parameters, str(result.metrics[LAYOUT]), name)
-        rest.append(
-            (
-                proxy,
-                replace(result, parameters=parameters, metrics={**result.metrics, LAYOUT: layout}),
-            )
-        )
+        metrics = {**result.metrics, LAYOUT: layout}
+        rest.append((proxy, replace(result, parameters=parameters, metrics=metrics)))
         taken.append((proxy, result.num_examples, arrays))
     return rest, taken
 
@@ -171,26 +167,24 @@ def mean_section(results: Results, name: str, weighting: Weighting) -> tuple[Res
     return rest, weighted_mean(arrays, weights, [array.dtype for array in arrays[0]])
 
 
-def chain(strategy: Strategy) -> Iterator[Strategy]:
-    """Yield the strategies from the outermost to the innermost."""
+def chain(strategy: Strategy) -> Iterator[StrategyWrapper[Any]]:
+    """Yield the wrappers around the innermost strategy, beginning with the outermost."""
     while isinstance(strategy, StrategyWrapper):
         yield strategy
         strategy = strategy.inner
-    yield strategy
 
 
 def release(strategy: Strategy, parameters: Parameters) -> Parameters:
     """Return the model that a run offers to its user, which is the global one for most methods."""
     for half in chain(strategy):
-        if isinstance(half, StrategyWrapper):
-            parameters = half.released(parameters)
+        parameters = half.released(parameters)
     return parameters
 
 
 def idle(strategy: Strategy) -> dict[str, str]:
     """Find the methods that have changed nothing so far, each with its reason."""
-    halves = (half for half in chain(strategy) if isinstance(half, StrategyWrapper))
-    return {half.params.name: reason for half in halves if (reason := half.idle()) is not None}
+    reasons = {half.params.name: half.idle() for half in chain(strategy)}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
 def save_state(strategy: Strategy) -> dict[str, Any]:
@@ -198,7 +192,6 @@ def save_state(strategy: Strategy) -> dict[str, Any]:
     return {
         key: getattr(owner, name)
         for half in chain(strategy)
-        if isinstance(half, StrategyWrapper)
         for key, owner, name in state_fields(half.params.name, half.state)
     }
 
@@ -206,11 +199,10 @@ def save_state(strategy: Strategy) -> dict[str, Any]:
 def load_state(strategy: Strategy, saved: dict[str, Any]) -> None:
     """Restore saved state; a method that is not in it starts afresh."""
     for half in chain(strategy):
-        if isinstance(half, StrategyWrapper):
-            for key, owner, name in state_fields(half.params.name, half.state):
-                if key in saved:
-                    _require_type(saved[key], get_type_hints(type(owner))[name], key)
-                    setattr(owner, name, saved[key])
+        for key, owner, name in state_fields(half.params.name, half.state):
+            if key in saved:
+                _require_type(saved[key], get_type_hints(type(owner))[name], key)
+                setattr(owner, name, saved[key])
 
 
 def _require_type(value: Any, hint: Any, key: str) -> None:

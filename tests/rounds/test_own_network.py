@@ -92,9 +92,12 @@ def test_all_that_is_wrong_is_said_before_any_work(tmp_path: Path) -> None:
 
 
 def test_a_part_without_weights_cannot_be_shared(tmp_path: Path) -> None:
-    settings = {**SMALL, "model": "tests.support.nets:linear", "methods": "fedper"}
-    with pytest.raises(ConfigurationError, match=r"shares the features of .*, which has no"):
+    """FedPer shares the features, FedAvg everything."""
+    for model, freeze in (("tests.support.nets:linear", ""), (PLAIN, "features.*")):
+        settings = {**SMALL, "model": model, "freeze": freeze}
         check_run(configure(settings), tmp_path)
+        with pytest.raises(ConfigurationError, match=r"shares the features of .*, where nothing"):
+            check_run(configure({**settings, "methods": "fedper"}), tmp_path)
 
 
 # Frozen weights and initial ones
@@ -114,7 +117,7 @@ def test_freezing_nothing_changes_no_bit(tmp_path: Path) -> None:
     assert_same_bits(tmp_path / "plain", tmp_path / "none")
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "local"])
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("local", "fedper")])
 def test_no_method_moves_what_is_frozen(name: str, tmp_path: Path) -> None:
     """The first layers with their batch norm stay; a method that shares none of it has no file."""
     settings = {**SMALL, "model": BATCH_NORM, "methods": line(name), "freeze": "features.*"}

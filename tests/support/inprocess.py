@@ -9,7 +9,8 @@ from flwr.clientapp import ClientApp
 
 from fedmirage.client.app import make_app
 from fedmirage.common.settings.config import RunConfig, configure
-from fedmirage.runtimes.inprocess import LocalGrid, node_id
+from fedmirage.runtimes.grid import node_id
+from fedmirage.runtimes.inprocess import LocalGrid
 from fedmirage.server.run import run
 
 __all__ = ["InProcessGrid", "node_id", "run_in_process"]

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
-from fedmirage.client.data import has_batch_statistics
+from fedmirage.client.data import batch_norms, has_batch_statistics
 from fedmirage.client.methods.fedcog.generation import Virtual, synthesise
 from fedmirage.client.methods.fedcog.labels import balancing_weights
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalRound, Step
-from fedmirage.common.data.batches import ENDLESS, Resident
+from fedmirage.common.data.batches import ENDLESS, Resident, batches
 from fedmirage.common.learning.losses import bernoulli, distillation
 from fedmirage.common.learning.task import MultiLabel
 from fedmirage.common.memory import LOCAL_MODEL
@@ -105,9 +105,9 @@ class FedCogClient(Objective[FedCog]):
         """Distil these samples from now on; a set smaller than a batch is one batch."""
         self.virtual = virtual
         if virtual is not None:
-            self.order = Resident(virtual.images, virtual.labels).batches(
-                local.generator(purpose), local.config.batch_size, steps=ENDLESS
-            )
+            random, size = local.generator(purpose), local.config.batch_size
+            found = batches(len(virtual.labels), random, size, steps=ENDLESS)
+            self.order = (index.to(local.device) for index in found)
             self.index = next(self.order)
 
 
@@ -135,11 +135,7 @@ def running_statistics(model: nn.Module) -> Iterator[None]:
     Differs from the code: generated batches do not move the statistics, because the averaged model
     is evaluated with them.
     """
-    norms = [
-        module
-        for module in model.modules()
-        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.training
-    ]
+    norms = [norm for norm in batch_norms(model) if norm.training]
     for norm in norms:
         norm.eval()
     try:

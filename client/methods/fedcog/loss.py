@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from fedmirage.client.data import batch_norms
 from fedmirage.client.methods.fedcog.fast import side_by_side
 from fedmirage.common.learning.losses import (
     bernoulli,
@@ -111,15 +112,7 @@ def batch_statistics(model: nn.Module, wanted: bool) -> Iterator[list[Tensor]]:
         assert norm.running_var is not None
         distances.append(statistics_distance(inputs[0], norm.running_mean, norm.running_var))
 
-    norms = (
-        [
-            module
-            for module in model.modules()
-            if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)
-        ]
-        if wanted
-        else []
-    )
+    norms = batch_norms(model) if wanted else []
     hooks = [norm.register_forward_pre_hook(measure) for norm in norms]
     try:
         yield distances

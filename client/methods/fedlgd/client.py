@@ -121,8 +121,5 @@ class FedLgdClient(Objective[FedLgd]):
 
 def load(images: Array, labels: Array, local: LocalRound) -> tuple[Tensor, Tensor]:
     """Load images and labels onto the device, in the memory format of the run."""
-    loaded = torch.tensor(images, device=local.device)
-    return (
-        loaded.contiguous(memory_format=local.run.memory_format),
-        torch.tensor(labels, device=local.device).to(torch.int64),
-    )
+    loaded, numbers = (torch.tensor(array, device=local.device) for array in (images, labels))
+    return loaded.contiguous(memory_format=local.run.memory_format), numbers.to(torch.int64)

@@ -36,7 +36,7 @@ def cached_batches(local: LocalRound) -> Iterator[tuple[Tensor, Tensor]]:
     met = local.steps * local.number if config.local_steps else len(batches)
     sums: set[int] = set()
     for index in batches[:met]:
-        images, labels = data.resident.take(index.to(local.device))
+        images, labels = data.resident.take(index)
         images = data.prepare(images, config.augment, varied, local.run.memory_format)
         total = int(labels.sum())
         if len(index) == len(batches[0]) and total not in sums:

@@ -80,7 +80,7 @@ def compute_means(local: LocalRound, received: Arrays) -> None:
     local.model.eval()
     sums = torch.zeros_like(means.means, dtype=torch.float64)  # (classes, feature_dim)
     for index in torch.split(torch.arange(len(data)), SAMPLES):
-        images, labels = data.resident.take(index.to(local.device))
+        images, labels = data.resident.take(index)
         images = data.prepare(
             images, "none", local.generator("fedmd-cg.means"), local.run.memory_format
         )

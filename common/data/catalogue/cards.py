@@ -17,6 +17,7 @@ class Card:
     """The facts about one set. What is empty here is read from the files."""
 
     shape: tuple[int, int, int] | None = None  # (channels, height, width) as published
+    samples: tuple[int, int] = (0, 0)  # of the training set and of the test set
     classes: tuple[str, ...] = ()  # names of the classes
     count: int | None = None  # number of classes, where the names come from the files
     task: Task | Literal["any"] = "single-label"  # "any": it follows from the labels

@@ -68,13 +68,8 @@ class Emnist(DatasetParams):
         """Return the facts about the chosen split."""
         subset = "emnist-letters" if self.split == "letters" else ""
         classes, hub = cards.EMNIST_CLASSES[self.split], cards.EMNIST_HUB.get(self.split, "")
-        return replace(
-            self.card,
-            classes=classes,
-            hub=hub,
-            subset=subset,
-            files=self.card.files.replace("<split>", self.split),
-        )
+        files = self.card.files.replace("<split>", self.split)
+        return replace(self.card, classes=classes, hub=hub, subset=subset, files=files)
 
 
 class Cifar10(DatasetParams):
@@ -157,11 +152,8 @@ class OwnParams(DatasetParams):
     @classmethod
     def _count_or_names(cls, value: Any) -> Any:
         names = isinstance(value, tuple | list) and all(isinstance(name, str) for name in value)
-        if (
-            value is not None
-            and not names
-            and (isinstance(value, bool) or not isinstance(value, int))
-        ):
+        count = isinstance(value, int) and not isinstance(value, bool)
+        if not (value is None or names or count):
             raise ValueError("write the number of classes, or a tuple of their names")
         return value
 
@@ -179,9 +171,8 @@ class OwnParams(DatasetParams):
     def about(self) -> Card:
         """Return the facts that the parameters state."""
         names = self.classes if isinstance(self.classes, tuple) else ()
-        return replace(
-            self.card, classes=names, count=self.classes if isinstance(self.classes, int) else None
-        )
+        count = self.classes if isinstance(self.classes, int) else None
+        return replace(self.card, classes=names, count=count)
 
 
 class ImageFolder(OwnParams):
@@ -219,10 +210,8 @@ class Parquet(OwnParams):
     def about(self) -> Card:
         """Return the facts that the parameters state."""
         card = super().about()
-        image, label = (
-            (self.image,) if self.image else card.image,
-            (self.label,) if self.label else card.label,
-        )
+        image = (self.image,) if self.image else card.image
+        label = (self.label,) if self.label else card.label
         return replace(card, image=image, label=label)
 
 

@@ -25,25 +25,24 @@ BATCH = 500  # pictures that are corrupted together
 
 def make_corrupted(base: Raw, params: Cifar10C, form: PictureForm) -> Raw:
     """Corrupt the pictures of CIFAR-10; with severity=None every picture has one of its own."""
-    assert base.test is not None
-    names = params.about().domains
-    splits = []
-    for part, purpose in ((base.train, "train"), (base.test, "test")):
+
+    def change(part: RawSplit, purpose: str) -> RawSplit:
         labels = part.labels.astype(np.int64)
         shares = _divide(labels, params, purpose)
         images = np.empty((sum(map(len, shares)), *_shape(form)), np.uint8)
         columns: list[Indices] = []
-        for name, portion in zip(names, shares, strict=True):
+        for name, portion in zip(params.about().domains, shares, strict=True):
             generator = torch_generator(params.seed, "corruptions", purpose, name)
             severity = _draw_severities(len(portion), params.severity, generator)
-            done = sum(len(column) for column in columns)
+            done = sum(map(len, columns))
             for chosen, level in _batches(severity):
                 clean = torch.from_numpy(part.images[portion[chosen]])
                 shown = corrupt(clean, name, level, generator).numpy()
                 images[done + chosen] = arrange(shown, form)
             columns.append(severity)
-        splits.append(_join(images, [labels[portion] for portion in shares], columns))
-    return Raw(splits[0], splits[1])
+        return _join(images, [labels[portion] for portion in shares], columns)
+
+    return base.change(change)
 
 
 def read_published(params: Cifar10C, labels: Path, *files: Path, form: PictureForm) -> Raw:
@@ -57,8 +56,7 @@ def read_published(params: Cifar10C, labels: Path, *files: Path, form: PictureFo
     for mask, purpose in ((~held, "train"), (held, "test")):
         members = np.flatnonzero(mask)
         shares = [members[portion] for portion in _divide(once[members], params, purpose)]
-        total = len(levels) * sum(map(len, shares))
-        images = np.empty((total, *_shape(form)), np.uint8)
+        images = np.empty((len(levels) * sum(map(len, shares)), *_shape(form)), np.uint8)
         labelled: list[Indices] = []
         columns: list[Indices] = []
         for array, portion in zip(arrays, shares, strict=True):

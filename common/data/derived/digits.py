@@ -24,12 +24,8 @@ BLUR = 0.05  # standard deviation of the blur, in sides of the picture
 
 def make_domains(base: Raw, seed: int, channels: int | None) -> Raw:
     """Make a set with the column "domain" from a set of grey digits with both splits."""
-    assert base.test is not None
-    train, test = (
-        _make_split(part, seed, purpose, PictureForm(channels=channels))
-        for part, purpose in ((base.train, "train"), (base.test, "test"))
-    )
-    return Raw(train, test)
+    form = PictureForm(channels=channels)
+    return base.change(lambda part, purpose: _make_split(part, seed, purpose, form))
 
 
 def _make_split(base: RawSplit, seed: int, purpose: str, form: PictureForm) -> RawSplit:

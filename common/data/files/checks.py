@@ -148,11 +148,8 @@ def _check_range(origin: str, labels: Values, classes: int, task: Task) -> None:
             f"{origin}: the labels have {labels.shape[1]} columns for {classes} classes; write"
             f" classes={labels.shape[1]}"
         )
-    if (
-        task == "single-label"
-        and len(labels)
-        and not (labels.min() >= 0 and labels.max() < classes)
-    ):
+    inside = not len(labels) or (labels.min() >= 0 and labels.max() < classes)
+    if task == "single-label" and not inside:
         worst = labels.min() if labels.min() < 0 else labels.max()
         raise DataError(
             f"{origin}: label {worst} is out of range: there are {classes} classes, counted from 0;"

@@ -13,38 +13,25 @@ IDX_NAMES = (
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 )
-# Files that lie side by side in one folder, and what reads them; USPS is distributed in two ways.
+# The reader in `files.formats`, and the files that lie side by side in one folder; USPS is
+# distributed in two ways.
 SIDE_BY_SIDE: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
-    "svhn": (("files.formats.published.svhn", ("train_32x32.mat", "test_32x32.mat")),),
-    "synth-digits": (
-        ("files.formats.published.svhn", ("synth_train_32x32.mat", "synth_test_32x32.mat")),
-    ),
+    "svhn": (("published.svhn", ("train_32x32.mat", "test_32x32.mat")),),
+    "synth-digits": (("published.svhn", ("synth_train_32x32.mat", "synth_test_32x32.mat")),),
     "usps": (
-        ("files.formats.published.usps_text", ("usps.bz2", "usps.t.bz2")),
-        ("files.formats.published.usps_h5", ("usps.h5",)),
+        ("published.usps_text", ("usps.bz2", "usps.t.bz2")),
+        ("published.usps_h5", ("usps.h5",)),
     ),
 }
-# What reads an archive, the names of the archive and of the folder that it unpacks to, and what the
-# set's own folder has in it if the archive was unpacked right there.
+# The reader in `files.formats`, the names of the archive and of the folder that it unpacks to, and
+# what the set's own folder has in it if the archive was unpacked right there.
 ARCHIVES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-    "cifar10": (
-        "files.formats.published.cifar10",
-        ("cifar-10-batches-py", "cifar-10-python.tar.gz"),
-        (),
-    ),
-    "cifar100": (
-        "files.formats.published.cifar100",
-        ("cifar-100-python", "cifar-100-python.tar.gz"),
-        (),
-    ),
-    "mnist-m": (
-        "files.formats.folders.mnist_m",
-        ("mnist_m", "mnist_m.tar.gz"),
-        ("mnist_m_train_labels.txt",),
-    ),
-    "cinic10": ("files.formats.folders.cinic10", ("CINIC-10.tar.gz",), ("train", "test")),
+    "cifar10": ("published.cifar10", ("cifar-10-batches-py", "cifar-10-python.tar.gz"), ()),
+    "cifar100": ("published.cifar100", ("cifar-100-python", "cifar-100-python.tar.gz"), ()),
+    "mnist-m": ("folders.mnist_m", ("mnist_m", "mnist_m.tar.gz"), ("mnist_m_train_labels.txt",)),
+    "cinic10": ("folders.cinic10", ("CINIC-10.tar.gz",), ("train", "test")),
     "tiny-imagenet": (
-        "files.formats.folders.tiny_imagenet",
+        "folders.tiny_imagenet",
         ("tiny-imagenet-200", "tiny-imagenet-200.zip"),
         ("train", "val/images"),
     ),
@@ -63,7 +50,7 @@ def find_genuine(params: DatasetParams, data: Path) -> Source | None:
     if params.name in ARCHIVES:
         return _archive(params, data, *ARCHIVES[params.name])
     ways = SIDE_BY_SIDE.get(params.name, ())
-    found = (_side_by_side(params, data, reader, names) for reader, names in ways)
+    found = (_side_by_side(params, data, f"files.formats.{name}", files) for name, files in ways)
     return next(filter(None, found), None)
 
 
@@ -128,7 +115,7 @@ def _archive(
     for path in [*unpacked, *(home / name for home in [*own, data] for name in names)]:
         if path.exists():
             files = (path,) if path.is_file() else _directories(path)
-            return Source(str(path), files, lazily(reader, path))
+            return Source(str(path), files, lazily(f"files.formats.{reader}", path))
     return None
 
 

@@ -1,6 +1,6 @@
 """A data set as its files have it: what the readers return, before anything is checked."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,11 @@ class Raw:
     train: RawSplit
     test: RawSplit | None
     classes: tuple[str, ...] = ()  # names, where the files have them
+
+    def change(self, make: Callable[[RawSplit, str], RawSplit]) -> "Raw":
+        """Make a set of both splits, each of which is changed on its own, with its name."""
+        assert self.test is not None
+        return Raw(make(self.train, "train"), make(self.test, "test"))
 
 
 @contextmanager

@@ -3,18 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from fedmirage.common.data.catalogue import params as sets
 from fedmirage.common.data.catalogue.derived import Cifar10C, DigitsDomains, MnistDomains
-from fedmirage.common.data.catalogue.params import (
-    DatasetParams,
-    Digits,
-    DigitsMulti,
-    Emnist,
-    ImageFolder,
-    Npz,
-    OwnParams,
-    Parquet,
-    find_origin,
-)
+from fedmirage.common.data.catalogue.params import DatasetParams, OwnParams, find_origin
 from fedmirage.common.data.files.genuine import find_genuine
 from fedmirage.common.data.files.places import Source, homes, lazily, list_pictures
 from fedmirage.common.data.files.raw import PictureForm, Raw
@@ -23,7 +14,7 @@ from fedmirage.common.errors import DataError
 
 def locate(params: DatasetParams, data: Path) -> Source | None:
     """Find the source of a set: embedded, your own, or files in the data folder, or else None."""
-    if isinstance(params, Digits | DigitsMulti | DigitsDomains):
+    if isinstance(params, sets.Digits | sets.DigitsMulti | DigitsDomains):
         return _embedded(params)
     if isinstance(params, OwnParams):
         return _own(params, data)
@@ -35,7 +26,7 @@ def locate(params: DatasetParams, data: Path) -> Source | None:
 
 def _embedded(params: DatasetParams) -> Source:
     read = lazily("files.formats.embedded.digits")
-    if isinstance(params, DigitsMulti):
+    if isinstance(params, sets.DigitsMulti):
         counts = params.per_image, params.train, params.test
         read = lazily("files.formats.embedded.digits_multi", *counts, params.seed)
     if isinstance(params, DigitsDomains):
@@ -71,16 +62,16 @@ def _own(params: OwnParams, data: Path) -> Source:
             f"dataset: {params.name}(path={params.path!r}): there is no {tried}; write path= as it"
             " is on this host"
         )
-    if isinstance(params, ImageFolder):
+    if isinstance(params, sets.ImageFolder):
         return _image_folder(params, path)
-    if isinstance(params, Npz):
+    if isinstance(params, sets.Npz):
         read = lazily("files.formats.npz.read_npz", path, columns=params.columns)
         return Source(str(path), (path,), read)
-    assert isinstance(params, Parquet)
+    assert isinstance(params, sets.Parquet)
     return _own_parquet(params, path)
 
 
-def _image_folder(params: ImageFolder, path: Path) -> Source:
+def _image_folder(params: sets.ImageFolder, path: Path) -> Source:
     if not path.is_dir():
         raise DataError(
             f"dataset: imagefolder(path={params.path!r}): {path} is a file; name the folder that"
@@ -102,7 +93,7 @@ def _image_folder(params: ImageFolder, path: Path) -> Source:
     return Source(str(path), files, read)
 
 
-def _own_parquet(params: Parquet, path: Path) -> Source:
+def _own_parquet(params: sets.Parquet, path: Path) -> Source:
     if path.is_file():
         return _parquet_source(params, path, (path,), (), params.columns)
     train = _shards(path, ("train",), "")
@@ -119,10 +110,8 @@ def _own_parquet(params: Parquet, path: Path) -> Source:
 def _parquet(params: DatasetParams, folders: list[Path]) -> Source | None:
     card = params.about()
     for folder in folders:
-        train, test = (
-            _shards(folder, ("train",), card.subset),
-            _shards(folder, card.test, card.subset),
-        )
+        train = _shards(folder, ("train",), card.subset)
+        test = _shards(folder, card.test, card.subset)
         if train and test:
             return _parquet_source(params, folder, train, test, tuple(card.columns))
     return None
@@ -135,19 +124,15 @@ def _parquet_source(
     test: tuple[Path, ...],
     columns: tuple[str, ...],
 ) -> Source:
-    transposed = isinstance(params, Emnist) and params.transposed
+    transposed = isinstance(params, sets.Emnist) and params.transposed
     facts = train, test, params.about(), columns, transposed
     return Source(str(origin), train + test, lazily("files.formats.parquet.read_parquet", *facts))
 
 
 def _shards(folder: Path, splits: tuple[str, ...], subset: str) -> tuple[Path, ...]:
     """Find the parquet files of a split under the names that the hub gives them."""
-    for base in [
-        folder,
-        folder / "data",
-        *([folder / subset] if subset else []),
-        folder / "default",
-    ]:
+    named = [folder / subset] if subset else []
+    for base in [folder, folder / "data", *named, folder / "default"]:
         for split in splits:
             for pattern in (
                 f"{split}.parquet",

@@ -5,13 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from fedmirage.common.data.partitions.params import (
-    Classes,
-    Dirichlet,
-    Domains,
-    Natural,
-    PartitionParams,
-)
+from fedmirage.common.data.partitions import params as kinds
+from fedmirage.common.data.partitions.params import PartitionParams
 from fedmirage.common.data.set import Task
 from fedmirage.common.settings.language import write
 
@@ -28,7 +23,7 @@ def check(
     problems = _too_few(params, clients, samples)
     if task == "multi-label":
         problems += _multi_label(params)
-    if isinstance(params, Classes) and task == "single-label":
+    if isinstance(params, kinds.Classes) and task == "single-label":
         problems += _classes(params, clients, classes, samples)
     return problems
 
@@ -37,9 +32,9 @@ def check_columns(
     params: PartitionParams, columns: Mapping[str, npt.NDArray[np.int64]], clients: int
 ) -> list[str]:
     """Check that the column by which a partition splits exists, and the number of its values."""
-    if not isinstance(params, Natural | Domains):
+    if not isinstance(params, kinds.Natural | kinds.Domains):
         return []
-    name = params.by if isinstance(params, Natural) else "domain"
+    name = params.by if isinstance(params, kinds.Natural) else "domain"
     if name not in columns:
         present = f"it has {', '.join(sorted(columns))}" if columns else "it has no columns at all"
         return [
@@ -47,12 +42,12 @@ def check_columns(
             " another column, data set or partition"
         ]
     groups = len(np.unique(columns[name]))
-    if isinstance(params, Natural) and groups < clients:
+    if isinstance(params, kinds.Natural) and groups < clients:
         return [
             f"partition: {write(params)}: column {params.by!r} has {groups} groups for"
             f" clients={clients}; set clients to {groups} or fewer"
         ]
-    if isinstance(params, Domains) and groups * params.shards != clients:
+    if isinstance(params, kinds.Domains) and groups * params.shards != clients:
         return [
             f"partition: {write(params)}: {groups} domains times shards={params.shards} are"
             f" {groups * params.shards} clients, not clients={clients}; set"
@@ -67,7 +62,7 @@ def _too_few(params: PartitionParams, clients: int, samples: int) -> list[str]:
             f"clients={clients}: more clients than the {samples} training samples; set clients to"
             f" {samples} or fewer"
         ]
-    if isinstance(params, Dirichlet) and clients * params.min_size > samples:
+    if isinstance(params, kinds.Dirichlet) and clients * params.min_size > samples:
         return [
             f"partition: {write(params)}: {clients} clients with min_size={params.min_size} need"
             f" {clients * params.min_size} samples, there are {samples}; set min_size to"
@@ -81,7 +76,7 @@ def _multi_label(params: PartitionParams) -> list[str]:
     advice = "the samples carry several labels each; choose iid, natural(by=...) or domains"
     if params.single_label:
         return [f"partition: {params.name} splits samples by their one class, but {advice}"]
-    if isinstance(params, Domains) and (params.alpha is not None or params.minimum):
+    if isinstance(params, kinds.Domains) and (params.alpha is not None or params.minimum):
         return [
             f"partition: {write(params)}: alpha and minimum count classes, but {advice} without"
             " alpha and minimum"
@@ -89,7 +84,7 @@ def _multi_label(params: PartitionParams) -> list[str]:
     return []
 
 
-def _classes(params: Classes, clients: int, classes: int, samples: int) -> list[str]:
+def _classes(params: kinds.Classes, clients: int, classes: int, samples: int) -> list[str]:
     problems = []
     if params.per_client > classes:
         problems.append(

@@ -16,12 +16,8 @@ Labels = npt.NDArray[np.int64]
 
 def iid(samples: int, clients: int, generator: np.random.Generator) -> list[Indices]:
     """Shuffle, then cut into equal pieces."""
-    return [
-        np.sort(piece)
-        for piece in np.array_split(
-            generator.permutation(np.arange(samples, dtype=np.int64)), clients
-        )
-    ]
+    shuffled = generator.permutation(np.arange(samples, dtype=np.int64))
+    return [np.sort(piece) for piece in np.array_split(shuffled, clients)]
 
 
 def natural(
@@ -43,15 +39,12 @@ def domains(
     params: Domains, train: Split, clients: int, generator: np.random.Generator
 ) -> list[Indices]:
     """Cut one domain after the other into its shards."""
-    column = train.columns["domain"]
-    names = np.unique(column)
-    labels = np.asarray(train.labels, dtype=np.int64)
+    column, labels = train.columns["domain"], np.asarray(train.labels, dtype=np.int64)
     parts = []
-    for name in names:
+    for name in np.unique(column):
         members = np.flatnonzero(column == name)
-        parts += [
-            members[shard] for shard in _shards(params, int(name), labels[members], generator)
-        ]
+        shards = _shards(params, int(name), labels[members], generator)
+        parts += [members[shard] for shard in shards]
     return parts
 
 
@@ -73,9 +66,8 @@ def _shards(
         # Redrawing one class until it has its minimum gives the same distribution as redrawing all
         # of them, and ends sooner.
         for _ in range(ATTEMPTS):
-            counts[:, label] = apportion(
-                int(sizes[label]), generator.dirichlet(np.full(params.shards, params.alpha))
-            )
+            shares = generator.dirichlet(np.full(params.shards, params.alpha))
+            counts[:, label] = apportion(int(sizes[label]), shares)
             if counts[:, label].min() >= params.minimum:
                 break
         else:
@@ -90,9 +82,8 @@ def _even_shards(
     sizes = np.bincount(labels)
     for _ in range(ATTEMPTS):
         shards = iid(len(labels), params.shards, generator)
-        least = np.min(
-            [np.bincount(labels[shard], minlength=len(sizes)) for shard in shards], axis=0
-        )
+        held = [np.bincount(labels[shard], minlength=len(sizes)) for shard in shards]
+        least = np.min(held, axis=0)
         short = np.flatnonzero((sizes > 0) & (least < params.minimum))
         if len(short) == 0:
             return shards

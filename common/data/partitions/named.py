@@ -4,22 +4,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fedmirage.common.data.partitions import dirichlet, groups, labels
+from fedmirage.common.data.partitions import params as kinds
 from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.counts import Indices
-from fedmirage.common.data.partitions.params import (
-    PARTITIONS,
-    Classes,
-    Dirichlet,
-    DirichletClient,
-    DirichletEqual,
-    Domains,
-    Dominant,
-    Iid,
-    Natural,
-    PartitionParams,
-)
-from fedmirage.common.data.set import Split
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.data.partitions.params import PARTITIONS, PartitionParams
+from fedmirage.common.data.set import Split, Task
+from fedmirage.common.errors import ConfigurationError, refuse
 from fedmirage.common.settings.language import resolve_one, write
 
 
@@ -36,16 +26,10 @@ def split(
     params = (
         resolve_one(partition, PARTITIONS, "partition") if isinstance(partition, str) else partition
     )
-    problems = check(
-        params,
-        clients,
-        classes,
-        len(train),
-        "multi-label" if train.labels.ndim == 2 else "single-label",
-    )
+    task: Task = "multi-label" if train.labels.ndim == 2 else "single-label"
+    problems = check(params, clients, classes, len(train), task)
     problems += check_columns(params, train.columns, clients)
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     generator = numpy_generator(seed, "partition", params.name)
     parts = _divide(params, train, classes, clients, generator)
     empty = [client for client, part in enumerate(parts) if len(part) == 0]
@@ -59,31 +43,27 @@ def split(
 
 
 def _divide(
-    params: PartitionParams,
-    train: Split,
-    classes: int,
-    clients: int,
-    generator: np.random.Generator,
+    params: PartitionParams, train: Split, classes: int, clients: int, random: np.random.Generator
 ) -> list[Indices]:
     # class numbers; the partitions that read them are refused for multi-label sets
     numbers: npt.NDArray[np.int64] = np.asarray(train.labels, dtype=np.int64)
     match params:
-        case Iid():
-            return groups.iid(len(train), clients, generator)
-        case Dirichlet():
-            return dirichlet.dirichlet(params, numbers, classes, clients, generator)
-        case DirichletEqual():
-            return dirichlet.dirichlet_equal(params, numbers, classes, clients, generator)
-        case DirichletClient():
-            return dirichlet.dirichlet_client(params, numbers, classes, clients, generator)
-        case Classes():
+        case kinds.Iid():
+            return groups.iid(len(train), clients, random)
+        case kinds.Dirichlet():
+            return dirichlet.dirichlet(params, numbers, classes, clients, random)
+        case kinds.DirichletEqual():
+            return dirichlet.dirichlet_equal(params, numbers, classes, clients, random)
+        case kinds.DirichletClient():
+            return dirichlet.dirichlet_client(params, numbers, classes, clients, random)
+        case kinds.Classes():
             return labels.by_classes(params, numbers, classes, clients)
-        case Dominant():
-            return labels.dominant(params, numbers, classes, clients, generator)
-        case Natural():
-            return groups.natural(params, train, clients, generator)
-        case Domains():
-            return groups.domains(params, train, clients, generator)
+        case kinds.Dominant():
+            return labels.dominant(params, numbers, classes, clients, random)
+        case kinds.Natural():
+            return groups.natural(params, train, clients, random)
+        case kinds.Domains():
+            return groups.domains(params, train, clients, random)
     raise ConfigurationError(
         f"partition: {params.name!r} has params but no function that splits by them; add one in"
         " common/data/partitions"

@@ -35,10 +35,8 @@ def stylegan(params: Vhl, classes: int, side: int, generator: torch.Generator) -
         if params.noise_gain
         else torch.zeros(classes, network.layers)
     )
-    latents, noise = (
-        (means + spread).flatten(0, 1),
-        noise.repeat_interleave(params.per_class, dim=0),
-    )
+    latents = (means + spread).flatten(0, 1)
+    noise = noise.repeat_interleave(params.per_class, dim=0)
     chunks = zip(torch.split(latents, CHUNK), torch.split(noise, CHUNK), strict=True)
     return torch.cat([network(chunk, around, generator) for chunk, around in chunks])
 
@@ -64,17 +62,12 @@ class Convolution:
         The result is the same, but one convolution serves the whole batch.
         """
         scale = style @ self.affine.T + 1  # (batch, in)
-        length = (
-            scale.square() @ self.kernel.square().sum(dim=(2, 3)).T + 1e-8
-        ).rsqrt()  # (batch, out)
+        squares = scale.square() @ self.kernel.square().sum(dim=(2, 3)).T  # (batch, out)
+        length = (squares + 1e-8).rsqrt()
         value = value * scale[:, :, None, None]
         if upsample:
-            value = blur(
-                F.pad(
-                    F.conv_transpose2d(value, self.kernel.transpose(0, 1), stride=2), (1, 1, 1, 1)
-                ),
-                gain=4,
-            )
+            value = F.conv_transpose2d(value, self.kernel.transpose(0, 1), stride=2)
+            value = blur(F.pad(value, (1, 1, 1, 1)), gain=4)
         else:
             value = F.conv2d(value, self.kernel, padding=1)
         return value * length[:, :, None, None]
@@ -110,9 +103,8 @@ class StyleGan:
 
         `generator` draws the noise.
         """
-        style = leaky(
-            latents / latents.square().mean(dim=1, keepdim=True).add(1e-8).sqrt() @ self.mapping.T
-        )
+        lengths = latents.square().mean(dim=1, keepdim=True).add(1e-8).sqrt()
+        style = leaky(latents / lengths @ self.mapping.T)
         value = self.constant.expand(len(latents), -1, -1, -1)
         image = torch.zeros(())
         for number, convolution in enumerate(self.convolutions):

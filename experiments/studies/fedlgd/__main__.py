@@ -1,6 +1,6 @@
 """python -m experiments.studies.fedlgd RUN ..."""
 
-from experiments.studies.command import study_runs
-from experiments.studies.fedlgd import study
+from experiments.studies.command import run_study
+from experiments.studies.fedlgd.study import report
 
-study_runs("fedlgd", study.__doc__, study.report)
+run_study(report)

@@ -1,7 +1,6 @@
 """How far the images of two clients lie apart, before and after distillation (figure 1)."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -28,23 +27,16 @@ from fedmirage.common.settings.config import RunConfig
 DRAWS = 5  # how often real images are drawn; their distances are averaged
 DIRECTIONS = 200  # of the sliced Wasserstein distance
 
-Sets = dict[str, list[Tensor]]  # "real", "initial", ... -> sets of (images, pixels)
+# One client's images, real and virtual, as rows of normalised pixels. "real": as many images per
+# class as there are virtual ones, drawn several times; "initial": the virtual images of the initial
+# distillation; "last": those of the run's end, if refreshed.
+Sets = dict[str, list[Tensor]]
 
 
-@dataclass(frozen=True)
-class ClientImages:
-    """One client's images, real and virtual, as rows of normalised pixels."""
-
-    name: str
-    # "real": as many images per class as there are virtual ones, drawn several times; "initial":
-    # the virtual images of the initial distillation; "last": those of the run's end, if refreshed.
-    sets: Sets
-
-
-def open_clients(config: RunConfig, memory: Path, rounds: int) -> list[ClientImages]:
-    """Read the virtual images of every client of a run, from the cache and from its memory."""
+def open_clients(config: RunConfig, memory: Path, rounds: int) -> dict[str, Sets]:
+    """Read the images of every client of a run by its name, from the cache and from its memory."""
     params = next(method for method in config.method_list if isinstance(method, Distilling))
-    found = []
+    found = {}
     for partition in range(config.clients):
         view = load_common_view(config, partition)
         run, model = make_run(config, view.dataset, torch.device("cpu"))
@@ -55,7 +47,7 @@ def open_clients(config: RunConfig, memory: Path, rounds: int) -> list[ClientIma
         kept = Memory(memory / f"client-{partition:05d}", rounds + 1).get(REMEMBERED_LOCAL)
         if kept is not None:
             sets["last"] = [torch.tensor(kept[0]).flatten(1)]
-        found.append(ClientImages(name_of(view), sets))
+        found[name_of(view)] = sets
     return found
 
 
@@ -81,14 +73,14 @@ def name_of(view: ClientView) -> str:
     return f"client {view.partition}"
 
 
-def compare_clients(clients: list[ClientImages], seed: int) -> dict[str, Any]:
+def compare_clients(clients: Mapping[str, Sets], seed: int) -> dict[str, Any]:
     """Measure every pair of clients, and by how much distillation moves clients apart.
 
     A growth of 0.4 means that distances after distillation are 1.4 times those before, on average
     over the pairs.
     """
     pairs: list[dict[str, Any]] = [
-        {"one": one.name, "other": other.name, **compare(one.sets, other.sets, seed)}
+        {"one": one, "other": other, **compare(clients[one], clients[other], seed)}
         for one, other in combinations(clients, 2)
     ]
     after = [kind for kind in ("initial", "last") if pairs and kind in pairs[0]]

@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from experiments.studies.command import Runs
 from experiments.studies.fedlgd.cost import count_costs
 from experiments.studies.fedlgd.distances import compare_clients, open_clients
 from fedmirage.common.data.loading import load
@@ -22,7 +23,7 @@ from fedmirage.server.record.checkpoint import read_checkpoint
 
 
 def study(folder: Path) -> dict[str, Any]:
-    """Compute all figures of one run."""
+    """Compute all metrics of one run."""
     config = read_config(folder)
     params = next((method for method in config.method_list if isinstance(method, FedLgd)), None)
     if params is None:
@@ -37,25 +38,26 @@ def study(folder: Path) -> dict[str, Any]:
     }
 
 
-def show(figures: dict[str, Any]) -> str:
-    """Write the figures as lines of text."""
+def show(metrics: dict[str, Any]) -> str:
+    """Write the metrics as lines of text."""
     lines = []
-    for pair in figures["distances"]["pairs"]:
+    for pair in metrics["distances"]["pairs"]:
         kinds = [kind for kind in pair if kind not in ("one", "other")]
         for name in pair["real"]:
             values = ", ".join(f"{kind} {pair[kind][name]:.4f}" for kind in kinds)
             lines.append(f"{pair['one']} and {pair['other']}, {name}: {values}")
-    for kind, growth in figures["distances"]["growth"].items():
+    for kind, growth in metrics["distances"]["growth"].items():
         values = ", ".join(f"{name} {100 * value:+.1f} %" for name, value in growth.items())
         lines.append(f"growth of the distance, {kind} virtual images for real ones: {values}")
-    lines += [f"{name}: {value / 1e9:,.3f} GFLOP" for name, value in figures["operations"].items()]
+    lines += [f"{name}: {value / 1e9:,.3f} GFLOP" for name, value in metrics["operations"].items()]
     return "\n".join(lines)
 
 
-def report(folder: Path) -> None:
-    """Write and print the figures of a run."""
-    figures = study(folder)
-    path = folder / "fedlgd" / "study.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(figures, indent=1))
-    print(f"{path}\n{show(figures)}")
+def report(runs: Runs) -> None:
+    """Show what FedLGD's distillation does to the distance between clients, and what it costs."""
+    for folder in runs:
+        metrics = study(folder)
+        path = folder / "fedlgd" / "study.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(metrics, indent=1))
+        print(f"{path}\n{show(metrics)}")

@@ -12,16 +12,7 @@ from fedmirage.comparison.table import (
     sentences,
 )
 from fedmirage.report.groups import Group
-from fedmirage.report.html import (
-    Html,
-    PageSection,
-    bullets,
-    details,
-    element,
-    join,
-    paragraph,
-    table,
-)
+from fedmirage.report.html import Html, PageSection, bullets, details, element, join, table
 from fedmirage.report.sections.differences import TO, find_rows
 
 VERDICTS = {"better": "better", "worse": "worse", "": "not told apart"}
@@ -30,7 +21,7 @@ VERDICTS = {"better": "better", "worse": "worse", "": "not told apart"}
 def answer(group: Group) -> PageSection:
     """Say what was found, then show it."""
     outcome = group.outcome
-    said = [paragraph(sentence, class_="answer") for sentence in conclusions(group)]
+    said = [element("p", sentence, class_="answer") for sentence in conclusions(group)]
     parts = [*said, accuracy_table(group), costs_table(group)]
     if remarked := remarks(outcome):
         parts.append(element("div", bullets(remarked), class_="remarks"))

@@ -8,7 +8,7 @@ from pandas import DataFrame
 from fedmirage.common.wire.metrics import TIMES
 from fedmirage.report.bands import brief
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, PageSection, join, paragraph, plot_section, table
+from fedmirage.report.html import Html, PageSection, element, join, plot_section, table
 from fedmirage.report.runs import ReportedRun
 
 PHASES = {"preparation": "preparation", "clients": "clients"}
@@ -33,7 +33,7 @@ def phases(group: Group) -> PageSection:
         caption = "Seconds of methods in clients, summed over clients; part of the clients' time"
         tables.append(_numbers(group, caption, within))
     if not options:
-        return PageSection("phases", "Time and bytes", paragraph("No round is over yet."))
+        return PageSection("phases", "Time and bytes", element("p", "No round is over yet."))
     label = "Seconds and megabytes of a run by phase"
     said = (
         "Means over seeds of whole runs, rounds that were taken over from FedAvg included. The"

@@ -1,8 +1,10 @@
 """The sections with pictures of virtual data, and with maps of features."""
 
 from dataclasses import replace
+from typing import Any
 
-from fedmirage.report.features import find_map
+from fedmirage.common.errors import FedmirageError
+from fedmirage.report.bands import brief
 from fedmirage.report.galleries import Gallery, find_galleries
 from fedmirage.report.groups import Group
 from fedmirage.report.html import (
@@ -12,11 +14,13 @@ from fedmirage.report.html import (
     details,
     element,
     join,
-    paragraph,
     plot_section,
     table,
 )
+from fedmirage.report.runs import ReportedRun
 
+SAMPLES = 300  # test samples of a map
+SEED = 0  # chooses them, and starts t-SNE
 OPEN = 3  # galleries that are not folded away
 TSNE = (
     "t-SNE takes seconds per methods line, so it is computed on request only: give"
@@ -29,7 +33,7 @@ def galleries(group: Group) -> PageSection:
     found = find_galleries(group)
     if not found:
         said = "Methods with virtual data draw their images with --save-images; no run here did."
-        return PageSection("galleries", "Virtual images", paragraph(said))
+        return PageSection("galleries", "Virtual images", element("p", said))
     parts = [_gallery(group, one, number < OPEN) for number, one in enumerate(found)]
     return PageSection("galleries", "Virtual images", join(parts))
 
@@ -38,7 +42,7 @@ def features(group: Group, tsne: bool) -> PageSection:
     """Show maps of the features of test samples under the global models."""
     title = "Features"
     if not tsne:
-        return PageSection("features", title, paragraph(TSNE))
+        return PageSection("features", title, element("p", TSNE))
     options, rows, remarks = [], [], []
     for name in group.runs:
         short, run = group.labels[name], group.first_run(name)
@@ -62,6 +66,39 @@ def features(group: Group, tsne: bool) -> PageSection:
     return replace(drawn, html=join((drawn.html, bullets(remarks))))
 
 
+def find_map(run: ReportedRun) -> dict[str, Any] | str:
+    """Compute the map of a run; a sentence says why there is none."""
+    # Imported here, because they load torch and scikit-learn.
+    from fedmirage.report.tsne.clouds import cloud, embed
+    from fedmirage.report.tsne.finished import FinishedRun
+
+    try:
+        if not run.settings.shares_all:
+            return "it has no global model"
+        opened = FinishedRun.open(run.folder)
+        points = cloud(opened, ["server"], SAMPLES, SEED)
+    except (FedmirageError, OSError) as error:
+        return str(error)
+    placed = embed(points, SEED)
+    names, many = opened.data.classes, len(opened.data.classes)
+    return {
+        "x": [brief(float(one)) for one in placed[:, 0]],
+        "y": [brief(float(one)) for one in placed[:, 1]],
+        # A virtual class of a wider head has the colour of the class that it stands beside.
+        "classes": [names[int(label) % many] for label in points.labels],
+        "virtual": [bool(one) for one in points.virtual],
+        "neighbours": f"{100 * _agreement(placed, points.labels % many):.1f}",
+    }
+
+
+def _agreement(placed: Any, labels: Any) -> float:
+    """Return the share of points whose nearest neighbour on the map has the same class."""
+    from sklearn.neighbors import NearestNeighbors
+
+    nearest = NearestNeighbors(n_neighbors=1).fit(placed).kneighbors(return_distance=False)
+    return float((labels[nearest[:, 0]] == labels).mean())
+
+
 def _gallery(group: Group, gallery: Gallery, opened: bool) -> Html:
     """Write the pictures of one methods line; names of lines may hold anything."""
     short = group.labels[gallery.name]
@@ -77,5 +114,5 @@ def _gallery(group: Group, gallery: Gallery, opened: bool) -> Html:
     parts = [element("div", join(figures), class_="gallery")]
     if some:
         place = join(("All are in ", element("code", gallery.folder.name), "."))
-        parts.append(paragraph(place, class_="note"))
+        parts.append(element("p", place, class_="note"))
     return details(label, join(parts), opened)

@@ -7,7 +7,7 @@ from typing import Any
 from fedmirage.comparison.scores import score_of
 from fedmirage.report.bands import Value, curves
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, PageSection, join, paragraph, plot_section, table
+from fedmirage.report.html import Html, PageSection, element, join, plot_section, table
 from fedmirage.report.runs import AXES
 from fedmirage.server.strategy.budget import spent
 from fedmirage.show.words import spread_out
@@ -51,7 +51,7 @@ def terms(group: Group) -> PageSection:
     """Draw every term of the local objective, and every metric of a method, by its name."""
     lines = [line for run in group.all_runs for line in run.rounds]
     values: dict[str, Value] = {
-        name: _figure(part, name)
+        name: _metric(part, name)
         for part in ("train", "methods")
         for name in dict.fromkeys(name for line in lines for name in line.get(part, {}))
     }
@@ -105,7 +105,7 @@ def draw(
             options.append({"label": name, "percent": scale == 100, "lines": found})
             tables.append(numbers(group, name, found, scale))
     if not options:
-        return PageSection(key, title, paragraph(none))
+        return PageSection(key, title, element("p", none))
     axes = [{"key": axis, "label": AXIS_LABELS[axis]} for axis in AXES]
     spec = {"kind": "lines", "label": label, "options": options, "axes": axes}
     return plot_section(key, title, said, join(tables), spec)
@@ -126,7 +126,7 @@ def numbers(group: Group, name: str, lines: list[dict[str, Any]], scale: int) ->
     return table(f"{name}{unit}{said}", head, rows)
 
 
-def _figure(part: str, name: str) -> Value:
+def _metric(part: str, name: str) -> Value:
     return lambda line: line.get(part, {}).get(name)
 
 

@@ -7,16 +7,7 @@ from fedmirage.common.settings.config import defaults
 from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.scores import LAST, score_of
 from fedmirage.report.groups import Group
-from fedmirage.report.html import (
-    Html,
-    PageSection,
-    bullets,
-    details,
-    element,
-    join,
-    paragraph,
-    table,
-)
+from fedmirage.report.html import Html, PageSection, bullets, details, element, join, table
 from fedmirage.report.repeat import repeat_comparison, repeat_run
 from fedmirage.report.runs import ReportedRun
 
@@ -53,7 +44,7 @@ def notes(group: Group) -> PageSection:
                 who = f"{group.labels[name]}, seed {seed}"
                 said.setdefault(remark, []).append(who)
     if not said:
-        return PageSection("notes", "Notes", paragraph("Nothing was noted."))
+        return PageSection("notes", "Notes", element("p", "Nothing was noted."))
     items = [
         join((remark, " ", element("span", f"({'; '.join(who)})", class_="note")))
         for remark, who in said.items()

@@ -10,7 +10,7 @@ from fedmirage.common.wire.metrics import ON_OWN_LABELS, ON_TEST, TEST_SHARD
 from fedmirage.report.bands import brief
 from fedmirage.report.groups import Group
 from fedmirage.report.holdings import Holding, find_holding
-from fedmirage.report.html import Html, PageSection, bullets, join, paragraph, plot_section, table
+from fedmirage.report.html import Html, PageSection, bullets, element, join, plot_section, table
 from fedmirage.report.runs import ReportedRun
 from fedmirage.show.words import spread_out
 
@@ -130,7 +130,7 @@ def heatmap(
     `said` explains it, and `none` stands in its place where there is nothing to draw.
     """
     if not options:
-        return PageSection(key, title, paragraph(none))
+        return PageSection(key, title, element("p", none))
     spec = {"kind": "heatmap", "label": title, "options": list(options), "percent": percent}
     spec |= {"x": across, "y": down}
     tables = join(_numbers(option, across, down, percent) for option in options)

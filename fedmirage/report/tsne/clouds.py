@@ -29,11 +29,13 @@ def cloud(run: FinishedRun, names: list[str], samples: int, seed: int) -> Cloud:
         points(run.features(name, images), labels, owner, virtual=False)
         for owner, name in enumerate(names)
     ]
-    parts += [
-        part
-        for owner, name in enumerate(names)
-        for part in virtual_points(run, name, owner, samples, seed)
-    ]
+    if run.virtual is not None:  # half as many as real ones
+        images, labels = run.virtual
+        some = numpy_generator(seed, "tsne", 1).permutation(len(labels))[: samples // 2]
+        parts += [
+            points(run.features(name, images[some]), labels[some], owner, virtual=True)
+            for owner, name in enumerate(names)
+        ]
     return join(parts)
 
 
@@ -57,15 +59,6 @@ def domain_cloud(run: FinishedRun, samples: int, seed: int) -> Cloud:
 def domain_names(run: FinishedRun) -> list[str]:
     """The domains that a map shows: as many as there are shapes."""
     return list(run.data.domains[: len(MARKERS)])
-
-
-def virtual_points(run: FinishedRun, name: str, owner: int, samples: int, seed: int) -> list[Cloud]:
-    """Compute a model's features of shared virtual samples, half as many as real ones."""
-    if run.virtual is None:
-        return []
-    images, labels = run.virtual
-    some = numpy_generator(seed, "tsne", 1).permutation(len(labels))[: samples // 2]
-    return [points(run.features(name, images[some]), labels[some], owner, virtual=True)]
 
 
 def embed(cloud: Cloud, seed: int) -> np.ndarray:

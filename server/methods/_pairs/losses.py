@@ -107,10 +107,7 @@ def mean_logits_loss(
 
 
 def distil(
-    pair: Pair,
-    loss: Callable[[], Tensor],
-    optimizer: torch.optim.Optimizer,
-    steps: int,
+    pair: Pair, loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer, steps: int
 ) -> tuple[Arrays, float] | None:
     """Train a pair; return its arrays and the mean loss, or None if either is not finite.
 

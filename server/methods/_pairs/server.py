@@ -20,16 +20,8 @@ from fedmirage.common.models.base import Model
 from fedmirage.common.models.generators import draw_labels, draw_noise
 from fedmirage.common.seeds import torch_generator
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.server.methods._pairs.losses import (
-    Compare,
-    GeneratorInputs,
-    Pair,
-    Teachers,
-    compare_by_divergence,
-    crossed_loss,
-    distil,
-    mean_logits_loss,
-)
+from fedmirage.server.methods._pairs import losses
+from fedmirage.server.methods._pairs.losses import Compare, GeneratorInputs, Pair, Teachers
 from fedmirage.server.strategy.average import Aggregated, Failures, Results, shares_of
 from fedmirage.server.strategy.wrapper import StrategyWrapper, detach, read_models
 
@@ -104,15 +96,17 @@ class PairServer(StrategyWrapper[P]):
             fused=True,
         )
         restore_moments(optimizer, self.state.moments)
-        compare = compare_by_divergence(params.temperature, params.reverse)
+        compare = losses.compare_by_divergence(params.temperature, params.reverse)
 
         def loss() -> Tensor:
             inputs = self.draw(random, len(teachers.pairs))
             if params.aggregation == "kd":
-                return mean_logits_loss(pair, teachers, inputs, compare)
-            return crossed_loss(pair, teachers, inputs, compare, self.compare_crossed(compare))
+                return losses.mean_logits_loss(pair, teachers, inputs, compare)
+            return losses.crossed_loss(
+                pair, teachers, inputs, compare, self.compare_crossed(compare)
+            )
 
-        distilled = distil(pair, loss, optimizer, params.server_steps)
+        distilled = losses.distil(pair, loss, optimizer, params.server_steps)
         if distilled is not None:
             self.state.moments = save_moments(optimizer)
         return distilled

@@ -21,13 +21,7 @@ SNAPSHOTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 class SynthesisLog:
     """Called before every iteration and after the last."""
 
-    def __init__(
-        self,
-        round_number: int,
-        iterations: int,
-        note: Note,
-        folder: Path | None,
-    ) -> None:
+    def __init__(self, round_number: int, iterations: int, note: Note, folder: Path | None) -> None:
         self.round, self.iterations, self.note, self.folder = round_number, iterations, note, folder
         self.started = self.said = time.perf_counter()
         self.marks = sorted({round(share * iterations) for share in SNAPSHOTS})
@@ -68,9 +62,8 @@ class SynthesisLog:
                 " the set learned nothing",
             )
         if self.folder is not None:
-            self.write(
-                self.folder / "dynafed" / f"round-{self.round:05d}.safetensors", synthesis, segments
-            )
+            file = self.folder / "dynafed" / f"round-{self.round:05d}.safetensors"
+            self.write(file, synthesis, segments)
 
     def write(self, file: Path, synthesis: Synthesis, segments: Segments) -> None:
         """Save the set, the snapshots of its images, every loss, and the paths.
@@ -83,14 +76,7 @@ class SynthesisLog:
             for number, path in enumerate(segments.paths)
             if path
         }
-        content = {
-            "images": images,
-            "labels": labels,
-            "rate": rate,
-            "losses": np.array(synthesis.losses, np.float32),
-        }
-        write_arrays(
-            file,
-            {**content, **self.snapshots, **paths},
-            {"round": self.round, "segment": segments.length},
-        )
+        content = {"images": images, "labels": labels, "rate": rate}
+        content["losses"] = np.array(synthesis.losses, np.float32)
+        facts = {"round": self.round, "segment": segments.length}
+        write_arrays(file, {**content, **self.snapshots, **paths}, facts)

@@ -49,11 +49,7 @@ def refine(
 
 
 def train(
-    params: DynaFed,
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    generator: torch.Generator,
+    params: DynaFed, model: nn.Module, images: Tensor, labels: Tensor, generator: torch.Generator
 ) -> None:
     """Make `epochs` passes over the set, with a new Adam for every repair."""
     optimizer = torch.optim.Adam(model.parameters(), lr=params.lr)

@@ -266,12 +266,8 @@ class DynaFedServer(StrategyWrapper[DynaFed]):
         if self.params.source == "noise":
             images = self.blank(self.state.made).images
         elif self.params.source == "permuted":
-            labels = labels[
-                torch.randperm(
-                    len(labels),
-                    generator=torch_generator(self.seed, "dynafed-permuted", self.state.made),
-                )
-            ]
+            generator = torch_generator(self.seed, "dynafed-permuted", self.state.made)
+            labels = labels[torch.randperm(len(labels), generator=generator)]
         return images.to(self.device), labels.to(self.device)
 
 

@@ -125,14 +125,11 @@ class Descent(torch.autograd.Function):
 
 Measure = Callable[[Tensor, Tensor, Tensor], Tensor]  # (end, target, start) -> distance
 Segment = tuple[Tensor, Tensor]  # (start, target)
+InnerSteps = Sequence[InnerStep]
 
 
 def matching_gradients(
-    student: Student,
-    segment: Segment,
-    measure: Measure,
-    learned: Learned,
-    steps: Sequence[InnerStep],
+    student: Student, segment: Segment, measure: Measure, learned: Learned, steps: InnerSteps
 ) -> tuple[Tensor, list[Tensor]]:
     """Compute the distance after the inner steps, and its derivatives by X, Y and eta.
 
@@ -147,11 +144,7 @@ def matching_gradients(
 
 
 def recomputed_gradients(
-    student: Student,
-    segment: Segment,
-    measure: Measure,
-    learned: Learned,
-    steps: Sequence[InnerStep],
+    student: Student, segment: Segment, measure: Measure, learned: Learned, steps: InnerSteps
 ) -> tuple[Tensor, list[Tensor]]:
     """Compute the same with only one inner step in memory.
 
@@ -160,11 +153,8 @@ def recomputed_gradients(
     start, target = segment
     path = [start]
     for plan in steps:
-        path.append(
-            inner_step(
-                student, path[-1].detach().requires_grad_(), learned, plan, create_graph=False
-            ).detach()
-        )
+        before = path[-1].detach().requires_grad_()
+        path.append(inner_step(student, before, learned, plan, create_graph=False).detach())
     end = path.pop().requires_grad_()
     loss = measure(end, target, start)
     (adjoint,) = torch.autograd.grad(loss, end)  # dd/dw_j, from the last step to the first

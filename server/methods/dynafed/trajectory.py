@@ -44,11 +44,8 @@ class MatchedWeights:
         moved = [name for name, weight in weights.items() if weight.requires_grad]
         shapes = {name: tuple(weights[name].shape) for name in moved}
         arrived = [array.shape for array in arrays]
-        for names in (
-            Manifest.of(model).names,
-            list(state),
-            [name for name, _ in model.named_parameters()],
-        ):
+        parameters = [name for name, _ in model.named_parameters()]
+        for names in (Manifest.of(model).names, list(state), parameters):
             if arrived == [state[name] for name in names]:
                 return cls(tuple(names), shapes)
         raise FedmirageError(

@@ -79,9 +79,8 @@ class FedLgdServer(StrategyWrapper[FedLgd]):
     def evaluate(self, server_round: int, parameters: Parameters) -> Scored | None:
         """With --diagnostics, add what a new model learns from G alone, whenever G has changed."""
         scored = super().evaluate(server_round, parameters)
-        if scored is None or not self.context.config.diagnostics:
-            return scored
-        if self.learned_in != server_round:
+        measured = self.context.config.diagnostics and self.learned_in == server_round
+        if scored is None or not measured:
             return scored
         loss, metrics = scored
         alone = score_alone(

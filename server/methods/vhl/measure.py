@@ -32,9 +32,8 @@ class VirtualScores:
         images, labels = self.load_set()
         right = 0
         with torch.inference_mode():
-            for batch, wanted in zip(
-                torch.split(images, BATCH), torch.split(labels, BATCH), strict=True
-            ):
+            parts = zip(torch.split(images, BATCH), torch.split(labels, BATCH), strict=True)
+            for batch, wanted in parts:
                 found = model(self.normalise(batch)).argmax(1)
                 right += int((found == self.params.output_of(wanted, classes)).sum())
         return right / len(labels)

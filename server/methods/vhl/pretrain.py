@@ -32,13 +32,8 @@ def pretrain(
     neither how long to train nor what becomes of the head.
     """
     config, data = context.config, context.run.dataset
-    model = build(
-        config.model_params,
-        data.shape,
-        params.count(len(data.classes)),
-        0,
-        derive(config.seed, "model"),
-    )
+    outputs, seed = params.count(len(data.classes)), derive(config.seed, "model")
+    model = build(config.model_params, data.shape, outputs, 0, seed)
     named = context.run.shared.name(first)
     kept = [entry.name if entry.part == FEATURES else "" for entry in Manifest.of(model)]
     from_arrays(
@@ -78,7 +73,7 @@ def train_epoch(
     for index in batches(len(resident), generator, config.batch_size, epochs=1):
         if len(index) == 1:
             continue  # one sample has no variance to normalise by
-        batch, wanted = resident.take(index.to(device))
+        batch, wanted = resident.take(index)
         varied = augment(batch, AUGMENTATIONS[params.augment], generator, mean_bytes(mean))
         logits = model(normalise(varied, mean, std, image_format))
         right += int((logits.argmax(1) == wanted).sum())

@@ -166,11 +166,9 @@ def test_passes_are_shuffled_anew() -> None:
     assert torch.equal(first, next(batches(50, torch_generator(0, "batches"), 50, steps=1)))
 
 
-def test_batches_of_a_resident() -> None:
-    resident = Resident.load(make_dataset().train, np.array([5]))
-    assert [
-        index.tolist() for index in resident.batches(torch_generator(0, "batches"), 8, steps=3)
-    ] == [[0], [0], [0]]
+def test_a_set_smaller_than_a_batch_is_one_batch() -> None:
+    found = batches(1, torch_generator(0, "batches"), 8, steps=3)
+    assert [index.tolist() for index in found] == [[0], [0], [0]]
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 from fedmirage.cli import app
 from fedmirage.common.settings.config import configure
 from fedmirage.comparison.choices import Choice
-from fedmirage.comparison.export import write_csv, write_json, write_latex
+from fedmirage.comparison.export import WRITERS, write_files
 from fedmirage.comparison.outcome import allows_secagg, read_outcome, record
 from fedmirage.comparison.plan import Job, Plan, make_plan
+from fedmirage.comparison.scores import choose
 from fedmirage.comparison.table import remarks, sentences, show_outcome
-from fedmirage.comparison.tuning import choose
 from tests.support.comparison import plan_records, write_records, write_run
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL
@@ -102,9 +102,9 @@ def test_numbers_can_be_taken_away(tmp_path: Path) -> None:
     plan = plan_records(tmp_path)
     write_records(plan, {plan.runs({})[1].folder: "no"})
     outcome = read_outcome(tmp_path)
-    write_csv(outcome, tmp_path / "a.csv")
-    write_json(outcome, tmp_path / "a.json")
-    write_latex(outcome, tmp_path / "a.tex")
+    names = {"csv": "a.csv", "json": "a.json", "latex": "a.tex"}
+    files = {kind: tmp_path / name for kind, name in names.items()}
+    assert write_files(WRITERS, outcome, files) == files
     head, first, *others = (tmp_path / "a.csv").read_text().splitlines()
     assert head == (
         "methods,placebo,lr,schedule,seed,final_accuracy,last5_accuracy,averaged_local_models,"

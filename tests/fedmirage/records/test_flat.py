@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedmirage.records.flat import flatten_round, round_figures
+from fedmirage.records.flat import flatten_round, round_metrics
 from tests.support.followed import add_rounds, begin
 
 
@@ -25,4 +25,4 @@ def test_a_round_becomes_flat_without_its_clients(tmp_path: Path) -> None:
         "seconds.round": 1.0,
     }
     left_out = {"round", "loss", "evaluation.recall.1", "evaluation.worst_class"}
-    assert set(round_figures(line)) == set(flat) - left_out
+    assert set(round_metrics(line)) == set(flat) - left_out

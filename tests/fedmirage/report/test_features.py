@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from fedmirage.report.features import find_map
 from fedmirage.report.groups import find_groups
 from fedmirage.report.runs import read_run
-from fedmirage.report.sections.images import features
+from fedmirage.report.sections.images import features, find_map
 from tests.support.comparison import plan_records, write_records
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL

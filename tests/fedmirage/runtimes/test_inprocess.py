@@ -13,7 +13,8 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from fedmirage.client.app import make_app
 from fedmirage.common.settings.config import configure
 from fedmirage.runtimes import inprocess
-from fedmirage.runtimes.inprocess import Helper, LocalGrid, node_id, run_in_process
+from fedmirage.runtimes.grid import node_id
+from fedmirage.runtimes.inprocess import Helper, LocalGrid, run_in_process
 from fedmirage.runtimes.parcels import Load
 from fedmirage.runtimes.workers import QueuedMessage
 from tests.support.hanging import hang_once

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.studies.dynafed import study as dynafed
+from experiments.studies import dynafed
 from fedmirage.common.errors import FedmirageError
 from tests.support.dynafed import line, run
 

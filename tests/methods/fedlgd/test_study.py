@@ -13,7 +13,7 @@ from experiments.studies.fedlgd.distances import (
     sliced_wasserstein,
 )
 from experiments.studies.fedlgd.study import show, study
-from experiments.studies.tsne.plots import draw_domains
+from experiments.studies.tsne import draw_domains
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.models.factory import build
 from fedmirage.report.tsne.clouds import domain_cloud

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.studies.fedmd_cg import study
+from experiments.studies import fedmd_cg as study
 from fedmirage.common.data.loading import load
 
 

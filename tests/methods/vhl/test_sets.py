@@ -196,7 +196,7 @@ def test_latents_and_noise() -> None:
 
 
 def test_tsne_draws_runs_with_and_without_a_virtual_set(tmp_path: Path) -> None:
-    from experiments.studies.tsne.plots import draw
+    from experiments.studies.tsne import draw
     from fedmirage.report.tsne.finished import FinishedRun
     from tests.support.inprocess import run_in_process
     from tests.support.pairs import line

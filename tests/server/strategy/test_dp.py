@@ -92,7 +92,7 @@ def local(context: StandAlone | None = None) -> LocalBudget:
 def ask(
     strategy: StrategyWrapper[Any], present: int, drawn: int, number: int = 1, token: str = "a"
 ) -> None:
-    average = list(chain(strategy))[-1]
+    average = list(chain(strategy))[-1].inner
     assert isinstance(average, Average)
     average.on_fit_config_fn = lambda _: {"token": token}
     strategy.configure_fit(
@@ -430,4 +430,5 @@ def test_batch_norm_is_refused_before_the_start(tmp_path: Path) -> None:
 
 def test_the_noise_is_innermost() -> None:
     strategy = central(1, 1.0, 1.0)
-    assert [type(one) for one in chain(strategy)] == [CentralNoise, Average]
+    assert list(chain(strategy)) == [strategy]
+    assert isinstance(strategy.inner, Average)

@@ -128,9 +128,7 @@ def join_norms(layers: Sequence[nn.Module]) -> nn.Module:
     return wider.eval().requires_grad_(False)
 
 
-def join_weights(
-    layers: Sequence[nn.Conv2d] | Sequence[nn.Linear],
-) -> tuple[Tensor, Tensor | None]:
+def join_weights(layers: Sequence[nn.Conv2d] | Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
     """Stack the outputs of all layers: those of the first network come first."""
     biases = [layer.bias for layer in layers if layer.bias is not None]
     weight = torch.cat([layer.weight for layer in layers])

@@ -21,25 +21,14 @@ Corruption = Callable[[Tensor, int, torch.Generator], Tensor]
 
 # By the names of the published files; the first fifteen are the benchmark, the others its extras.
 CORRUPTIONS: dict[str, Corruption] = {
-    "gaussian_noise": noise.gaussian_noise,
-    "shot_noise": noise.shot_noise,
-    "impulse_noise": noise.impulse_noise,
-    "defocus_blur": blurs.defocus_blur,
-    "glass_blur": blurs.glass_blur,
-    "motion_blur": blurs.motion_blur,
-    "zoom_blur": blurs.zoom_blur,
-    "snow": weather.snow,
-    "frost": weather.frost,
-    "fog": weather.fog,
-    "brightness": colours.brightness,
-    "contrast": colours.contrast,
-    "elastic_transform": shapes.elastic_transform,
-    "pixelate": shapes.pixelate,
-    "jpeg_compression": jpeg_compression,
-    "speckle_noise": noise.speckle_noise,
-    "gaussian_blur": blurs.gaussian_blur,
-    "spatter": spatter,
-    "saturate": colours.saturate,
+    corruption.__name__: corruption
+    for corruption in (
+        *(noise.gaussian_noise, noise.shot_noise, noise.impulse_noise),
+        *(blurs.defocus_blur, blurs.glass_blur, blurs.motion_blur, blurs.zoom_blur),
+        *(weather.snow, weather.frost, weather.fog, colours.brightness, colours.contrast),
+        *(shapes.elastic_transform, shapes.pixelate, jpeg_compression),
+        *(noise.speckle_noise, blurs.gaussian_blur, spatter, colours.saturate),
+    )
 }
 
 

@@ -25,14 +25,13 @@ def digits(form: PictureForm) -> Raw:
 
 def digits_multi(per_image: int, train: int, test: int, seed: int, form: PictureForm) -> Raw:
     """Compose pictures of one to `per_image` different digits; each split has digits of its own."""
-    source = digits(PictureForm(size=DIGIT, channels=1))
-    assert source.test is not None  # digits() always gives one
-    splits = []
-    for part, count, purpose in ((source.train, train, "train"), (source.test, test, "test")):
-        generator = numpy_generator(seed, "digits-multi", purpose)
-        images, labels = _compose(part, count, per_image, generator)
-        splits.append(RawSplit(arrange(images, form), labels))
-    return Raw(splits[0], splits[1])
+
+    def compose(part: RawSplit, name: str) -> RawSplit:
+        generator = numpy_generator(seed, "digits-multi", name)
+        images, labels = _compose(part, train if name == "train" else test, per_image, generator)
+        return RawSplit(arrange(images, form), labels)
+
+    return digits(PictureForm(size=DIGIT, channels=1)).change(compose)
 
 
 def digits_domains(seed: int, form: PictureForm) -> Raw:
@@ -40,20 +39,15 @@ def digits_domains(seed: int, form: PictureForm) -> Raw:
 
     They get a margin of an eighth of the side, as wide as MNIST's, so that a warp cuts nothing off.
     """
-    from fedmirage.common.data.derived.digits import (
-        make_domains,  # here, because nothing else here needs torch
-    )
+    # imported here, because nothing else here needs torch
+    from fedmirage.common.data.derived.digits import make_domains
 
     assert form.size is not None  # the parameters of the set always give one
     margin = form.size // 8
     frame = ((0, 0), (0, 0), (margin, margin), (margin, margin))
     bare = digits(PictureForm(form.size - 2 * margin, channels=1))
-    train, test = (
-        replace(split, images=np.pad(split.images, frame))
-        for split in (bare.train, bare.test)
-        if split is not None
-    )
-    return make_domains(Raw(train, test), seed, form.channels)
+    framed = bare.change(lambda split, _: replace(split, images=np.pad(split.images, frame)))
+    return make_domains(framed, seed, form.channels)
 
 
 def _genuine() -> tuple[Images, npt.NDArray[np.int64]]:
@@ -75,11 +69,9 @@ def _compose(
         number = int(generator.integers(1, per_image + 1))
         classes = generator.permutation(10)[:number]
         for digit, cell in zip(classes, generator.permutation(4), strict=False):
-            top, left = np.array(divmod(int(cell), 2)) * CELL + generator.integers(
-                0, CELL - DIGIT + 1, 2
-            )
-            picture[top : top + DIGIT, left : left + DIGIT] = part.images[
-                generator.choice(by_class[digit]), 0
-            ]
+            offset = generator.integers(0, CELL - DIGIT + 1, 2)
+            top, left = np.array(divmod(int(cell), 2)) * CELL + offset
+            chosen = part.images[generator.choice(by_class[digit]), 0]
+            picture[top : top + DIGIT, left : left + DIGIT] = chosen
         label[classes] = 1
     return images, labels

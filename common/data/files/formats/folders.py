@@ -42,11 +42,8 @@ def cinic10(path: Path, form: PictureForm) -> Raw:
     found: dict[str, list[Item]] = {"train": [], "test": []}
 
     def wanted(name: str) -> bool:
-        return (
-            is_picture(name)
-            and len(PurePosixPath(name).parts) >= 3
-            and PurePosixPath(name).parts[-3] in found
-        )
+        parts = PurePosixPath(name).parts
+        return is_picture(name) and len(parts) >= 3 and parts[-3] in found
 
     for name, content in read_entries(path, wanted):
         split, kind, _ = PurePosixPath(name).parts[-3:]
@@ -116,11 +113,8 @@ def tiny_imagenet(path: Path, form: PictureForm) -> Raw:
         )
     classes = tuple(sorted({kind for kind, _, _ in train}))
     test = [(line[1], f"{path}: {line[0]}", pictures[line[0]]) for line in lines]
-    return Raw(
-        _split(sorted(train, key=lambda item: item[1]), classes, form),
-        _split(test, classes, form),
-        classes,
-    )
+    train.sort(key=lambda item: item[1])
+    return Raw(_split(train, classes, form), _split(test, classes, form), classes)
 
 
 def _split(items: list[Item], classes: tuple[str, ...], form: PictureForm) -> RawSplit:

@@ -45,16 +45,10 @@ def read_parquet(
     labels, classes = read_labels(
         [_values(files, card.label, "label") for files in parts], card, stored
     )
-    extra = {
-        name: number_values(
-            [
-                to_array(_values(files, (card.columns.get(name, name),), "columns"))
-                for files in parts
-            ],
-            name,
-        )
-        for name in columns
-    }
+    extra = {}
+    for name in columns:
+        found = [_values(files, (card.columns.get(name, name),), "columns") for files in parts]
+        extra[name] = number_values([to_array(column) for column in found], name)
     splits = []
     for part, files in enumerate(parts):
         images = _pictures(files, card.image, form)

@@ -151,17 +151,10 @@ class Pooled:
         windows = split_windows(error_pixels)
         windows.copy_(error.view(windows.shape))
         by_input, by_weight, by_bias = torch.ops.aten.convolution_backward(
-            error_pixels,
-            pixels,
-            weight,
-            [channels],
-            [1, 1],
-            [1, 1],
-            [1, 1],
-            False,
-            [0, 0],
-            1,
-            [True, True, True],
+            *(error_pixels, pixels, weight, [channels]),
+            *([1, 1], [1, 1], [1, 1]),  # stride, padding, dilation
+            *(False, [0, 0], 1),  # transposed, output padding, groups
+            [True, True, True],  # the derivatives that are wanted
         )
         return by_input.permute(0, 2, 3, 1).flatten(1, 2), by_weight, by_bias
 

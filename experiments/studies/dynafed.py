@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 from pandas import DataFrame, Series
 from torch import Tensor, nn
 
+from experiments.studies.command import Runs, run_study
 from fedmirage.common.data.batches import Resident, batches, normalise
 from fedmirage.common.data.loading import load as load_data
 from fedmirage.common.data.partitions.named import split
@@ -262,7 +263,7 @@ def stages(
 
 
 def diagnose(made: Made, epochs: int = SCRATCH_EPOCHS) -> dict[str, Any]:
-    """Compute all figures of one run."""
+    """Compute all metrics of one run."""
     return {
         "round": made.round,
         "matching_loss": float(np.mean(made.content["losses"][-100:])),
@@ -274,19 +275,19 @@ def diagnose(made: Made, epochs: int = SCRATCH_EPOCHS) -> dict[str, Any]:
     }
 
 
-def draw(figures: Mapping[str, Any], path: Path) -> Path:
+def draw(metrics: Mapping[str, Any], path: Path) -> Path:
     """Draw everything that was computed for one run."""
     figure = Figure(figsize=(16, 8), layout="constrained")
     following, scratch, delta, clients = figure.subplots(2, 2).flat
-    DataFrame(figures["following"]).plot(ax=following, marker=".")
+    DataFrame(metrics["following"]).plot(ax=following, marker=".")
     following.set(xlabel="start t", ylabel="cosine distance to $w^{t+s}$", title="figure 6 left")
-    (100 * Series(figures["from_scratch"])).plot.bar(ax=scratch, rot=0)
+    (100 * Series(metrics["from_scratch"])).plot.bar(ax=scratch, rot=0)
     scratch.set(ylabel="test accuracy, %", title="a new network trained on the set alone")
-    deltas = {name: [one["delta"] for one in found] for name, found in figures["gradient"].items()}
+    deltas = {name: [one["delta"] for one in found] for name, found in metrics["gradient"].items()}
     DataFrame(deltas).plot(ax=delta, marker=".", logy=True)
     delta.set(xlabel="checkpoint", ylabel=r"$\delta$", title="distance to the gradient on all data")
-    if figures["clients"]:
-        losses = DataFrame(figures["clients"])
+    if metrics["clients"]:
+        losses = DataFrame(metrics["clients"])
         order = losses[["round", "stage"]].drop_duplicates()
         by_stage = losses.pivot(index=["round", "stage"], columns="client", values="loss")
         by_stage.reindex(order.itertuples(index=False, name=None)).plot(
@@ -297,9 +298,14 @@ def draw(figures: Mapping[str, Any], path: Path) -> Path:
     return path
 
 
-def report(folder: Path) -> None:
-    """Write the figures and the picture of a run."""
-    figures = diagnose(Made.of(folder))
-    path = folder / "dynafed" / "diagnostics.json"
-    path.write_text(json.dumps(figures, indent=1))
-    print(draw(figures, path.with_suffix(".png")))
+def report(runs: Runs) -> None:
+    """Show what DynaFed's synthetic set is worth, for runs with --save-images."""
+    for folder in runs:
+        metrics = diagnose(Made.of(folder))
+        path = folder / "dynafed" / "diagnostics.json"
+        path.write_text(json.dumps(metrics, indent=1))
+        print(draw(metrics, path.with_suffix(".png")))
+
+
+if __name__ == "__main__":
+    run_study(report)

@@ -1,13 +1,48 @@
-"""Draws the maps of several runs into one picture."""
+"""Draws t-SNE maps of the features that finished runs compute.
+
+VHL's figures 2 and 8 to 13, and with --domains FedLGD's figure 4:
+
+    python -m experiments.studies.tsne runs/fedavg runs/naive runs/vhl --out tsne.png
+    python -m experiments.studies.tsne runs/fedavg runs/without runs/fedlgd --domains --out tsne.png
+"""
 
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from matplotlib.figure import Figure
 
+from experiments.studies.command import Runs, run_study
 from fedmirage.report.tsne.clouds import MARKERS, Cloud, cloud, domain_cloud, domain_names, embed
 from fedmirage.report.tsne.finished import FinishedRun
+
+
+def main(
+    runs: Runs,
+    out: Annotated[Path, typer.Option(help="The picture.")] = Path("tsne.png"),
+    clients: Annotated[int, typer.Option(help="Clients per map.", min=1, max=len(MARKERS))] = 3,
+    samples: Annotated[
+        int, typer.Option(help="Test samples per model; half as many virtual ones.", min=4)
+    ] = 300,
+    seed: Annotated[int, typer.Option(help="Chooses the samples and starts t-SNE.", min=0)] = 0,
+    domains: Annotated[
+        bool, typer.Option("--domains", help="One map per run, in which shapes are domains.")
+    ] = False,
+) -> None:
+    """Draw t-SNE maps of features of test samples, for global models and some clients' last models.
+
+    Clients' models are read from RUN/memory, where a simulation leaves them. The virtual set is
+    read from the run's checkpoint; its samples are ringed. Colours are classes (a virtual class has
+    the colour of its partner), shapes are clients. With --domains, there is one map per run: the
+    global model's features of test samples, and shapes are the domains of the data.
+    """
+    opened = [FinishedRun.open(folder) for folder in runs]
+    if domains:
+        draw_domains(opened, samples, seed, out)
+    else:
+        draw(opened, clients, samples, seed, out)
+    print(f"picture: {out}")
 
 
 def draw(runs: list[FinishedRun], clients: int, samples: int, seed: int, path: Path) -> None:
@@ -53,3 +88,7 @@ def scatter(axis: Any, cloud: Cloud, names: list[str], seed: int) -> None:
                 look["label"] = f"{name}, {'virtual' if virtual else 'real'}"
                 axis.scatter(*points[kept].T, c=cloud.labels[kept] % many, **look)
     axis.legend(fontsize=8, loc="best", markerscale=1.2)
+
+
+if __name__ == "__main__":
+    run_study(main)

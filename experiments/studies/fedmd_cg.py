@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from experiments.studies.command import run_study
 from fedmirage.client.methods.fedmd_cg.generator import imitate
 from fedmirage.client.round import Step
-from fedmirage.common.data.batches import Resident, normalise
+from fedmirage.common.data.batches import Resident, batches, normalise
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.set import DataSet
-from fedmirage.common.errors import FedmirageError
 from fedmirage.common.learning.optimizers import SGD, Adam
 from fedmirage.common.learning.task import TASKS
 from fedmirage.common.methods.fedmd_cg import FedMdCg
@@ -33,12 +33,8 @@ from fedmirage.common.seeds import derive, seed_torch, torch_generator
 
 out = Console()
 
-KINDS = {
-    "no diversity": FedMdCg(diversity_weight=0.0),
-    "div0": FedMdCg(diversity="div0"),
-    "div1": FedMdCg(diversity="div1"),
-    "div2": FedMdCg(diversity="div2"),
-}
+KINDS = {"no diversity": FedMdCg(diversity_weight=0.0)}
+KINDS |= {kind: FedMdCg(diversity=kind) for kind in ("div0", "div1", "div2")}
 
 
 @dataclass(frozen=True)
@@ -71,11 +67,7 @@ def features(
     another diversity. All are shown in the plane of the real features' first two principal
     components.
     """
-    torch.set_num_threads(1)  # for small products, threads would mostly wait for each other
-    try:
-        found = compare_kinds(load(dataset, data_dir or None), steps, samples, seed)
-    except FedmirageError as error:
-        raise SystemExit(f"error: {error}") from None
+    found = compare_kinds(load(dataset, data_dir or None), steps, samples, seed)
     table = Table("features", "variance inside classes", "of the real one", "accuracy")
     real = next(iter(found.values())).spread
     for name, one in found.items():
@@ -148,7 +140,7 @@ def draw_batches(data: DataSet, steps: int, seed: int, purpose: str) -> Any:
     """Yield 64 normalised training samples at a time."""
     device = torch.device("cpu")
     samples = Resident.load(data.train, np.arange(len(data.train)), device, torch.contiguous_format)
-    for index in samples.batches(torch_generator(seed, purpose), 64, steps=steps):
+    for index in batches(len(samples), torch_generator(seed, purpose), 64, steps=steps):
         images, labels = samples.take(index)
         yield normalise(images, data.mean, data.std), labels
 
@@ -165,3 +157,7 @@ def draw_features(found: Mapping[str, Features], path: Path) -> None:
         panel.scatter(*plane.transform(one.values).T, **look, s=6, linewidths=0)
         panel.set(title=name, xticks=[], yticks=[])
     figure.savefig(path, dpi=110)
+
+
+if __name__ == "__main__":
+    run_study(features)

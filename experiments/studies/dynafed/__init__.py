@@ -1,1 +1,0 @@
-"""Shows what DynaFed's synthetic set is worth."""

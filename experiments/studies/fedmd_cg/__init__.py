@@ -1,1 +1,0 @@
-"""What FedMD-CG's generators make, and whether their classifiers agree with them."""
