@@ -16,8 +16,10 @@ from fedmirage.common.data.partitions.named import divide
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import ConfigurationError, FedmirageError, collect, refuse
 from fedmirage.common.method import parts_of
+from fedmirage.common.models.examination import examine
 from fedmirage.common.run import Run, blueprint, make_run, task_of
 from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.language import write
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.manifest import Manifest
 from fedmirage.common.wire.payload import Arrays
@@ -153,9 +155,18 @@ def check_with_data(config: RunConfig, dataset: DataSet) -> None:
 
 
 def check_model(config: RunConfig, dataset: DataSet) -> None:
-    """Refuse a model that cannot be built, or that shares what dp cannot protect."""
+    """Refuse a model that cannot be built or trained, or that shares what dp cannot protect."""
     model = blueprint(config, dataset.shape, len(dataset.classes))
-    shared = Manifest.of(model).only(parts_of(config.method_list).sends)
+    if config.own_code:
+        refuse(examine(model, dataset.shape, f"model={write(config.model_params)!r}"))
+    sends = parts_of(config.method_list).sends
+    shared = Manifest.of(model).only(sends)
+    if sends and not shared.weights.entries:
+        raise ConfigurationError(
+            f"methods={config.methods!r} shares the {' and the '.join(sends)} of"
+            f" model={config.model!r}, where nothing is trained; choose another place to cut"
+            " (head=), or freeze less"
+        )
     if shared.statistics.names and config.dp_params.active:
         raise ConfigurationError(
             f"dp: model={config.model!r} would share {shared.statistics.names[0]!r}, statistics"
