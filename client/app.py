@@ -24,7 +24,8 @@ def make_app(config: RunConfig | None = None, memory: Path | None = None) -> Cli
     def client_fn(context: Context) -> Client:
         from fedmirage.client.build import build_client
 
-        return build_client(config or validate(context.run_config), context, memory).to_client()
+        settings = config or validate(context.run_config)
+        return build_client(settings, context, memory, deployed=config is None).to_client()
 
     plain = config is not None and not config.secagg_params.active
     mods = [keep_details, *([] if plain else [secure(config, memory)])]

@@ -17,19 +17,28 @@ from fedmirage.common.data.set import DataSet
 from fedmirage.common.data.view import ClientView, own_view, view
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.memory import memory_folder
+from fedmirage.common.method import NETWORK, parts_of
 from fedmirage.common.models.base import Model
+from fedmirage.common.own_code import require_allowed
 from fedmirage.common.run import Run, make_run
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import write
 
 
 def build_client(
-    config: RunConfig, context: Context, memory: Path | None = None
+    config: RunConfig, context: Context, memory: Path | None = None, deployed: bool = False
 ) -> FederatedClient:
-    """Build the client that answers one message."""
+    """Build the client that answers one message.
+
+    A deployed node imports no code and opens no file that a run names, unless its owner allows it.
+    """
+    opens_file = keeps_a_part(config)
+    if deployed:
+        require_allowed(config.own_code, str(context.node_config.get("allow", "")))
+        config = use_own_weights(config, context) if opens_file else config
     processor = device.prepare(config, config.threads)
     client_view = load_view(config, context)
-    run, model = run_of(config, client_view.dataset, processor)
+    run, model = run_of(config, client_view.dataset, processor, opens_file)
     own = "data" in context.node_config
     folder, demands = memory_folder(context, memory), read_demands(context.node_config)
     return FederatedClient(run, client_view, model, folder, own, demands)
@@ -100,8 +109,29 @@ def deal_data(config: RunConfig) -> tuple[DataSet, list[Indices]]:
     )
 
 
+def use_own_weights(config: RunConfig, context: Context) -> RunConfig:
+    """Let a node begin with its own copy of the initial weights, `weights` of its configuration."""
+    if not config.initial_weights:
+        return config
+    if (own := context.node_config.get("weights")) is None:
+        raise FedmirageError(
+            f"methods={config.methods!r} leaves a part of the network to each client, and this node"
+            f" opens no file that a run names, such as initial-weights={config.initial_weights!r};"
+            ' its owner names its own copy in weights="..."'
+        )
+    return config.model_copy(update={"initial_weights": str(own)})
+
+
+def keeps_a_part(config: RunConfig) -> bool:
+    """Whether clients begin with a part of the network that does not come from the server."""
+    parts = parts_of(config.method_list)
+    return not set(NETWORK) <= set(parts.sends if parts.loads is None else parts.loads)
+
+
 @lru_cache(maxsize=2)
-def run_of(config: RunConfig, dataset: DataSet, processor: torch.device) -> tuple[Run, Model]:
+def run_of(
+    config: RunConfig, dataset: DataSet, processor: torch.device, opens_file: bool
+) -> tuple[Run, Model]:
     """Make the facts of a run, and its model on its device: one of each per process."""
-    run, model = make_run(config, dataset, processor)
+    run, model = make_run(config, dataset, processor, opens_file)
     return run, device.place(model, processor, config)

@@ -33,7 +33,8 @@ from fedmirage.common.learning.task import evaluate
 from fedmirage.common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory, client_folder
 from fedmirage.common.methods import Method, half
 from fedmirage.common.models.base import Model
-from fedmirage.common.run import Run, appearance
+from fedmirage.common.own_code import explain_other_source
+from fedmirage.common.run import Run, appearance, own_randomness
 from fedmirage.common.secagg.flower import encode_update
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
@@ -73,6 +74,9 @@ class FederatedClient(NumPyClient):
         if (problem := name_problem(self.view.dataset, config)) is not None:
             log(WARNING, "this node is not used: %s", problem[1])
             return {"partition": self.view.partition, wire.ERROR: problem[0]}
+        if other := explain_other_source(self.run.config.own_code, config):
+            log(WARNING, "this node is not used: %s", other)
+            return {"partition": self.view.partition, wire.ERROR: other}
         form = appearance(self.view.dataset)
         if self.own_data:
             del form["fingerprint"]  # with it, a guess at the data could be confirmed
@@ -98,7 +102,9 @@ class FederatedClient(NumPyClient):
         release = self.find_release(config)
         reply = release.find_earlier() if release else None
         if reply is None:
-            reply = self.train_round(self.open(received, config), started)
+            local = self.open(received, config)
+            with own_randomness(self.run.config, "client", local.number, local.partition):
+                reply = self.train_round(local, started)
             reply = release.protect(reply, broadcast) if release else reply
             wire.check_declared(reply.metrics, wire.declared_metrics(self.run))
         return self.send(reply, broadcast)

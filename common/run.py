@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +17,9 @@ from fedmirage.common.errors import refuse
 from fedmirage.common.learning.task import ALL_OUTPUTS, TASKS, Task
 from fedmirage.common.method import Parts, Section, Shape, parts_of
 from fedmirage.common.models.base import Model
+from fedmirage.common.models.beginning import begin_with, freeze
 from fedmirage.common.models.factory import build
+from fedmirage.common.models.params import OwnNetwork
 from fedmirage.common.seeds import derive, seed_torch
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.manifest import Entry, Manifest, to_arrays
@@ -109,17 +112,20 @@ class Run:
         return tuple(Entry(f"{section.name}.{at}", shape, None) for at, shape in enumerate(shapes))
 
 
-def make_run(config: RunConfig, dataset: DataSet, device: torch.device) -> tuple[Run, Model]:
-    """Return the facts of a run, and its model with the seed's initial weights, on the CPU."""
-    model = blueprint(config, dataset.shape, len(dataset.classes))
+def make_run(
+    config: RunConfig, dataset: DataSet, device: torch.device, opens_file: bool = True
+) -> tuple[Run, Model]:
+    """Return the facts of a run, and its model with its initial weights, on the CPU."""
+    model = blueprint(config, dataset.shape, len(dataset.classes), opens_file)
     task = task_of(config, dataset)
     return Run(config, dataset, task, device, Manifest.of(model), to_arrays(model)), model
 
 
-def blueprint(config: RunConfig, shape: Shape, classes: int) -> Model:
-    """Build the run's model with the seed's initial weights.
+def blueprint(config: RunConfig, shape: Shape, classes: int, opens_file: bool = True) -> Model:
+    """Build the run's model with the initial weights of the seed, or of initial-weights.
 
-    It has the outputs that methods add to its head, and the parts that methods add.
+    A client need not open that file if all weights come from the server. The model has the outputs
+    that methods add to its head, and the parts that methods add. What `freeze` names is fixed.
     """
     extra = sum(method.extra_outputs(classes) for method in config.method_list)
     model = build(config.model_params, shape, classes, extra, derive(config.seed, "model"))
@@ -132,7 +138,22 @@ def blueprint(config: RunConfig, shape: Shape, classes: int) -> Model:
                 )
             for name, part in added.items():
                 model.add_module(name, part)
-    return model
+    if opens_file and config.initial_weights:
+        begin_with(model, config.initial_weights)
+    return freeze(model, config.freeze) if config.freeze else model
+
+
+@contextmanager
+def own_randomness(config: RunConfig, *position: int | str) -> Iterator[None]:
+    """Seed torch's own generator, from which somebody's own network may draw (dropout).
+
+    The networks here draw nothing.
+    """
+    if not isinstance(config.model_params, OwnNetwork):
+        yield
+        return
+    with seed_torch(derive(config.seed, "own-network", *position)):
+        yield
 
 
 def task_of(config: RunConfig, dataset: DataSet) -> Task:

@@ -22,7 +22,7 @@ from fedmirage.common.data.partitions.params import PARTITIONS
 from fedmirage.common.dp.settings import DP
 from fedmirage.common.learning.schedules import SCHEDULES, Schedule
 from fedmirage.common.methods import METHODS, Method
-from fedmirage.common.models.params import MODELS
+from fedmirage.common.models.params import MODELS, OwnNetwork
 from fedmirage.common.secagg.settings import SECAGG
 from fedmirage.common.settings.config import RunConfig, defaults, key_of
 from fedmirage.common.settings.describe import describe
@@ -209,11 +209,20 @@ def members(kind: type) -> Iterator[tuple[str, str]]:
             yield f"`{name}{call}`", text(member.__doc__ or "")
 
 
+def models() -> Iterator[str]:
+    """Show every network, and how somebody's own is named."""
+    yield (
+        "Besides these, `model` takes any network that Python can import,"
+        " `mylab.nets:TinyViT(width=64)`; [own-network.md](../own-network.md) shows how."
+    )
+    yield from entries({**MODELS, "module:attribute": OwnNetwork})
+
+
 PAGES: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "settings": ("Settings", settings),
     "methods": ("Methods", methods),
     "partitions": ("Partitions", lambda: entries(PARTITIONS)),
-    "models": ("Models", lambda: entries(MODELS)),
+    "models": ("Models", models),
     "datasets": ("Data sets", lambda: entries(DATASETS, DatasetParams)),
     "results": ("results.jsonl", results),
     "python": ("Python: `import fedmirage`", python),

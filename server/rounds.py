@@ -27,6 +27,7 @@ from flwr.server.strategy import Strategy
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.learning.detail import select_for_round, select_for_summary
+from fedmirage.common.run import own_randomness
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.payload import Arrays, size
 from fedmirage.server.messages import plain
@@ -69,7 +70,8 @@ class Rounds:
         for number in range(self.checkpoint.round + 1, self.config.rounds + 1):
             if stopped:
                 break
-            stopped = self.run_round(number)
+            with own_randomness(self.config, "server", number):
+                stopped = self.run_round(number)
         more: dict[str, Any] = {"seconds": time.perf_counter() - started}
         more |= {"stopped_early": True} if stopped else {}
         detail, unused = select_for_summary(self.last_evaluation), idle(self.strategy)
@@ -91,7 +93,7 @@ class Rounds:
         started = time.perf_counter()
         outcome = self.try_fit(number, ndarrays_to_parameters(self.checkpoint.shared))
         parameters = outcome.parameters or ndarrays_to_parameters(self.checkpoint.shared)
-        shared = parameters_to_ndarrays(parameters)
+        shared = self.keep_fixed(parameters_to_ndarrays(parameters))
         fitted = time.perf_counter()
         evaluated = (
             self.evaluate(number, shared, outcome.without) if self.config.evaluates(number) else {}
@@ -103,12 +105,20 @@ class Rounds:
         now = time.perf_counter()
         line["seconds"] = {**outcome.seconds, "evaluate": now - fitted, "round": now - started}
         offered = release(self.strategy, parameters)
-        released = shared if offered is parameters else parameters_to_ndarrays(offered)
+        released = (
+            shared if offered is parameters else self.keep_fixed(parameters_to_ndarrays(offered))
+        )
         stop = self.track_best(line, released)
         self.results.append(line)
         self.save(number, shared, released)
         log(INFO, "round %s/%s: %s", number, self.config.rounds, describe_scores(line))
         return stop
+
+    def keep_fixed(self, arrays: Arrays) -> Arrays:
+        """Undo what an average, noise or a dishonest client did to frozen weights."""
+        if not self.config.freeze:
+            return arrays
+        return self.evaluator.run.shared.keep_fixed(arrays, self.checkpoint.shared)
 
     def try_fit(self, number: int, parameters: Parameters) -> FitOutcome:
         """Try a round; if too few clients answered, try again with those that are then present."""

@@ -22,6 +22,7 @@ from fedmirage.common.data.names import announce_names
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.methods import half
 from fedmirage.common.methods.fedavg import FedAvg
+from fedmirage.common.own_code import announce_sources, hash_sources
 from fedmirage.common.run import Run, appearance, make_run
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
@@ -101,8 +102,11 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
             "token": state.token,
             "start_round": state.round,
             "keeps_local_models": run.keeps_local_models,
+            "sources": hash_sources(config.own_code),
         }
         results.begin(config, resolved)
+        for text in model.remarks:
+            results.note(0, text)
     send = partial(exchange, grid)
     roster = Roster(
         grid,
@@ -110,7 +114,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         config.seed,
         send,
         expected=appearance(dataset),
-        told=announce_names(dataset),
+        told=announce_names(dataset) | announce_sources(config.own_code),
         secret=config.dp_params.secret_draw,
         no_substitutes=isinstance(config.secagg_params, SecAggOn),
     )

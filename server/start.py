@@ -14,10 +14,17 @@ from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet
+<<<<<<< HEAD
 from fedmirage.common.errors import ConfigurationError, FedmirageError, collect, refuse
 from fedmirage.common.method import parts_of
+=======
+from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.method import NETWORK, parts_of
+from fedmirage.common.models.examination import examine
+>>>>>>> net
 from fedmirage.common.run import Run, blueprint, make_run, task_of
 from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.language import write
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.manifest import Manifest
 from fedmirage.common.wire.payload import Arrays
@@ -156,9 +163,19 @@ def check_with_data(config: RunConfig, dataset: DataSet) -> None:
 
 
 def check_model(config: RunConfig, dataset: DataSet) -> None:
-    """Refuse a model that cannot be built, or that shares what dp cannot protect."""
+    """Refuse a model that cannot be built or trained, or that shares what dp cannot protect."""
     model = blueprint(config, dataset.shape, len(dataset.classes))
-    shared = Manifest.of(model).only(parts_of(config.method_list).sends)
+    if config.own_code:
+        subject = f"model={write(config.model_params)!r}"
+        if problems := examine(model, dataset.shape, subject):
+            raise ConfigurationError(problems)
+    whole, sends = Manifest.of(model), parts_of(config.method_list).sends
+    shared = whole.only(sends)
+    if empty := [part for part in sends if part in NETWORK and not whole.only([part]).entries]:
+        raise ConfigurationError(
+            f"methods={config.methods!r} shares the {' and the '.join(empty)} of"
+            f" model={config.model!r}, which has no weights; choose another place to cut (head=)"
+        )
     if shared.statistics.names and config.dp_params.active:
         raise ConfigurationError(
             f"dp: model={config.model!r} would share {shared.statistics.names[0]!r}, statistics"

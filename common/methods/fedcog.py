@@ -137,7 +137,8 @@ class FedCog(Method):
 
     def check(self, config: RunConfig) -> list[str]:
         """The BatchNorm term needs a model with BatchNorm."""
-        if self.lambda_bn and getattr(config.model_params, "norm", "none") != "batch":
+        norm = getattr(config.model_params, "norm", "none")
+        if self.lambda_bn and norm not in ("batch", "unknown"):
             return [
                 f"methods: fedcog(lambda_bn={self.lambda_bn:g}) compares BatchNorm's statistics,"
                 f" but model={config.model!r} has none; write lambda_bn=0 or take a model with"

@@ -20,27 +20,46 @@ class Model(nn.Module):
     The classifier is the last linear layer, so that the features are the penultimate ones that
     FedCOG, MOON and VHL compare. The one exception is `lenet-bn`: FedMD-CG cuts between its
     convolutions and its two linear layers. Children of `features` whose names begin with "stage"
-    are the stages, which give what VHL calls shallow, middle and deep features.
+    are the stages, which give what VHL calls shallow, middle and deep features. Somebody's own
+    network may have any module as its features; only a sequence has stages.
     """
 
-    def __init__(self, features: nn.Sequential, classifier: nn.Module, feature_dim: int) -> None:
+    def __init__(self, features: nn.Module, classifier: nn.Module, feature_dim: int) -> None:
         super().__init__()
         self.features = features
         self.classifier = classifier
         self.feature_dim = feature_dim
+        self.fixed: frozenset[str] = frozenset()  # the names of what `freeze` keeps as it is
+        self.remarks: list[str] = []  # what readers of the run's results must know about it
+        self.resting: tuple[nn.Module, ...] = ()  # the layers of which all is fixed
 
     def forward(self, images: Tensor) -> Tensor:
         """(batch, channels, height, width) to (batch, classes)."""
         logits: Tensor = self.classifier(self.features(images))
         return logits
 
+    def train(self, mode: bool = True) -> "Model":
+        """Set the mode; layers that are fixed stay in evaluation mode, and so do their norms."""
+        super().train(mode)
+        for layer in self.resting:
+            layer.eval()
+        return self
+
+    def original_name(self, name: str) -> str:
+        """The name of a weight in the network as its author wrote it."""
+        return name
+
     @property
     def stages(self) -> tuple[str, ...]:
         """Names of the intermediate feature maps, from shallow to deep."""
+        if not isinstance(self.features, nn.Sequential):
+            return ()
         return tuple(name for name, _ in self.features.named_children() if name.startswith("stage"))
 
     def feature_maps(self, images: Tensor) -> dict[str, Tensor]:
         """The map after every stage, and the features as "last", from one forward pass."""
+        if not self.stages:
+            return {LAST: self.features(images)}
         maps, value = {}, images
         for name, part in self.features.named_children():
             value = part(value)

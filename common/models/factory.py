@@ -6,9 +6,9 @@ from typing import Any
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.models import small
 from fedmirage.common.models.base import Model, Shape
-from fedmirage.common.models.params import MODELS, ModelParams
+from fedmirage.common.models.own import build_own
+from fedmirage.common.models.params import ModelParams, OwnNetwork, read_model
 from fedmirage.common.seeds import seed_torch
-from fedmirage.common.settings.language import resolve_one
 
 
 def build(
@@ -24,9 +24,7 @@ def build(
     those of the head, so that a wider head does not change the features.
     """
     params = (
-        line_or_params
-        if isinstance(line_or_params, ModelParams)
-        else resolve_one(line_or_params, MODELS, "model")
+        line_or_params if isinstance(line_or_params, ModelParams) else read_model(line_or_params)
     )
     if min(shape) < 1 or classes < 1 or extra_outputs < 0:
         raise ConfigurationError(
@@ -35,6 +33,8 @@ def build(
             " at 0"
         )
     with seed_torch(seed):
+        if isinstance(params, OwnNetwork):
+            return build_own(params, shape, classes, extra_outputs)
         return _builder(params)(params, shape, classes + extra_outputs)
 
 

@@ -74,8 +74,12 @@ def save_model(named: Mapping[str, Array], path: str | Path, facts: ModelFacts) 
     write_arrays(path, named, asdict(facts))
 
 
-def load_model(path: str | Path) -> tuple[Model, ModelFacts]:
+def load_model(path: str | Path, own: str = "") -> tuple[Model, ModelFacts]:
     """Load the network of a model file, in evaluation mode on the CPU, and the facts about it.
+
+    A file never has anything imported: if its weights belong to somebody's own network, the caller
+    names that network in `own`.
+
 
     The first `len(facts.classes)` outputs are the classes. Parts that a method added to the network
     are not needed for predictions and are left out. A file that lacks a part of the network is
@@ -89,13 +93,21 @@ def load_model(path: str | Path) -> tuple[Model, ModelFacts]:
             f" what methods={facts.methods!r} shares; every client keeps the rest: load the arrays"
             " with safetensors"
         )
-    extra = facts.outputs - len(facts.classes)
-    with torch.device("meta"):  # a network without memory, since false facts may be of a huge one
-        manifest = Manifest.of(build(facts.model, facts.shape, len(facts.classes), extra))
+    brought = ":" in facts.model.partition("(")[0]
+    line, extra = own if brought else facts.model, facts.outputs - len(facts.classes)
+    if brought and not own:
+        raise DataError(
+            f"{str(path)!r} holds weights of {facts.model!r}, which is not part of fedmirage, and a"
+            f" file has nothing imported; if you trust that module, add model={facts.model!r}"
+        )
+    # Without memory at first, since false facts may be of a huge network. Somebody's own is named
+    # by the caller, and may not know how to be made without memory.
+    with torch.device("cpu" if brought else "meta"):
+        manifest = Manifest.of(build(line, facts.shape, len(facts.classes), extra))
     if missing := [name for name in manifest.names if name not in named]:
-        raise DataError(f"{str(path)!r} lacks {missing[0]!r} of a {facts.model}; write it again")
+        raise DataError(f"{str(path)!r} lacks {missing[0]!r} of a {line}; write it again")
     arrays = [named[name] for name in manifest.names]
     manifest.check(arrays)
-    model = build(facts.model, facts.shape, len(facts.classes), extra)
+    model = build(line, facts.shape, len(facts.classes), extra)
     from_arrays(model, arrays)
     return model.eval(), facts

@@ -1,10 +1,12 @@
 """The networks that the `model` line may name; no torch here, because the command line reads it."""
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from fedmirage.common.settings.language import Params
+from fedmirage.common.settings.language import Params, parse, resolve_one, write
 
 Width = Annotated[int, Field(ge=1, le=4096)]
 
@@ -102,3 +104,31 @@ class ResNet50(ResNetParams):
 SMALL: tuple[type[ModelParams], ...] = (SimpleCnn, Cnn3, LenetBn, ConvNet, Mlp, VhlCnn)
 RESIDUAL: tuple[type[ModelParams], ...] = (ResNet10, ResNet18, ResNet34, ResNet50)
 MODELS = {params.name: params for params in SMALL + RESIDUAL}
+
+
+class OwnNetwork(ModelParams):
+    """Somebody's own network: every key but `head` is for the class or function that makes it."""
+
+    model_config = ConfigDict(extra="allow")
+    norm: ClassVar[str] = "unknown"
+    head: str = ""
+    """Where to cut: the name of the last layer, e.g. "fc"; what goes into it are the features.
+    Empty means "classifier"."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
+        """Travel to another process of a run as the line, because the class is made from it."""
+        return read_model, (write(self),)
+
+
+@lru_cache(maxsize=64)
+def own_network(reference: str) -> type[OwnNetwork]:
+    """The keys of one network; lines that name it are equal if their keys are."""
+    return type("OwnNetworkOf", (OwnNetwork,), {"name": reference, "__module__": __name__})
+
+
+def read_model(text: str) -> ModelParams:
+    """Read a `model` line: one of the networks here, or somebody's own; nothing is imported."""
+    known: dict[str, type[ModelParams]] = dict(MODELS)
+    own = [call.name for call in parse(text, "model") if ":" in call.name]
+    known.update((name, own_network(name)) for name in own)
+    return resolve_one(text, known, "model")

@@ -70,7 +70,14 @@ class RunConfig(BaseModel):
     """How the training data are distributed among the clients, e.g. "dirichlet(alpha=0.1)". See
     `fedmirage partitions`."""
     model: str
-    """The network, e.g. "simple-cnn" or "convnet(width=32)". See `fedmirage models`."""
+    """The network, e.g. "simple-cnn" or "convnet(width=32)"; see `fedmirage models`. Your own is
+    "mylab.nets:TinyViT(width=64)"."""
+    initial_weights: str
+    """A safetensors file with the weights that the network begins with, e.g. to fine-tune a
+    pretrained one; empty means that the seed gives them."""
+    freeze: str
+    """Weights that stay as they begin: patterns of their names, separated by commas, e.g.
+    "features.*"."""
     task: Literal["auto", "single-label", "multi-label"]
     """Whether an image has one label or several; "auto" follows the data set."""
     clients: Positive
@@ -238,6 +245,11 @@ class RunConfig(BaseModel):
         """The schedule, resolved; lr-decay is the short form of one."""
         written = require(self.lines.schedule, "schedule")
         return written if self.lr_decay == 1 else Exponential(factor=self.lr_decay)
+
+    @property
+    def own_code(self) -> list[str]:
+        """What the run has imported beside fedmirage: "module:attribute" of its network."""
+        return [name] if ":" in (name := self.model_params.name) else []
 
     @property
     def weighs(self) -> Weighting:

@@ -20,6 +20,8 @@ from fedmirage.common.errors import ConfigurationError, collect, refuse
 
 LONGEST = 5000  # characters of a line
 NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.IGNORECASE)
+# The name of somebody's own code, e.g. mylab.nets:TinyViT or ./nets.py:TinyViT; see own_code.py.
+REFERENCE = re.compile(r"(?P<module>[^:()'\"]+):(?P<attribute>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 
 
 class Params(BaseModel):
@@ -43,7 +45,10 @@ P = TypeVar("P", bound=Params)
 
 @dataclass(frozen=True)
 class Call:
-    """One `name(key=literal, ...)`, with the name in lower case and lists as tuples."""
+    """One `name(key=literal, ...)`, with lists as tuples.
+
+    The name is in lower case, unless it is that of somebody's own code.
+    """
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -109,10 +114,11 @@ def _read(piece: str, key: str, problems: list[str]) -> Call | None:
 def _read_call(piece: str, key: str, problems: list[str]) -> Call | None:
     name, bracket, rest = piece.partition("(")
     name = name.strip()
-    if not NAME.fullmatch(name) or (bracket and not rest.rstrip().endswith(")")):
+    own = REFERENCE.fullmatch(name) is not None
+    if not (own or NAME.fullmatch(name)) or (bracket and not rest.rstrip().endswith(")")):
         problems.append(f"{key}: cannot read {piece!r}; write name or name(key=value, ...)")
         return None
-    name = name.lower()
+    name = name if own else name.lower()
     if not bracket:
         return Call(name)
     try:
@@ -201,11 +207,16 @@ def resolve_one(text: str, known: Mapping[str, type[P]], key: str) -> P:
 
 def write(params: Params) -> str:
     """The shortest line that means these params: it holds only what differs from the defaults."""
-    arguments = ", ".join(
-        f"{name}={getattr(params, name)!r}"
+    named = [
+        name
         for name, info in type(params).model_fields.items()
         if info.is_required()
         or getattr(params, name) != info.get_default(call_default_factory=True)
+    ]
+    extra = params.model_extra or {}  # what own code takes is not known here
+    arguments = ", ".join(
+        [f"{name}={getattr(params, name)!r}" for name in named]
+        + [f"{name}={value!r}" for name, value in extra.items()]
     )
     return f"{params.name}({arguments})" if arguments else params.name
 

@@ -10,7 +10,7 @@ from fedmirage.common.dp.settings import DP, DpParams
 from fedmirage.common.errors import collect
 from fedmirage.common.learning.schedules import SCHEDULES, Schedule
 from fedmirage.common.methods import METHODS, Method
-from fedmirage.common.models.params import MODELS, ModelParams
+from fedmirage.common.models.params import ModelParams, read_model
 from fedmirage.common.secagg.settings import SECAGG, SecAggParams
 from fedmirage.common.settings.language import resolve_line, resolve_one
 
@@ -50,7 +50,7 @@ def read_lines(settings: Mapping[str, Any]) -> tuple[Lines, list[str]]:
         methods=read("methods", lambda text: tuple(resolve_line(text, METHODS, "methods"))),
         dataset=read("dataset", lambda text: tuple(resolve_line(text, DATASETS, "dataset"))),
         partition=read("partition", lambda text: resolve_one(text, PARTITIONS, "partition")),
-        model=read("model", lambda text: resolve_one(text, MODELS, "model")),
+        model=read("model", read_model),
         secagg=read("secagg", lambda text: resolve_one(text, SECAGG, "secagg")),
         dp=read("dp", lambda text: resolve_one(text, DP, "dp")),
         schedule=read("schedule", lambda text: resolve_one(text, SCHEDULES, "schedule")),

@@ -40,16 +40,7 @@ def write_arrays(
 
 def read_arrays(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     """Read the arrays of a file by name, in the order of the file, and its facts."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            metadata = dict(file.metadata() or {})
-    except FileNotFoundError:
-        raise DataError(f"there is no file {str(path)!r}; check the path") from None
-    except (SafetensorError, OSError, ValueError, TypeError) as error:
-        raise DataError(
-            f"{str(path)!r} is damaged, or not a file of arrays ({error}); restore it from a copy"
-        ) from None
+    arrays, metadata = _open(path)
     try:
         facts: dict[str, Any] = json.loads(metadata[KEY])
         checksum = facts.pop(CHECKSUM)
@@ -64,6 +55,24 @@ def read_arrays(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
             " with it; restore it from a copy"
         )
     return arrays, facts
+
+
+def read_any_arrays(path: str | Path) -> dict[str, Array]:
+    """Read the arrays of a safetensors file that any program may have written."""
+    return _open(path)[0]
+
+
+def _open(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return arrays, dict(file.metadata() or {})
+    except FileNotFoundError:
+        raise DataError(f"there is no file {str(path)!r}; check the path") from None
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        raise DataError(
+            f"{str(path)!r} is damaged, or not a file of arrays ({error}); restore it from a copy"
+        ) from None
 
 
 def compute_checksum(arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ class Entry:
     shape: tuple[int, ...]
     dtype: np.dtype[Any] | None  # None allows any type
     trainable: bool = True  # False for BatchNorm's running statistics, which are only averaged
+    fixed: bool = False  # what `freeze` keeps as it is; it is sent, and never trained
 
     @property
     def part(self) -> str:
@@ -76,9 +77,16 @@ class Manifest:
     def of(cls, module: nn.Module) -> Manifest:
         """A module's floating-point parameters and buffers, in the order of its state dict."""
         parameters = dict(module.named_parameters(remove_duplicate=False))
+        fixed: Collection[str] = getattr(module, "fixed", ())
         return cls(
             tuple(
-                Entry(name, tuple(tensor.shape), _numpy_type(tensor), name in parameters)
+                Entry(
+                    name,
+                    tuple(tensor.shape),
+                    _numpy_type(tensor),
+                    name in parameters and name not in fixed,
+                    name in fixed,
+                )
                 for name, tensor in floating(module)
             )
         )
@@ -113,8 +121,17 @@ class Manifest:
 
     @property
     def statistics(self) -> Manifest:
-        """The arrays that are averaged but not trained."""
-        return Manifest(tuple(entry for entry in self.entries if not entry.trainable))
+        """The arrays that are averaged but not trained, without those that are fixed."""
+        return Manifest(
+            tuple(entry for entry in self.entries if not entry.trainable and not entry.fixed)
+        )
+
+    def keep_fixed(self, arrays: Arrays, before: Arrays) -> Arrays:
+        """Put back what `freeze` keeps as it is, whatever became of it."""
+        return [
+            old if entry.fixed else new
+            for entry, new, old in zip(self.entries, arrays, before, strict=True)
+        ]
 
     def only(self, parts: Collection[str]) -> Manifest:
         """The arrays of some parts of the model."""

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from fedmirage.api.comparisons import Comparison
+from fedmirage.api.networks import name_network, settle_network
 from fedmirage.api.runs import RunResult
+from fedmirage.common.own_code import refuse_while_importing
 from fedmirage.follow.wanted import Wanted
 from fedmirage.settings.layers import read_layers, report_together, settle
 
@@ -31,18 +33,20 @@ def run(
 ) -> RunResult:
     """Run settings over the defaults to the end; a run that fails raises its reason.
 
-    Every flag of `fedmirage run` is a setting, with underscores for hyphens. Results go to the
-    folder `out`, or else to a new one in runs/. With `resume`, the settings are laid over those of
-    the run that goes on. `quiet` shows no progress.
+    Every flag of `fedmirage run` is a setting, with underscores for hyphens. `model` may also be a
+    class, a function that returns a network, or a network, whose weights the run begins with.
+    Results go to the folder `out`, or else to a new one in runs/. With `resume`, the settings are
+    laid over those of the run that goes on. `quiet` shows no progress.
     """
     from fedmirage.launch import launch
 
+    refuse_while_importing()
     console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
     with report_together(wanted.find_problems()):
-        config = settle(read_layers(preset, []), settings)
+        config = settle(read_layers(preset, []), settle_network(settings))
     folder = Path(config.out)
     launch(config, runtime, folder, console, actors, observers=wanted.make(console))
-    return RunResult(folder)
+    return RunResult(folder, config.model)
 
 
 def compare(
@@ -66,10 +70,11 @@ def compare(
 
     FedAvg is always among them; without methods, so are the five with virtual data. The same call
     continues a comparison that was interrupted. A run that fails is shown as failed in the result,
-    and the others go on.
+    and the others go on. `model` may be what it may be for `run`.
     """
     from fedmirage.comparison.command import plan_comparison, run_comparison
 
+    refuse_while_importing()
     console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
     lines = [methods] if isinstance(methods, str) else list(methods)
     several = [seeds] if isinstance(seeds, int) else seeds
@@ -77,7 +82,7 @@ def compare(
     with report_together(wanted.find_problems()):
         layers = read_layers(preset, [])
         choices = (controls, tune, tune_schedules, share_warm_up)
-        plan = plan_comparison(layers, settings, lines, chosen, *choices)
+        plan = plan_comparison(layers, settle_network(settings), lines, chosen, *choices)
     observers = wanted.make(console)
     return Comparison(run_comparison(plan, console, runtime, actors, False, observers).folder)
 
@@ -92,12 +97,13 @@ def read_comparison(folder: str | Path) -> Comparison:
     return Comparison(folder)
 
 
-def load_model(path: str | Path) -> tuple[Model, ModelFacts]:
+def load_model(path: str | Path, model: Any = "") -> tuple[Model, ModelFacts]:
     """Load a run's model file: the network, in evaluation mode on the CPU, and facts about it.
 
-    The facts are classes, normalisation, image shape, network, methods and round.
+    The facts are classes, normalisation, image shape, network, methods and round. A file has
+    nothing imported, so name your own network again as `model`: its line, class or function.
     """
     # here, because it loads torch, which settings do not need
     from fedmirage.common.models import files
 
-    return files.load_model(path)
+    return files.load_model(path, model if isinstance(model, str) else name_network(model))

@@ -21,9 +21,10 @@ SHOWN = ("status", "rounds", "final_accuracy", "best_accuracy", "last5_accuracy"
 class RunResult:
     """What a run left in its folder. Frames are attributes, pictures are methods."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, network: str = "") -> None:
         from fedmirage.records.lines import read_record
 
+        self.network = network  # the line of a network that may be imported, for `model`
         self.folder = Path(folder).expanduser().absolute()
         self.lines = read_record(self.folder)
         if not self.lines:
@@ -78,11 +79,14 @@ class RunResult:
             )
         return draw_rounds(self.rounds, chosen, self.settings["methods"])
 
-    def model(self) -> tuple[Model, ModelFacts]:
-        """Load the model of the last round, as `fedmirage.load_model` does."""
-        from fedmirage.common.models.files import load_model
+    def model(self, model: Any = "") -> tuple[Model, ModelFacts]:
+        """Load the model of the last round, as `fedmirage.load_model` does.
 
-        return load_model(self.folder / "model.safetensors")
+        Only the object that `fedmirage.run` returned knows your own network without being told.
+        """
+        from fedmirage.api.calls import load_model
+
+        return load_model(self.folder / "model.safetensors", model or self.network)
 
     def page(self) -> Path:
         """Write report.html, the page about this run, into its folder; return its path."""

@@ -90,6 +90,7 @@ class Federation(SuperLink):
         self.environment[VARIABLE] = str(memory.parent.absolute() / TRACEBACK)
         for partition, address in enumerate(nodes):
             node = f'partition-id={partition} num-partitions={config.clients} memory="{memory}"'
+            node += grant(config)
             program = [sys.executable, "-P", "-m", "fedmirage.node.supernode", "--code", self.code]
             program += ["--insecure", "--superlink", self.fleet, "--node-config", node]
             self.spawn(f"supernode-{partition}", *program, "--clientappio-api-address", address)
@@ -133,6 +134,12 @@ class Federation(SuperLink):
     def check(self) -> None:
         """Raise the end of its log if the SuperLink has ended too early."""
         self.check_alive("superlink")
+
+
+def grant(config: RunConfig) -> str:
+    """Let the nodes of this host import and open what whoever starts the run names, and no more."""
+    allow = f' allow="{", ".join(config.own_code)}"' if config.own_code else ""
+    return allow + (f' weights="{config.initial_weights}"' if config.initial_weights else "")
 
 
 def free_addresses(count: int) -> list[str]:

@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedmirage.common.own_code import VARIABLE
 from fedmirage.runtimes import guardian
 from fedmirage.runtimes.interrupts import INTERRUPTIONS
 
@@ -89,7 +91,23 @@ def undisturbed() -> Iterator[None]:
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment, changed so that a new Python finds this code first."""
+    """Return this process's environment, changed so that a new Python finds this code first.
+
+    It also finds the modules that this process finds, after all others: somebody's own code.
+    """
     root = str(Path(__file__).parents[2])
     known = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([root, known] if known else [root])}
+    path = os.pathsep.join([root, known] if known else [root])
+    return {**os.environ, "PYTHONPATH": path, VARIABLE: os.pathsep.join(own_folders())}
+
+
+def own_folders() -> list[str]:
+    """List the folders of this process's path that do not belong to Python, and the current one."""
+    installed = [Path(folder) for folder in sysconfig.get_paths().values()]
+    given = os.environ.get(VARIABLE, "").split(os.pathsep)
+    folders = [Path(entry).absolute() for entry in (*filter(None, given), *sys.path, ".")]
+    return [
+        str(folder)
+        for folder in dict.fromkeys(folders)
+        if folder.is_dir() and not any(folder.is_relative_to(place) for place in installed)
+    ]

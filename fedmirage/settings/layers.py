@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedmirage.common.errors import ConfigurationError, collect, refuse
+from fedmirage.common.own_code import is_file, module_of
 from fedmirage.common.settings.config import RunConfig, configure, defaults
 from fedmirage.common.settings.language import nearest
 
@@ -64,11 +65,19 @@ def place(config: RunConfig) -> RunConfig:
     usual = Path("runs", "-".join((time.strftime("%Y%m%d-%H%M%S"), *names)))
     absolute = {
         key: str(Path(getattr(config, key)).expanduser().absolute())
-        for key in ("warm_start", "data_dir")
+        for key in ("warm_start", "initial_weights", "data_dir")
         if getattr(config, key)
     }
     out = str(Path(config.resume or config.out or usual).absolute())
-    return configure(config.flat(), {**absolute, "out": out})
+    return configure(config.flat(), {**absolute, "model": locate(config), "out": out})
+
+
+def locate(config: RunConfig) -> str:
+    """Return the model line, in which the path of a file of somebody's own code is absolute."""
+    for reference in config.own_code:
+        if is_file(path := module_of(reference)):
+            return config.model.replace(path, str(Path(path).expanduser().absolute()), 1)
+    return config.model
 
 
 def _resume(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:

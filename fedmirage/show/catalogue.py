@@ -139,8 +139,8 @@ def show_models(console: Console) -> None:
             for shape in ((1, 28, 28), (3, 32, 32))
         ]
         made.add_row(name, *sizes, keys(params), first_sentence(params))
-    text = "The numbers are weights, for ten classes. fedmirage models NAME explains one."
-    show(console, made, text)
+    text = "The numbers are weights, for ten classes. fedmirage models NAME explains one. Your own"
+    show(console, made, text, ' network is "module:Class(width=64)"; see docs/own-network.md.')
 
 
 def show_partitions(console: Console) -> None:

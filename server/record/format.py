@@ -70,6 +70,8 @@ class Resolved(Part):
     """0, or the round that a warm start began from."""
     keeps_local_models: bool = ABSENT
     """Whether clients remember the model of their last round."""
+    sources: dict[str, str] = ABSENT
+    """Hashes of the source of what was imported beside fedmirage, such as your own network."""
 
 
 class Client(Named):

@@ -18,6 +18,7 @@ from torch import nn
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.method import Weighting
+from fedmirage.common.models.beginning import begin_with, freeze
 from fedmirage.common.models.factory import build
 from fedmirage.common.run import Run
 from fedmirage.common.seeds import derive
@@ -84,7 +85,12 @@ class ServerContext:
     def build_narrow_model(self) -> nn.Module:
         """Build the same network with outputs only for the classes of the data."""
         run, seed = self.run, derive(self.config.seed, "model")
-        return build(self.config.model_params, run.shape, run.classes, 0, seed).to(self.device)
+        narrow = build(self.config.model_params, run.shape, run.classes, 0, seed)
+        if self.config.freeze:
+            if self.config.initial_weights:
+                begin_with(narrow, self.config.initial_weights)
+            freeze(narrow, self.config.freeze)
+        return narrow.to(self.device)
 
     def describe(self, arrays: Arrays) -> Manifest:
         """Tell what the exchanged arrays are."""

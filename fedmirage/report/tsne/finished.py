@@ -12,6 +12,7 @@ from fedmirage.common.data.batches import normalise
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.device import memory_format, place
+from fedmirage.common.errors import FedmirageError
 from fedmirage.common.memory import local_models
 from fedmirage.common.methods.fedlgd import FedLgd
 from fedmirage.common.methods.fedlgd.images import decode
@@ -43,10 +44,16 @@ class FinishedRun:
     def open(cls, folder: Path) -> "FinishedRun":
         """Read a run's folder; features are computed later."""
         config = read_config(folder)
+        if config.own_code:
+            raise FedmirageError(
+                f"its network is {config.model!r}, and showing a folder imports nothing"
+            )
         state = read_checkpoint(folder / FILE)
         data = load(config.dataset, config.data_dir or None)
         model = place(
-            blueprint(config, data.shape, len(data.classes)), torch.device("cpu"), config
+            blueprint(config, data.shape, len(data.classes), opens_file=False),
+            torch.device("cpu"),
+            config,
         ).eval()
         kept = local_models(folder / "memory" / state.token, state.round)
         models = {

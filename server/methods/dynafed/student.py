@@ -19,10 +19,13 @@ class Student:
 
     def __init__(self, model: nn.Module, classes: int, by_hand: bool = True) -> None:
         self.model, self.classes = deepcopy(model).train(), classes
+        weights = dict(self.model.named_parameters())
+        moved = {name: weight for name, weight in weights.items() if weight.requires_grad}
         # name -> shape, in the order of the flat vector
-        self.shapes = {name: weight.shape for name, weight in self.model.named_parameters()}
+        self.shapes = {name: weight.shape for name, weight in moved.items()}
         # 1.65 times as fast as autograd for a ConvNet; any other network has None.
-        self.by_hand = gradient_by_hand(self.model, classes) if by_hand else None
+        whole = by_hand and len(moved) == len(weights)
+        self.by_hand = gradient_by_hand(self.model, classes) if whole else None
 
     def __call__(self, weights: Tensor, images: Tensor) -> Tensor:
         """(batch, classes) logits."""

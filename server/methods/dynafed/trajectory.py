@@ -40,7 +40,9 @@ class MatchedWeights:
         They may be the weights as fedmirage sends them, a whole state dict, or the parameters.
         """
         state = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-        shapes = {name: tuple(parameter.shape) for name, parameter in student.named_parameters()}
+        weights = dict(student.named_parameters())
+        moved = [name for name, weight in weights.items() if weight.requires_grad]
+        shapes = {name: tuple(weights[name].shape) for name in moved}
         arrived = [array.shape for array in arrays]
         parameters = [name for name, _ in model.named_parameters()]
         for names in (Manifest.of(model).names, list(state), parameters):

@@ -12,6 +12,7 @@ from fedmirage.common.learning.augment import AUGMENTATIONS, augment, mean_bytes
 from fedmirage.common.method import FEATURES
 from fedmirage.common.methods.vhl import Vhl
 from fedmirage.common.methods.vhl.sets import normalisation
+from fedmirage.common.models.beginning import freeze
 from fedmirage.common.models.factory import build
 from fedmirage.common.seeds import derive, torch_generator
 from fedmirage.common.wire.manifest import Manifest, from_arrays, to_arrays
@@ -38,6 +39,8 @@ def pretrain(
     from_arrays(
         model, [named.get(name, array) for name, array in zip(kept, to_arrays(model), strict=True)]
     )
+    if config.freeze:
+        freeze(model, config.freeze)
     place(model, context.device, config)
     accuracy = 0.0
     optimizer = torch.optim.SGD(
