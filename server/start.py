@@ -14,14 +14,9 @@ from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet
-<<<<<<< HEAD
 from fedmirage.common.errors import ConfigurationError, FedmirageError, collect, refuse
-from fedmirage.common.method import parts_of
-=======
-from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.method import NETWORK, parts_of
 from fedmirage.common.models.examination import examine
->>>>>>> net
 from fedmirage.common.run import Run, blueprint, make_run, task_of
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import write
