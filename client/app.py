@@ -11,8 +11,9 @@ from flwr.client import Client
 from flwr.clientapp import ClientApp
 
 from fedmirage.client.node.redaction import keep_details
+from fedmirage.client.node.settings import read_settings
 from fedmirage.client.secagg.mod import secure
-from fedmirage.common.settings.config import RunConfig, validate
+from fedmirage.common.settings.config import RunConfig
 
 
 def make_app(config: RunConfig | None = None, memory: Path | None = None) -> ClientApp:
@@ -24,7 +25,7 @@ def make_app(config: RunConfig | None = None, memory: Path | None = None) -> Cli
     def client_fn(context: Context) -> Client:
         from fedmirage.client.build import build_client
 
-        settings = config or validate(context.run_config)
+        settings = config or read_settings(context)
         return build_client(settings, context, memory, deployed=config is None).to_client()
 
     plain = config is not None and not config.secagg_params.active

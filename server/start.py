@@ -16,7 +16,9 @@ from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import ConfigurationError, FedmirageError, collect, refuse
 from fedmirage.common.method import NETWORK, parts_of
+from fedmirage.common.methods import find_missing_halves
 from fedmirage.common.models.examination import examine
+from fedmirage.common.models.params import OwnNetwork
 from fedmirage.common.run import Run, blueprint, make_run, task_of
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import write
@@ -151,6 +153,7 @@ def check_with_data(config: RunConfig, dataset: DataSet) -> None:
     partition, clients, train = config.partition_params, config.clients, dataset.train
     problems = check(partition, clients, len(dataset.classes), len(train), dataset.task)
     problems += check_columns(partition, train.columns, clients)
+    problems += find_missing_halves(config.method_list)
     for attempt in (lambda: task_of(config, dataset), lambda: check_model(config, dataset)):
         with collect(problems):
             attempt()
@@ -160,7 +163,7 @@ def check_with_data(config: RunConfig, dataset: DataSet) -> None:
 def check_model(config: RunConfig, dataset: DataSet) -> None:
     """Refuse a model that cannot be built or trained, or that shares what dp cannot protect."""
     model = blueprint(config, dataset.shape, len(dataset.classes))
-    if config.own_code:
+    if isinstance(config.model_params, OwnNetwork):
         subject = f"model={write(config.model_params)!r}"
         if problems := examine(model, dataset.shape, subject):
             raise ConfigurationError(problems)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fedmirage.common.errors import collect
 from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.language import Call, parse
+from fedmirage.settings.layers import locate
 
 FEDAVG = "fedavg"
 VIRTUAL = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")  # compared if nothing else is named
@@ -24,7 +25,7 @@ def make_rows(methods: Sequence[str], controls: bool, problems: list[str]) -> li
     lines = []
     for text in methods or [FEDAVG, *VIRTUAL]:
         with collect(problems):
-            lines.append(spell(parse(text, "methods")))
+            lines.append(spell(parse(locate(text), "methods")))
     problems += [
         f"methods: {line!r} is given more than once; keep one"
         for line in dict.fromkeys(lines)
@@ -32,7 +33,9 @@ def make_rows(methods: Sequence[str], controls: bool, problems: list[str]) -> li
     ]
     rows: dict[str, Row] = {FEDAVG: Row(FEDAVG)}
     for line in lines:
-        placebo = placebo_of(line) if controls else ""
+        placebo = ""
+        with collect(problems):
+            placebo = placebo_of(line) if controls else ""
         rows[line] = Row(line, placebo)
         if placebo and placebo not in lines:
             rows[placebo] = Row(placebo)
