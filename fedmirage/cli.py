@@ -89,6 +89,7 @@ for listing in (
     views.doctor,
 ):
     app.command(cls=Command)(listing)
+app.command("new-method", cls=Command)(work.new_method)
 app.command(
     cls=Command, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )(work.supernode)

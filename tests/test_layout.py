@@ -29,7 +29,7 @@ PROGRAM = ("common", "client", "server")
 # functions. The package's own `__init__` names later ones, but loads them when they are asked for.
 FRONT = (
     *("records", "runtimes", "settings", "show", "launch", "comparison", "report", "follow"),
-    *("node", "api", "__init__", "commands", "cli", "entry"),
+    *("node", "testing", "skeleton", "api", "__init__", "commands", "cli", "entry"),
 )
 
 

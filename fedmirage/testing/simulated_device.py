@@ -26,6 +26,7 @@ class Backend(_DummyBackendModule):  # type: ignore[misc]
         return 0
 
 
+# Torch asks for devices when it first computes a gradient, so this must be imported before that.
 _setup_privateuseone_for_python_backend("simulated", backend_module=Backend())
 DEVICE, HOST = torch.device("simulated", 0), torch.device("cpu")
 # These take tensors of both devices: copies, and indices, which CUDA accepts from the host.
