@@ -38,7 +38,7 @@ def module_of(reference: str) -> str:
 
 def is_file(module: str) -> bool:
     """Whether this names a file instead of a module."""
-    return MODULE.fullmatch(module) is None
+    return MODULE.fullmatch(module) is None or module.endswith(".py")
 
 
 def require_allowed(references: Iterable[str], allow: str) -> None:

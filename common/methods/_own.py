@@ -9,6 +9,7 @@ may also name the class itself ("mylab.prior:Prior") or a file ("./prior.py").
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,11 +40,12 @@ T = TypeVar("T")
 def find_providers() -> dict[str, list[tuple[str, str]]]:
     """Map names of methods to the classes and the packages that provide them; none is imported."""
     find_folders()
-    return _find_providers(tuple(sys.path))
+    folders = {folder for folder in sys.path if os.path.isdir(folder)}
+    return _find_providers(frozenset((name, os.stat(name).st_mtime_ns) for name in folders))
 
 
 @lru_cache(maxsize=4)
-def _find_providers(path: tuple[str, ...]) -> dict[str, list[tuple[str, str]]]:
+def _find_providers(_: frozenset[tuple[str, int]]) -> dict[str, list[tuple[str, str]]]:
     from importlib.metadata import entry_points  # here, because --help does not need it
 
     found: dict[str, list[tuple[str, str]]] = {}
@@ -165,7 +167,7 @@ def find_missing_halves(methods: tuple[Method, ...]) -> list[str]:
     for kind in map(type, methods):
         if kind not in _loaded.values():
             continue
-        found, needed = {}, list_needs(kind)
+        found, needed, file = {}, list_needs(kind), sys.modules[kind.__module__].__file__
         for side, base in SIDES.items():
             try:
                 found[side] = find_own_half(side, kind, find(base, KEY))
@@ -174,14 +176,14 @@ def find_missing_halves(methods: tuple[Method, ...]) -> list[str]:
                 found[side] = kind
         problems += [
             f"{KEY}: {kind.name} declares {', '.join(why)}, but has no {side} half; write a"
-            f" {SIDES[side].partition(':')[2]} in {kind.__module__} or beside it in {side}.py"
+            f" subclass of {SIDES[side].partition(':')[2]} in {file}, or in {side}.py beside it"
             for side, why in needed.items()
             if why and found[side] is None
         ]
         if not any(found.values()) and not any(needed.values()) and kind.parts is Method.parts:
             problems.append(
                 f"{KEY}: {kind.name} has neither a client half nor a server half, so it does"
-                f" nothing; write client.py or server.py beside {kind.__module__}"
+                f" nothing; write client.py or server.py beside {file}"
             )
     return problems
 
