@@ -16,9 +16,9 @@ from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import ConfigurationError, FedmirageError, collect, refuse
 from fedmirage.common.method import NETWORK, parts_of
-from fedmirage.common.methods import find_missing_halves
 from fedmirage.common.models.examination import examine
 from fedmirage.common.models.params import OwnNetwork
+from fedmirage.common.own_methods import find_missing_halves
 from fedmirage.common.run import Run, blueprint, make_run, task_of
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import write

@@ -1,7 +1,7 @@
 """One declaration per method. A new file here adds its method to `METHODS` without an edit.
 
-A module whose name begins with an underscore is no method: several methods share it, or, as
-`_own`, it finds those that somebody else wrote.
+A module whose name begins with an underscore is no method: several methods share it. Methods that
+somebody else wrote are found by `own_methods`.
 """
 
 import importlib
@@ -11,10 +11,9 @@ from collections.abc import Iterator, MutableMapping
 from types import ModuleType
 from typing import TypeVar
 
+from fedmirage.common import own_methods
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.method import Method, clashes
-from fedmirage.common.methods import _own
-from fedmirage.common.methods._own import find_missing_halves, nothing_imported
 from fedmirage.common.own_code import is_reference
 from fedmirage.common.settings.language import parse
 
@@ -23,10 +22,8 @@ __all__ = [
     "Method",
     "clashes",
     "find_methods",
-    "find_missing_halves",
     "half",
     "list_own",
-    "nothing_imported",
 ]
 
 T = TypeVar("T")
@@ -59,10 +56,10 @@ class Declarations(MutableMapping[str, type[Method]]):
 
     def reference(self, name: str) -> str:
         """Return the class behind a name, as "module:Class"; empty for a method of fedmirage."""
-        return _own.find_reference(name, name in self._modules)
+        return own_methods.find_reference(name, name in self._modules)
 
     def _declare(self, name: str, reference: str) -> type[Method]:
-        method = _own.declare(name, reference)
+        method = own_methods.declare(name, reference)
         if method.name in self._modules:
             raise ConfigurationError(
                 f"methods: {name} declares {method.name!r}, which is a method of fedmirage; give"
@@ -88,7 +85,7 @@ class Declarations(MutableMapping[str, type[Method]]):
         return isinstance(name, str) and (is_reference(name) or name in list(self))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*self._modules, *sorted(_own.find_providers())]))
+        return iter(dict.fromkeys([*self._modules, *sorted(own_methods.find_providers())]))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -103,7 +100,7 @@ def find_methods() -> Declarations:
 
 def find_class(module: ModuleType, base: type[T]) -> type[T]:
     """Find the one subclass of `base` that a module defines."""
-    found = _own.find_classes(module, base)
+    found = own_methods.find_classes(module, base)
     if len(found) != 1:
         raise TypeError(
             f"{module.__name__} must define exactly one {base.__name__}, not {len(found)}"
@@ -114,7 +111,7 @@ def find_class(module: ModuleType, base: type[T]) -> type[T]:
 def half(side: str, method: Method, base: type[T]) -> type[T] | None:
     """Find a method's half on one side ("client" or "server"); None if it has none there."""
     if not type(method).__module__.startswith(f"{__name__}."):
-        return _own.find_own_half(side, type(method), base)
+        return own_methods.find_own_half(side, type(method), base)
     module = f"fedmirage.{side}.methods.{method.name.replace('-', '_')}"
     if importlib.util.find_spec(module) is None:
         return None

@@ -63,7 +63,8 @@ class RunConfig(BaseModel):
 
     methods: str
     """The methods on top of FedAvg, separated by commas, e.g. "scaffold,
-    vhl(alignment_weight=0.5)"; each name wraps those to its left. See `fedmirage methods`."""
+    vhl(alignment_weight=0.5)"; each name wraps those to its left. See `fedmirage methods`. Your own
+    is the name of an installed one, or "./mymethod.py(mu=0.1)"."""
     dataset: str
     """The data set, e.g. "digits" or "fashion-mnist(size=32)"; several names make one set with
     several domains. See `fedmirage datasets`."""

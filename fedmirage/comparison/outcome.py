@@ -10,7 +10,7 @@ from typing import Any
 
 from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import ConfigurationError, DataError
-from fedmirage.common.methods import nothing_imported
+from fedmirage.common.own_methods import nothing_imported
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import parse
 from fedmirage.comparison.choices import Choice, choice_of

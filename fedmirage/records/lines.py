@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.common.errors import DataError
-from fedmirage.common.methods import nothing_imported
+from fedmirage.common.own_methods import nothing_imported
 from fedmirage.common.settings.config import RunConfig, configure, defaults
 from fedmirage.server.record.results import FILE, read_results, summarise
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.common.errors import ConfigurationError, DataError
-from fedmirage.common.methods import nothing_imported
+from fedmirage.common.own_methods import nothing_imported
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.outcome import FILE as COMPARISON

@@ -95,7 +95,8 @@ def show_methods(console: Console) -> None:
         console,
         made,
         "fedmirage methods NAME explains one, with its paper and parameters. Join several with"
-        ' commas, e.g. --methods "scaffold, fedcog(start=20)": each wraps those to its left.',
+        ' commas, e.g. --methods "scaffold, fedcog(start=20)": each wraps those to its left. Your'
+        " own may be a file, ./mymethod.py, or an installed package; see docs/own-method.md.",
     )
 
 

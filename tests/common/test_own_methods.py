@@ -1,5 +1,6 @@
 """Methods that somebody else wrote: how they are found, and what is refused in a sentence."""
 
+import io
 import pickle
 import sys
 from pathlib import Path
@@ -7,18 +8,20 @@ from typing import Any
 
 import pytest
 from flwr.app import Context, RecordDict
+from rich.console import Console
 
 from fedmirage.client.node.settings import read_settings
 from fedmirage.client.objective import Objective
 from fedmirage.common.errors import ConfigurationError, FedmirageError
-from fedmirage.common.methods import METHODS, find_missing_halves, half
-from fedmirage.common.methods._own import SIDES, list_needs
+from fedmirage.common.methods import METHODS, half
 from fedmirage.common.own_code import find
+from fedmirage.common.own_methods import SIDES, find_missing_halves, list_needs
 from fedmirage.common.settings.config import configure
 from fedmirage.comparison.rows import placebo_of
 from fedmirage.records.lines import config_of
 from fedmirage.server.strategy.wrapper import StrategyWrapper
 from fedmirage.settings.layers import locate
+from fedmirage.show.catalogue import show_methods
 from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE
 from tests.support.plugins import install_skeleton, register, write_method
@@ -99,6 +102,14 @@ def test_all_that_is_wrong_with_packages_is_said_at_once(installed: Path) -> Non
     ):
         assert any(one.startswith(sentence) for one in told), (sentence, told)
     assert len(told) == 6
+
+
+def test_the_list_says_what_is_wrong_with_a_package(installed: Path) -> None:
+    (installed / "broken_two.py").write_text("1 / 0")
+    register(installed, "broken", {"broken-two": "broken_two:Pull"})
+    with Console(width=200, record=True, file=io.StringIO()) as console:
+        show_methods(console)
+    assert "Cannot be used: methods: broken_two cannot be imported" in console.export_text()
 
 
 # Files
