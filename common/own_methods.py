@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeVar, get_args
 
 from pydantic import ConfigDict
 
-from fedmirage.common.errors import ConfigurationError, refuse
+from fedmirage.common.errors import ConfigurationError, collect, refuse
 from fedmirage.common.method import Method
 from fedmirage.common.own_code import find, find_folders, is_reference, load
 from fedmirage.common.settings.language import NAME
@@ -163,28 +163,30 @@ def find_missing_halves(methods: tuple[Method, ...]) -> list[str]:
 
     This imports the halves, and so torch.
     """
-    problems = []
-    for kind in map(type, methods):
-        if kind not in _loaded.values():
-            continue
-        found, needed, file = {}, list_needs(kind), sys.modules[kind.__module__].__file__
-        for side, base in SIDES.items():
-            try:
-                found[side] = find_own_half(side, kind, find(base, KEY))
-            except ConfigurationError as error:
-                problems += error.problems
-                found[side] = kind
-        problems += [
-            f"{KEY}: {kind.name} declares {', '.join(why)}, but has no {side} half; write a"
-            f" subclass of {SIDES[side].partition(':')[2]} in {file}, or in {side}.py beside it"
-            for side, why in needed.items()
-            if why and found[side] is None
-        ]
-        if not any(found.values()) and not any(needed.values()) and kind.parts is Method.parts:
-            problems.append(
-                f"{KEY}: {kind.name} has neither a client half nor a server half, so it does"
-                f" nothing; write client.py or server.py beside {file}"
-            )
+    own = [type(method) for method in methods if type(method) in _loaded.values()]
+    return [problem for kind in own for problem in _check_halves(kind)]
+
+
+def _check_halves(kind: type[Method]) -> list[str]:
+    found: dict[str, Any] = {}
+    problems: list[str] = []
+    for side, base in SIDES.items():
+        with collect(problems):
+            found[side] = find_own_half(side, kind, find(base, KEY))
+    if problems:
+        return problems
+    needed, file = list_needs(kind), sys.modules[kind.__module__].__file__
+    problems = [
+        f"{KEY}: {kind.name} declares {', '.join(why)}, but has no {side} half; write a subclass of"
+        f" {SIDES[side].partition(':')[2]} in {file}, or in {side}.py beside it"
+        for side, why in needed.items()
+        if why and found[side] is None
+    ]
+    if not any(found.values()) and not any(needed.values()) and kind.parts is Method.parts:
+        problems.append(
+            f"{KEY}: {kind.name} has neither a client half nor a server half, so it does nothing;"
+            f" write client.py or server.py beside {file}"
+        )
     return problems
 
 

@@ -33,7 +33,7 @@ def test_a_new_method_passes_the_kit_as_it_is(tmp_path: Path) -> None:
     variables["PYTHONPATH"] += os.pathsep + str(folder)
     chosen = "not another_method or scaffold or vhl or fedgen"
     said = run_its_tests(folder, sys.executable, variables, "-p", "no:xdist", "-k", chosen)
-    assert "13 passed" in said
+    assert "12 passed" in said
 
 
 @pytest.mark.slow
