@@ -5,18 +5,22 @@
 .NOTPARALLEL:
 .PHONY: help setup demo docker-demo test test-all lint format reference lock clean
 
+# Without PYTHON=..., the first of these that is there, in .venv. With it (a name or a path), Python
+# 3.11 has .venv too, and every other version a .venv-3.x beside it.
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do "$$name" -c \
+	'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && { command -v "$$name"; break; }; done)
+VERSION := $(shell "$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+VENV := .venv$(if $(filter-out file,$(origin PYTHON)),$(patsubst %,-%,$(filter-out 3.11,$(VERSION))))
+LOCK_FILE := deploy/locks/$(VERSION)
+
 # Take torch and torchvision from another index (CPU-only, another CUDA) with
 # `make setup TORCH_INDEX=https://...`. It is remembered in .venv; `make setup TORCH_INDEX=` returns
 # to your own index.
-TORCH_INDEX ?= $(shell cat .venv/.torch-index 2>/dev/null)
-
-# Python 3.11 under either of its names; `make setup PYTHON=/path/to/python3.11` uses another one.
-PYTHON ?= $(shell for name in python3.11 python3; do \
-	"$$name" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && { command -v "$$name"; break; }; done)
+TORCH_INDEX ?= $(shell cat $(VENV)/.torch-index 2>/dev/null)
 
 # -qq shows errors only; with -q, a local copy of an index causes one warning per missing package.
-PIP := .venv/bin/python -m pip --disable-pip-version-check --no-input -qq
-PYTEST := .venv/bin/python -m pytest
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --no-input -qq
+PYTEST := $(VENV)/bin/python -m pytest
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
@@ -28,48 +32,63 @@ help:  ## list the targets
 define FINGERPRINT
 import glob, hashlib, json, os, sys, tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))
-made_of = [project["build-system"], project["project"], project["tool"]["setuptools"], open("requirements.lock").read()]
+made_of = [project["build-system"], project["project"], project["tool"]["setuptools"], open(sys.argv[2]).read()]
 made_of += [sys.argv[1], sys.version, os.getcwd(), sorted({os.path.dirname(file) for file in glob.glob("*/*.py")})]
 print(hashlib.sha256(json.dumps(made_of).encode()).hexdigest())
 endef
 export FINGERPRINT
 
-setup:  ## prepare .venv (does nothing when it is up to date); TORCH_INDEX=... for another torch, HASHES=1 to check every file
+setup:  ## prepare .venv (does nothing when it is up to date); PYTHON=python3.12 for .venv-3.12, TORCH_INDEX=... for another torch, HASHES=1 to check every file
 	@python="$(PYTHON)"; index="$(TORCH_INDEX)"; \
 	if [ -z "$$python" ]; then \
-		echo "fedmirage needs Python 3.11, and neither python3.11 nor a python3 of that version is on the PATH:" \
-			"install it, or name it with PYTHON=/path/to/python3.11." >&2; exit 1; fi; \
+		echo "fedmirage needs Python 3.11, 3.12 or 3.13, and no python3 on the PATH is one of them:" \
+			"install one, or name it with PYTHON=/path/to/python3.11." >&2; exit 1; fi; \
+	if [ ! -f "$(LOCK_FILE).lock" ]; then \
+		echo "PYTHON=$$python is $(if $(VERSION),Python $(VERSION),no Python); fedmirage needs Python 3.11, 3.12 or 3.13." >&2; exit 1; fi; \
 	set -e; \
-	want=$$("$$python" -c "$$FINGERPRINT" "$$index"); \
-	if [ "$$want" = "$$(cat .venv/.stamp 2>/dev/null)" ] && .venv/bin/python -c '' 2>/dev/null; then exit 0; fi; \
-	rm -f .venv/.stamp; \
-	if ! .venv/bin/python -m pip --version >/dev/null 2>&1 || ! grep -qs "$(CURDIR)/.venv/" .venv/bin/pip \
-		|| [ "$$index" != "$$(cat .venv/.torch-index 2>/dev/null)" ]; then \
-		echo "Making .venv with $$python"; rm -rf .venv; "$$python" -m venv .venv; fi; \
-	echo "Installing the locked packages into .venv (minutes the first time, and gigabytes if torch comes with CUDA)"; \
-	install() { $(PIP) install -c requirements.lock "$$@" || { \
-		echo "pip failed; to see all it says: .venv/bin/python -m pip install -c requirements.lock $$*" >&2; exit 1; }; }; \
-	case "$(HASHES)" in "" | 0) ;; *) $(PIP) install --require-hashes --no-deps -r requirements.hashes || { \
-		echo "a package is not the one whose SHA-256 is in requirements.hashes, or pip failed otherwise" >&2; exit 1; } ;; esac; \
+	want=$$("$$python" -c "$$FINGERPRINT" "$$index" "$(LOCK_FILE).lock"); \
+	if [ "$$want" = "$$(cat $(VENV)/.stamp 2>/dev/null)" ] && $(VENV)/bin/python -c '' 2>/dev/null; then exit 0; fi; \
+	rm -f $(VENV)/.stamp; \
+	if ! $(VENV)/bin/pip --version 2>/dev/null | grep -qF "(python $(VERSION))" || ! grep -qs "$(CURDIR)/$(VENV)/" $(VENV)/bin/pip \
+		|| [ "$$index" != "$$(cat $(VENV)/.torch-index 2>/dev/null)" ]; then \
+		echo "Making $(VENV) with $$python"; rm -rf $(VENV); "$$python" -m venv $(VENV); fi; \
+	echo "Installing the locked packages into $(VENV) (minutes the first time, and gigabytes if torch comes with CUDA)"; \
+	install() { $(PIP) install -c $(LOCK_FILE).lock "$$@" || { \
+		echo "pip failed; to see all it says: $(VENV)/bin/python -m pip install -c $(LOCK_FILE).lock $$*" >&2; exit 1; }; }; \
+	case "$(HASHES)" in "" | 0) ;; *) $(PIP) install --require-hashes --no-deps -r $(LOCK_FILE).hashes || { \
+		echo "a package is not the one whose SHA-256 is in $(LOCK_FILE).hashes, or pip failed otherwise" >&2; exit 1; } ;; esac; \
 	if [ -n "$$index" ]; then \
 		install --no-deps --index-url "$$index" torch torchvision; \
-		echo "$$index" > .venv/.torch-index; \
+		echo "$$index" > $(VENV)/.torch-index; \
 		install --extra-index-url "$$index" -e '.[dev]'; \
 	else install -e '.[dev]'; fi; \
-	echo "$$want" > .venv/.stamp; \
-	echo ".venv is ready"
+	echo "$$want" > $(VENV)/.stamp; \
+	echo "$(VENV) is ready"
 
-# The published defaults are for hundreds of rounds; these settings suit fifteen on small images.
-DEMO := \
-	--methods "fedcog(start=8, samples=64, steps=30)" \
-	--methods "vhl(per_class=100)" \
-	--methods "dynafed(length=8, segment=3, iterations=350, steps=10, per_class=5, augment=False, lr_images=0.1)" \
-	--methods "fedlgd(steps=50, refresh_steps=20, global_steps=50, augment='color_crop', contrast_weight=0.1)" \
-	--methods "fedmd-cg"
+# The published defaults are for hundreds of rounds and larger pictures. These settings suit a dozen
+# rounds on small ones; they were chosen on seeds 10 to 12, and the demo shows seeds 0 to 2.
+COMPARE = $(VENV)/bin/fedmirage compare --seeds 0,1,2 --clients 5 --no-report --diagnostics
+LABEL_SKEW := --title "Two classes per client: what helps against label skew?" \
+	--dataset "digits(size=8)" --partition "classes(per_client=2)" --model "mlp(hidden=64)" --rounds 15 --save-images \
+	--methods "fedavgm(momentum=0.7), swa(length=5)" \
+	--methods "fedcog(start=6, samples=64, steps=30)" \
+	--methods "vhl(per_class=50, augment='none', normalise='real')" \
+	--methods "dynafed(length=8, segment=3, iterations=200, steps=10, per_class=5, augment=False, lr_images=0.1, lr=0.001)"
+DISTIL := steps=60, real_per_class=16, augment='color_crop'
+STYLE_SKEW := --title "One style per client: what do global images add to distilled data?" --baseline "distil($(DISTIL))" \
+	--dataset "digits-domains(size=12)" --partition domains --model "convnet(width=16, depth=2)" --rounds 12 \
+	--local-epochs 4 --save-images \
+	--methods "fedlgd($(DISTIL), refresh_steps=10, global_steps=30, contrast_weight=0.1)"
+STAYS_HOME := --title "The extractor stays home: what do the clients' own models gain?" --baseline lg-fedavg --score local \
+	--dataset "digits(size=8)" --partition "dirichlet-client(alpha=0.3)" --model "mlp(hidden=64)" --rounds 12 \
+	--local-epochs 3 --methods local --methods "fedmd-cg(server_steps=20)"
 
-demo: setup  ## FedAvg, five methods and their placebos on skewed digits, on this machine (results in runs/demo-TIME)
-	@.venv/bin/fedmirage compare --methods "fedavg" $(DEMO) --dataset digits --partition "classes(per_client=2)" \
-		--clients 5 --rounds 15 --seeds 0 --diagnostics --save-images --out "runs/demo-$$(date +%Y%m%d-%H%M%S)"
+demo: setup  ## three questions about skewed digits: five methods, their placebos and averages (results in runs/demo-TIME)
+	@out="runs/demo-$$(date +%Y%m%d-%H%M%S)"; \
+	$(COMPARE) $(LABEL_SKEW) --out "$$out/1-label-skew" && \
+	$(COMPARE) $(STYLE_SKEW) --out "$$out/2-style-skew" && \
+	$(COMPARE) $(STAYS_HOME) --out "$$out/3-stays-home" && \
+	$(VENV)/bin/fedmirage report "$$out"
 
 # Containers run as your user, so that the files in runs/ belong to you. The nodes' memories stay in
 # volumes until `docker compose down --volumes`.
@@ -95,23 +114,23 @@ test-all: lint  ## the same with the slow tests; tests that this machine cannot 
 	$(PYTEST) tests/e2e
 
 lint: setup  ## check format, lint rules and types
-	.venv/bin/ruff format --check
-	.venv/bin/ruff check
-	.venv/bin/mypy
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/mypy
 
 format: setup  ## rewrite the sources in the project's format and apply safe lint fixes
-	.venv/bin/ruff check --fix --exit-zero --quiet
-	.venv/bin/ruff format
+	$(VENV)/bin/ruff check --fix --exit-zero --quiet
+	$(VENV)/bin/ruff format
 
 reference: setup  ## write docs/reference anew from declarations and docstrings
-	.venv/bin/python -m experiments.reference
+	$(VENV)/bin/python -m experiments.reference
 
 # The lock file holds names and versions only, so that it works with every index and both kinds of
 # torch. It leaves out local version suffixes, and the CUDA packages, which torch itself pins. The
-# SHA-256 of every file is in requirements.hashes, for who wants to check them.
+# SHA-256 of every file is beside it, in a file of its own, for who wants to check them.
 define LOCK
 import json, re, sys
-header = """# Every direct and transitive dependency, pinned; a constraints file: pip install -c requirements.lock -e '.[dev]'
+header = """# Every direct and transitive dependency, pinned; a constraints file: pip install -c deploy/locks/3.11.lock -e '.[dev]'
 # Regenerate it with `make lock` after changing a dependency in pyproject.toml.
 # Left out: fedmirage itself, and the CUDA packages (nvidia-*, cuda-*, triton), which a CUDA build of torch pins by itself."""
 pins = set()
@@ -123,16 +142,19 @@ print(header, *sorted(pins), sep="\n")
 endef
 export LOCK
 
-lock:  ## resolve the dependencies of pyproject.toml again and rewrite requirements.lock and requirements.hashes
-	@[ -x .venv/bin/python ] || "$(PYTHON)" -m venv .venv
-	@$(PIP) install --dry-run --ignore-installed --report .venv/lock.json '.[dev]'
-	@.venv/bin/python -c "$$LOCK" < .venv/lock.json > .venv/requirements.lock
-	@mv .venv/requirements.lock requirements.lock
-	@$(PIP) install --dry-run --ignore-installed -c requirements.lock --report .venv/lock.json .
-	@.venv/bin/python deploy/hashes.py .venv/lock.json < requirements.lock > .venv/requirements.hashes
-	@mv .venv/requirements.hashes requirements.hashes; rm -f .venv/lock.json
-	@echo "requirements.lock: $$(grep -c == requirements.lock) packages"
+# Records and tests of bits belong to this pair. Other Pythons get the versions of 3.11.
+LOCKED := torch==2.13.0 torchvision==0.28.0 $(if $(filter-out 3.11,$(VERSION)),-c deploy/locks/3.11.lock)
 
-clean:  ## remove .venv and caches; runs/ stays
-	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+lock:  ## resolve the dependencies of pyproject.toml again and rewrite the lock and hashes files of this Python
+	@[ -x $(VENV)/bin/python ] || "$(PYTHON)" -m venv $(VENV)
+	@$(PIP) install --dry-run --ignore-installed --report $(VENV)/lock.json $(LOCKED) '.[dev]'
+	@$(VENV)/bin/python -c "$$LOCK" < $(VENV)/lock.json > $(VENV)/new.lock
+	@mv $(VENV)/new.lock $(LOCK_FILE).lock
+	@$(PIP) install --dry-run --ignore-installed -c $(LOCK_FILE).lock --report $(VENV)/lock.json .
+	@$(VENV)/bin/python deploy/hashes.py $(VENV)/lock.json < $(LOCK_FILE).lock > $(VENV)/new.hashes
+	@mv $(VENV)/new.hashes $(LOCK_FILE).hashes; rm -f $(VENV)/lock.json
+	@echo "$(LOCK_FILE).lock: $$(grep -c == $(LOCK_FILE).lock) packages"
+
+clean:  ## remove .venv, .venv-3.x and caches; runs/ stays
+	rm -rf .venv .venv-3.* build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find common client server experiments fedmirage tests -name __pycache__ -type d -exec rm -rf {} +

@@ -4,13 +4,16 @@ Only one message of a secure round trains, so whatever needs torch is loaded whe
 message arrives.
 """
 
+import copy
 from pathlib import Path
 
-from flwr.app import Context
+from flwr.app import Context, Error, Message
 from flwr.client import Client
 from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+from flwr.common.constant import ErrorCode
 
-from fedmirage.client.node.redaction import keep_details
+from fedmirage.client.node.redaction import tell
 from fedmirage.client.node.settings import read_settings
 from fedmirage.client.secagg.mod import secure
 from fedmirage.common.settings.config import RunConfig
@@ -31,6 +34,20 @@ def make_app(config: RunConfig | None = None, memory: Path | None = None) -> Cli
     plain = config is not None and not config.secagg_params.active
     mods = [keep_details, *([] if plain else [secure(config, memory)])]
     return ClientApp(client_fn=client_fn, mods=mods)
+
+
+def keep_details(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Answer a message; of an exception only `tell` leaves the node. This is a mod of Flower's.
+
+    A message that fails leaves no trace in the node's state.
+    """
+    before = copy.deepcopy(context.state)
+    try:
+        return call_next(message, context)
+    except Exception as error:
+        context.state = before
+        reason = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, tell(error))
+        return Message(reason, reply_to=message)
 
 
 app = make_app()

@@ -6,7 +6,7 @@ packs the reply.
 
 import time
 from dataclasses import dataclass, field
-from logging import INFO, WARNING
+from logging import WARNING
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from fedmirage.client.data import LocalData
 from fedmirage.client.diagnostics import local_model_scores
 from fedmirage.client.dp import DpReply, Reply
 from fedmirage.client.node.demands import Demands
+from fedmirage.client.node.diary import note_run
 from fedmirage.client.node.redaction import tell
 from fedmirage.client.objective import Objective
 from fedmirage.client.preparation import prepare
@@ -25,7 +26,7 @@ from fedmirage.client.round import LocalClient, LocalRound
 from fedmirage.client.train import train
 from fedmirage.common.data.batches import Resident
 from fedmirage.common.data.names import name_problem
-from fedmirage.common.data.view import ClientView, use_of_own_data
+from fedmirage.common.data.view import ClientView
 from fedmirage.common.dp.ledger import FILE as RELEASES
 from fedmirage.common.dp.settings import DpOn
 from fedmirage.common.errors import FedmirageError
@@ -66,7 +67,6 @@ class FederatedClient(NumPyClient):
         try:
             self.demands.check(self.run.config, self.ledger)
         except FedmirageError as error:
-            log(WARNING, "this node takes no part: %s", error)
             return {"partition": self.view.partition, wire.ERROR: tell(error)}
         if PREPARE in config:
             local = LocalClient(**self.surroundings())
@@ -80,7 +80,7 @@ class FederatedClient(NumPyClient):
         form = appearance(self.view.dataset)
         if self.own_data:
             del form["fingerprint"]  # with it, a guess at the data could be confirmed
-            log(INFO, "%s", use_of_own_data(self.view))
+        note_run(self.run.config, self.view)
         return {"partition": self.view.partition, "own": self.own_data, **form}
 
     def fit(
@@ -162,7 +162,8 @@ class FederatedClient(NumPyClient):
         shared = self.run.shared.name(self.run.shared.pick(arrays, self.run.manifest))
         for objective in objectives:
             shared = objective.share(local, shared)
-        metrics[wire.SECONDS] = time.perf_counter() - started
+        metrics[wire.SECONDS] = seconds = time.perf_counter() - started
+        local.note(terms, seconds)
         return Reply({**sections, SHARED: list(shared.values())}, examples, metrics)
 
     def check_finite(self, local: LocalRound) -> Arrays:

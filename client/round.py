@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +22,8 @@ from fedmirage.common.wire.payload import Arrays, Sections
 
 if TYPE_CHECKING:
     from fedmirage.client.data import LocalData
+
+log = logging.getLogger("fedmirage")
 
 
 @dataclass(kw_only=True)
@@ -108,6 +112,15 @@ class LocalRound(LocalClient):
         like = [self.model.get_parameter(name) for name in weights.names]
         sent = tensors_like(weights.pick(self.broadcast, self.run.shared), like)
         return dict(zip(weights.names, sent, strict=True))
+
+    def note(self, terms: Mapping[str, float], seconds: float) -> None:
+        """Say in the node's own log what it did in this round."""
+        log.info(
+            "round %d of %d: %d steps on %d samples, %s, %.1f s",
+            *(self.number, self.config.rounds, self.steps, self.samples),
+            ", ".join(f"{name} loss {value:.4f}" for name, value in terms.items()) or "no loss",
+            seconds,
+        )
 
 
 class Step:

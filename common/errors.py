@@ -47,6 +47,14 @@ class WireError(FedmirageError):
     """A message whose content does not match its layout or the model."""
 
 
+def reason(error: BaseException) -> str:
+    """Say what an exception says; of the system's errors, the file and the reason, no numbers."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror[:1].lower()}{error.strerror[1:]}"
+
+
 def keep_traceback(error: BaseException, file: Path) -> str:
     """Write the traceback of an exception to a file; return one line that names both.
 

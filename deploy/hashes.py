@@ -1,8 +1,8 @@
 """Write the SHA-256 of every file of the locked packages, as the index of your pip gives them.
 
-    python deploy/hashes.py RUN.json < requirements.lock > requirements.hashes
+    python deploy/hashes.py RUN.json < deploy/locks/3.11.lock > deploy/locks/3.11.hashes
 
-Files for every platform are listed, so that the result serves them all, and torch and torchvision
+Files of the Python that runs this are listed for every platform, and torch and torchvision
 are left out, because every build of them (CPU, each CUDA) has files of its own. RUN.json is pip's
 report of what running needs; other packages are tools for development, and come last.
 """
@@ -24,8 +24,9 @@ from pip._vendor.packaging.version import Version
 
 MANY_BUILDS = {"torch", "torchvision"}
 TOOLS = "# tools for development"  # the line that deploy/Dockerfile stops at
-HEADER = """# The SHA-256 of every file of the locked packages; written by `make lock`.
-# pip install --require-hashes --no-deps -r requirements.hashes
+MINOR = sys.version_info.minor
+HEADER = f"""# The SHA-256 of every file of the locked packages; written by `make lock`.
+# pip install --require-hashes --no-deps -r deploy/locks/3.{MINOR}.hashes
 # Left out: torch and torchvision, whose files differ from build to build."""
 
 
@@ -68,7 +69,7 @@ class Index:
 
 
 def fits(filename: str, version: Version) -> bool:
-    """Whether a file belongs to a version, and is one for Python 3.11 or a source."""
+    """Whether a file belongs to a version, and is a source or one for this Python."""
     try:
         if not filename.endswith(".whl"):
             return bool(parse_sdist_filename(filename)[1] == version)
@@ -76,8 +77,8 @@ def fits(filename: str, version: Version) -> bool:
     except ValueError:  # names and versions of old times
         return False
     return found == version and any(
-        tag.interpreter in ("cp311", "py3", "py311")
-        or (tag.abi == "abi3" and int(tag.interpreter.removeprefix("cp3") or 0) <= 11)
+        tag.interpreter in (f"cp3{MINOR}", "py3", f"py3{MINOR}")
+        or (tag.abi == "abi3" and int(tag.interpreter.removeprefix("cp3") or 0) <= MINOR)
         for tag in tags
     )
 

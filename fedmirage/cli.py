@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from fedmirage.commands import flags, listings, views, work
+from fedmirage.commands import federation, flags, listings, views, work
 from fedmirage.commands.console import err, out
 from fedmirage.commands.parser import Command, Commands, RunCommand
-from fedmirage.common.errors import FedmirageError
+from fedmirage.common.errors import FedmirageError, reason
 from fedmirage.common.settings.project import project
 
 RUN_EXAMPLES = """Examples:
@@ -60,7 +60,9 @@ def options(
     """Options that belong to no command."""
 
 
-run_flags = {**flags.place_flags(), **flags.follow_flags(), **flags.setting_flags()}
+quiet = flags.flag(bool, False, "Print nothing but errors.", "--quiet")
+places = {**flags.place_flags(), **flags.follow_flags()}
+run_flags = {"quiet": quiet, **places, **flags.setting_flags()}
 compared = flags.setting_flags(
     "methods",
     seed="One seed; --seeds takes several.",
@@ -68,7 +70,7 @@ compared = flags.setting_flags(
     out="Folder of the comparison; empty means runs/compare-..., named after the settings, so"
     " the same command finds it again.",
 )
-compare_all = {**flags.compare_flags(), **flags.place_flags(), **flags.follow_flags(), **compared}
+compare_all = {**flags.compare_flags(), **places, **compared}
 
 # In the order in which --help lists them.
 app.command("run", epilog=RUN_EXAMPLES, cls=RunCommand)(flags.with_flags(work.run, run_flags))
@@ -90,9 +92,9 @@ for listing in (
 ):
     app.command(cls=Command)(listing)
 app.command("new-method", cls=Command)(work.new_method)
-app.command(
-    cls=Command, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)(work.supernode)
+app.command(cls=Command)(federation.supernode)
+submitted = {**federation.submit_flags(), **flags.setting_flags()}
+app.command("submit", cls=RunCommand)(flags.with_flags(federation.submit, submitted))
 
 
 def carry_out() -> None:
@@ -104,5 +106,5 @@ def carry_out() -> None:
             err.print(f"error: {problem}", style="red", highlight=False, markup=False)
         sys.exit(1)
     except OSError as error:  # a full disk, a folder that may not be written
-        err.print(f"error: {error}", style="red", highlight=False, markup=False)
+        err.print(f"error: {reason(error)}", style="red", highlight=False, markup=False)
         sys.exit(1)

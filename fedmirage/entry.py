@@ -23,8 +23,9 @@ def main() -> None:
             raise
         with contextlib.suppress(OSError):  # the terminal may be closed
             if not interruptions.told:
-                text = "interrupted before the run began; the same command starts it again"
-                print(text, file=sys.stderr)
+                runs = {"run", "compare", "reproduce", "submit"} & set(sys.argv[1:2])
+                before = " before the run began; the same command starts it again"
+                print(f"interrupted{before if runs else ''}", file=sys.stderr)
             sys.stdout.flush()
             sys.stderr.flush()
         # If the interrupt came while a text was executed as code, as dataclasses do, Python itself

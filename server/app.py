@@ -5,6 +5,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedmirage.common.flower import fetch_as_configured
 from fedmirage.common.settings.config import RunConfig, validate
+from fedmirage.server.refusal import in_a_sentence
 from fedmirage.server.run import run
 
 
@@ -14,8 +15,9 @@ def make_app(config: RunConfig | None = None) -> ServerApp:
 
     @server_app.main()
     def main(grid: Grid, context: Context) -> None:
-        fetch_as_configured()
-        run(grid, config or validate(context.run_config))
+        with in_a_sentence():
+            fetch_as_configured()
+            run(grid, config or validate(context.run_config))
 
     return server_app
 

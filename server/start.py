@@ -15,7 +15,7 @@ from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import ConfigurationError, FedmirageError, collect, refuse
-from fedmirage.common.method import NETWORK, parts_of
+from fedmirage.common.method import parts_of
 from fedmirage.common.models.examination import examine
 from fedmirage.common.models.params import OwnNetwork
 from fedmirage.common.own_methods import find_missing_halves
@@ -164,15 +164,14 @@ def check_model(config: RunConfig, dataset: DataSet) -> None:
     """Refuse a model that cannot be built or trained, or that shares what dp cannot protect."""
     model = blueprint(config, dataset.shape, len(dataset.classes))
     if isinstance(config.model_params, OwnNetwork):
-        subject = f"model={write(config.model_params)!r}"
-        if problems := examine(model, dataset.shape, subject):
-            raise ConfigurationError(problems)
-    whole, sends = Manifest.of(model), parts_of(config.method_list).sends
-    shared = whole.only(sends)
-    if empty := [part for part in sends if part in NETWORK and not whole.only([part]).entries]:
+        refuse(examine(model, dataset.shape, f"model={write(config.model_params)!r}"))
+    sends = parts_of(config.method_list).sends
+    shared = Manifest.of(model).only(sends)
+    if sends and not shared.weights.entries:
         raise ConfigurationError(
-            f"methods={config.methods!r} shares the {' and the '.join(empty)} of"
-            f" model={config.model!r}, which has no weights; choose another place to cut (head=)"
+            f"methods={config.methods!r} shares the {' and the '.join(sends)} of"
+            f" model={config.model!r}, where nothing is trained; choose another place to cut"
+            " (head=), or freeze less"
         )
     if shared.statistics.names and config.dp_params.active:
         raise ConfigurationError(

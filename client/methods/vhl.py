@@ -123,7 +123,8 @@ class VhlClient(Objective[Vhl]):
             return found
         if params.alignment_weight:
             rows = torch.cat((real, virtual.detach()))  # (real + virtual, width)
-            labels = torch.cat((step.labels, self.labels))
+            shift = 0 if params.paired else step.local.classes  # no real label is negative
+            labels = torch.cat((step.labels, self.labels - shift))
             apart = supervised_contrast(rows, labels, params.temperature)
             found["alignment"] = params.alignment_weight * apart
         if params.contrast_weight:

@@ -1,8 +1,8 @@
 """What a node says when something fails: a sentence, and nothing of its data.
 
-Flower sends the text of an exception to the server. Such a text may quote a label, a path or a
-value, so it stays in the node's own log. Only sentences about the run's settings and messages
-travel.
+Flower sends the type and the text of an exception to the server, and logs its traceback. Such a
+text may quote a label, a path or a value, so it stays in the node's own log. Only sentences about
+the run's settings and messages travel.
 
 Where one person's host runs server and clients, nothing has to be kept from the server, and nobody
 reads a node's log. There the runtime names a file in FEDMIRAGE_TRACEBACK, which gets the first
@@ -10,11 +10,9 @@ traceback, and the exception itself is told. Nobody sets this variable on a depl
 """
 
 import os
-from logging import ERROR
+from logging import ERROR, WARNING
 from pathlib import Path
 
-from flwr.app import Context, Message
-from flwr.clientapp.typing import ClientAppCallable
 from flwr.common import log
 
 from fedmirage.common.errors import DataError, FedmirageError, keep_traceback
@@ -24,17 +22,10 @@ FAILURE = "its code raised an exception; its own log says why"
 VARIABLE = "FEDMIRAGE_TRACEBACK"
 
 
-def keep_details(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Answer a message; of an exception only `tell` leaves the node. This is a mod of Flower's."""
-    try:
-        return call_next(message, context)
-    except Exception as error:
-        raise FedmirageError(tell(error)) from None
-
-
 def tell(error: Exception) -> str:
     """Say what the server may know of an error, and write the rest into the node's log."""
     if isinstance(error, FedmirageError) and not isinstance(error, DataError):
+        log(WARNING, "this node does not take part: %s", error)
         return str(error)
     file = os.environ.get(VARIABLE)
     # A person can correct data by the sentence alone; anything else needs the place in the code.

@@ -64,20 +64,6 @@ def own_view(
     return replace(given, test_shard=np.arange(len(dataset.test)))
 
 
-def use_of_own_data(view: ClientView) -> str:
-    """Say in a sentence, for a node's log, what its own data are used for."""
-    data = view.dataset
-    kept = f", {len(view.validation)} are held out for validation" if len(view.validation) else ""
-    tested = ""
-    if len(data.test):
-        origin = "held out of them" if data.divided else "of their test split"
-        tested = (
-            f"; the {len(data.test)} samples {origin} are used only where the run scores local"
-            " models (local-evaluation, diagnostics)"
-        )
-    return f"own data: trains on {len(view.train)} samples of {data.name}{kept}{tested}"
-
-
 def count_classes(
     labels: npt.NDArray[np.int64] | npt.NDArray[np.uint8], classes: int
 ) -> npt.NDArray[np.int64]:

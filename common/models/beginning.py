@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import refuse
 from fedmirage.common.method import CLASSIFIER, NETWORK
 from fedmirage.common.models.base import Model
 from fedmirage.common.settings.language import nearest
@@ -40,8 +40,7 @@ def begin_with(model: Model, path: str | Path) -> None:
             problems.append(
                 f"{key}: {model.original_name(name)!r} has {what}; the network's has {wanted}"
             )
-    if problems:
-        raise ConfigurationError(problems[:3])
+    refuse(problems[:3])
     with torch.no_grad():
         for name, tensor in entries:
             if not left or part_of(name) != CLASSIFIER:
@@ -68,8 +67,7 @@ def freeze(model: Model, patterns: str) -> Model:
     weights = {name for name, _ in model.named_parameters() if part_of(name) in NETWORK}
     if weights and weights <= fixed:
         problems.append(f"freeze={patterns!r} leaves nothing to train; name fewer weights")
-    if problems:
-        raise ConfigurationError(problems)
+    refuse(problems)
     for name, weight in model.named_parameters():
         weight.requires_grad_(name not in fixed)
     model.fixed = frozenset(fixed)

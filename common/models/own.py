@@ -1,13 +1,12 @@
 """Somebody's own network: makes it, and cuts it into features and classifier."""
 
 import copy
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedmirage.common.confinement import confined
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, collect, refuse
 from fedmirage.common.method import CLASSIFIER, FEATURES, NETWORK
 from fedmirage.common.models.base import Model, Shape, chain
 from fedmirage.common.models.examination import attempt, find_oddities, make_images
@@ -39,8 +38,7 @@ def build_own(params: OwnNetwork, shape: Shape, classes: int, extra: int) -> Mod
         if getattr(layer, "inplace", False) is True:
             layer.inplace = False  # type: ignore[assignment]  # methods differentiate twice
     model = cut(network, params.head, shape, classes, subject)
-    if problems := [f"{subject}: {problem}" for problem in find_oddities(model)]:
-        raise ConfigurationError(problems)
+    refuse([f"{subject}: {problem}" for problem in find_oddities(model)])
     return widen(model, extra, subject) if extra else model
 
 
@@ -67,19 +65,12 @@ def cut(network: nn.Module, head: str, shape: Shape, classes: int, subject: str)
     """Cut a network where its last layer begins, and make sure that the halves are the whole."""
     images = make_images(shape)
     network.eval()
-    found: list[Any] = []
     problems: list[str] = []
-    for step in (
-        lambda: compute_logits(network, images, classes, subject),
-        lambda: find_head(network, head, subject),
-    ):
-        try:
-            found.append(step())
-        except ConfigurationError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigurationError(problems)
-    logits, name = found
+    with collect(problems):
+        logits = compute_logits(network, images, classes, subject)
+    with collect(problems):
+        name = find_head(network, head, subject)
+    refuse(problems)
     model = as_it_is(network, images) if name == CLASSIFIER else None
     model = model or cut_at(network, name, images, logits, subject)
     with torch.no_grad():

@@ -38,6 +38,7 @@ Positive = Annotated[int, Field(ge=1, le=MOST)]
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Seconds = Annotated[float, Field(gt=0)]
+RATES = {"sgd": 0.05, "adam": 0.001, "adamw": 0.001}  # lr="auto" of each optimiser
 # Pairs of settings that decide the same thing, and the values with which they decide nothing.
 EXCLUSIVE = (("local-steps", "local-epochs"), ("lr-decay", "schedule"))
 OFF: dict[str, Any] = {"local-steps": 0, "local-epochs": 0, "lr-decay": 1.0, "schedule": "constant"}
@@ -117,7 +118,8 @@ class RunConfig(BaseModel):
     """What a client's optimiser remembers of the rounds before: nothing ("fresh"), or its momentum
     and Adam's moments and step count ("kept"), which then stay on the client's own disk."""
     lr: Annotated[float, Field(gt=0)]
-    """The clients' learning rate; `schedule` says in which rounds they have less of it."""
+    """The clients' learning rate; `schedule` says in which rounds they have less of it. "auto" is
+    0.05 with SGD, and 0.001 with Adam and AdamW."""
     schedule: str
     """How the learning rate changes over the rounds: "constant", "exponential(factor=0.99)",
     "step(at=51, factor=0.2)" or "cosine", each with warmup=5 if wanted. See `fedmirage
@@ -203,6 +205,12 @@ class RunConfig(BaseModel):
         if info.context is not None and info.field_name is not None:
             info.context[info.field_name] = checked
         return checked
+
+    @field_validator("lr", mode="before")
+    @classmethod
+    def _find_rate(cls, value: Any, info: ValidationInfo) -> Any:
+        """Replace "auto" by the optimiser's own rate, so that every record has a number."""
+        return RATES[info.data.get("optimizer", "sgd")] if value == "auto" else value
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Travel to another process as settings; it may not have a class of an own method yet."""

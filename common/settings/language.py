@@ -20,6 +20,7 @@ from fedmirage.common.errors import ConfigurationError, collect, refuse
 
 LONGEST = 5000  # characters of a line
 NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.IGNORECASE)
+PATH = re.compile(r"(\w+)\s*=\s*([/~.][^,'\"()]*)")  # a path without quotes
 # The name of somebody's own code, e.g. mylab.nets:TinyViT or ./nets.py:TinyViT, see own_code.py; a
 # file with one method may stand alone.
 REFERENCE = re.compile(r"(?P<module>[^:()'\"]+):(?P<attribute>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
@@ -124,13 +125,15 @@ def _read_call(piece: str, key: str, problems: list[str]) -> Call | None:
     if not bracket:
         return Call(name)
     try:
-        node = ast.parse(f"_({rest.rstrip()[:-1]}\n)", mode="eval").body
+        source = f"_({rest.rstrip()[:-1]}\n)"
+        node = ast.parse(source, mode="eval").body
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             raise SyntaxError
     except (SyntaxError, ValueError):
-        problems.append(
-            f"{key}: cannot read the arguments of {piece!r}; write {name}(key=value, ...)"
-        )
+        fix = f"write {name}(key=value, ...)"
+        if bare := PATH.search(rest):
+            fix = f"a path needs quotes: write {bare[1]}='{bare[2]}'"
+        problems.append(f"{key}: cannot read the arguments of {piece!r}; {fix}")
         return None
     if node.args:
         problems.append(
@@ -147,7 +150,7 @@ def _read_call(piece: str, key: str, problems: list[str]) -> Call | None:
         try:
             arguments[keyword.arg] = freeze(ast.literal_eval(keyword.value))
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            value = ast.unparse(keyword.value)
+            value = ast.get_source_segment(source, keyword.value) or ""
             hint = (
                 f"; write {value.title()}"
                 if value in ("true", "false", "none")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, reason
 
 ROOT = Path(__file__).resolve().parents[2]
 """The folder of common, client and server: the checkout, the unpacked bundle, or the package."""
@@ -24,5 +24,5 @@ def project() -> dict[str, Any]:
         return tomllib.loads(PROJECT_FILE.read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(
-            f"{PROJECT_FILE}, which holds the run's defaults, cannot be read: {error}"
+            f"{PROJECT_FILE}, which holds the run's defaults, cannot be read: {reason(error)}"
         ) from None

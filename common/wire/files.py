@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from fedmirage.common.drafts import write_whole
-from fedmirage.common.errors import DataError
+from fedmirage.common.errors import DataError, reason
 from fedmirage.common.wire.payload import Array
 
 # The only key of the file's metadata. Safetensors writes several keys in an order that differs from
@@ -71,7 +71,8 @@ def _open(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
         raise DataError(f"there is no file {str(path)!r}; check the path") from None
     except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise DataError(
-            f"{str(path)!r} is damaged, or not a file of arrays ({error}); restore it from a copy"
+            f"{str(path)!r} is damaged, or not a file of arrays ({reason(error)}); restore it from"
+            " a copy"
         ) from None
 
 

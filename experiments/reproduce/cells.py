@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from experiments.reproduce.tables import NO_NUMBER, Line, Table, TableRow, When
 from fedmirage.common.errors import refuse
-from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.common.settings.config import RunConfig, configure, defaults
 from fedmirage.common.settings.language import Call, nearest, parse
 from fedmirage.comparison.rows import spell
 from fedmirage.settings.layers import read_preset
@@ -69,14 +69,25 @@ class Cell:
         """The methods line of the paper's scale, with all parameters."""
         return with_arguments(self.methods, [part.arguments for part in self.parts])
 
-    def configure(self, scale: Scale, more: Mapping[str, Any]) -> RunConfig:
-        """Make the settings of its run; `more` are those that every run of the command has."""
-        small = [part.small for part in self.parts] if scale == "small" else []
+    @property
+    def layers(self) -> list[Mapping[str, Any]]:
+        """The settings of the paper's scale; later ones win."""
         layers: list[Mapping[str, Any]] = []
         for part in self.parts:
             layers += [read_preset(part.preset)] if part.preset else []
             layers.append(part.settings)
-        layers += [one.settings for one in small]
+        return layers
+
+    @property
+    def dataset(self) -> str:
+        """The data set of the paper's scale, without the other settings being checked."""
+        named = [layer["dataset"] for layer in self.layers if "dataset" in layer]
+        return str(named[-1] if named else defaults()["dataset"])
+
+    def configure(self, scale: Scale, more: Mapping[str, Any]) -> RunConfig:
+        """Make the settings of its run; `more` are those that every run of the command has."""
+        small = [part.small for part in self.parts] if scale == "small" else []
+        layers = [*self.layers, *(one.settings for one in small)]
         line = with_arguments(self.line, [one.arguments for one in small])
         return configure(*layers, {"methods": line, **more})
 

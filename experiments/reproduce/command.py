@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from rich.console import Console
 from experiments.reproduce.answer import WRITERS, Answer, make_answer, say_number, show_answers
 from experiments.reproduce.cells import SCALES, Cell, choose_cells, describe_small, list_cells
 from experiments.reproduce.cost import Clock, estimate_jobs
-from experiments.reproduce.jobs import ChosenCells, is_recorded, make_work
+from experiments.reproduce.jobs import ChosenCells, find_lacking, is_recorded, make_work
 from experiments.reproduce.records import recorded_runs
 from experiments.reproduce.tables import list_tables, read_table
 from fedmirage.common.errors import FedmirageError
@@ -26,15 +27,16 @@ USUAL_OUT = Path("runs", "reproduce")
 
 
 def show_tables(console: Console) -> None:
-    """List all tables: how large they are, how much of each can be run, and what is recorded."""
-    numbers = ("rows", "columns", "can run", "recorded")
+    """List all tables: how large they are, how much can be run here, and what is recorded."""
+    numbers = ("rows", "columns", "can run here", "recorded")
     shown = make_table(("table", "what it shows", *numbers), numbers)
-    runs = recorded_runs()
+    runs, lacking = recorded_runs(), lru_cache(partial(find_lacking, data_dir=""))
     for name in list_tables():
         table = read_table(name)
         cells = [cell for cell in list_cells(table) if not cell.missing]
+        here = sum(not lacking(cell.dataset) for cell in cells)
         recorded = sum(bool(find_recorded(cell, runs)) for cell in cells)
-        counts = (len(table.rows), len(table.columns), len(cells), recorded)
+        counts = (len(table.rows), len(table.columns), here, recorded)
         shown.add_row(name, table.title, *(str(count or "-") for count in counts))
     console.print(shown)
     say(console, "Cells that cannot be run say why, and so do those whose data are not here:")
@@ -72,14 +74,14 @@ def reproduce(name: str, given: Mapping[str, Any], console: Console) -> list[Ans
         raise FedmirageError(f"nothing of {name} can be run here with this choice")
     config = work.jobs[0].config
     means = share_cores(config, given["runtime"], given["actors"], len(work.jobs), given["verbose"])
-    show_cost(work, means, console)
+    estimates = show_cost(work, means, console)
     if given["estimate"]:
         say(console, f"rows: {', '.join(dict.fromkeys(cell.row.name for cell in cells))}")
         say(console, f"columns: {', '.join(dict.fromkeys(cell.column.name for cell in cells))}")
         return []
     make_folder(folder)
     check_runs(work.jobs, folder)
-    failed = carry_out(work.jobs, means, folder, console)
+    failed = carry_out(work.jobs, means, folder, console, estimates=estimates)
     answers = [make_cell_answer(cell, scale, work, failed) for cell in cells]
     console.print(show_answers(cells, answers, scale))
     for answer in (answer for answer in answers if answer.remark):
@@ -145,8 +147,11 @@ def count_reasons(cells: Sequence[Cell], work: ChosenCells) -> dict[str, int]:
     return found
 
 
-def show_cost(work: ChosenCells, means: Means, console: Console) -> None:
-    """Measure a step of each network, and say what the runs will take."""
+def show_cost(work: ChosenCells, means: Means, console: Console) -> dict[Path, float]:
+    """Measure a step of each network, and say what the runs will take on an idle machine.
+
+    Return the seconds of each run, as far as its actors share them.
+    """
     clock = Clock()
     seconds = estimate_jobs(work.jobs, clock)
     steps = ", ".join(f"{key[0]} {1000 * value:.1f} ms" for key, value in clock.known.items())
@@ -156,6 +161,7 @@ def show_cost(work: ChosenCells, means: Means, console: Console) -> None:
     say(
         console,
         f"{len(seconds)} of {len(work.jobs)} runs are left; estimated cost {say_time(total)} of one"
-        f" core, {say_time(total / at_once)} with {at_once} at work"
+        f" core, {say_time(total / at_once)} with {at_once} at work, on an idle machine"
         " (experiments/reproduce/cost.py explains the estimate)",
     )
+    return {folder: one / max(1, means.actors) for folder, one in seconds.items()}

@@ -6,9 +6,11 @@ from typing import Any
 from rich.console import Console
 
 from experiments.reproduce.command import reproduce, show_tables
+from experiments.reproduce.cost import Clock
 from experiments.reproduce.pages import rewrite_pages
 from experiments.reproduce.queue import run_queue, show_queue
 from experiments.reproduce.records import record_run
+from experiments.reproduce.still_open import write_open
 from fedmirage.commands.flags import reproduce_flags
 from fedmirage.common.errors import refuse
 from fedmirage.common.settings.config import key_of
@@ -25,6 +27,9 @@ def dispatch(given: Mapping[str, Any], console: Console) -> bool:
     if given["queue"]:
         if given["status"]:
             show_queue(given["queue"], console)
+            return True
+        if given["estimate"]:
+            say(console, f"made anew: {write_open(given['queue'], Clock())}")
             return True
         return run_queue(given["queue"], given, console)
     if given["record"]:
@@ -51,6 +56,8 @@ def check_flags(given: Mapping[str, Any]) -> None:
         problems.append(f"{names} are different things; ask for one at a time")
     usual = {name: default for name, (_, default) in reproduce_flags().items()}
     set_by_hand = [name for name in FOR_A_TABLE if given[name] and given[name] != usual[name]]
+    if "queue" in asked:
+        set_by_hand = [name for name in set_by_hand if name != "estimate"]
     extra = [] if "table" in asked else set_by_hand
     problems += [
         f"--{key_of(name)} is for a table; write which, e.g. fedcog/table1" for name in extra

@@ -8,18 +8,25 @@ two marks, which the command rewrites:
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.reproduce.everything import PAGE, make_markdown, make_page
 from experiments.reproduce.metrics import WORDS, look_up, read_metric
 from experiments.reproduce.tables import When, Written
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.curves import Curve, draw_by_round
-from fedmirage.comparison.statistics import paired_difference, spread
-from fedmirage.comparison.table import say_difference, say_spread
+from fedmirage.comparison.statistics import (
+    Difference,
+    judge_together,
+    paired_difference,
+    spread,
+)
+from fedmirage.comparison.table import NONE, say_difference, say_spread, say_verdict
 from fedmirage.records.lines import read_record, read_rounds
 
-FILE = "tables.toml"
+FILE, README = "tables.toml", "README.md"
 BLOCK = "<!-- table: {name} -->\n{text}<!-- end -->"
 
 
@@ -77,7 +84,19 @@ def rewrite_pages(results: Path) -> list[Path]:
             replace_block(path, table.name, make_table(table, results)), encoding="utf-8"
         )
     drawn = [draw(picture, results) for picture in pages.picture]
-    return [*dict.fromkeys(results / table.page for table in pages.table), *drawn]
+    written = [results / table.page for table in pages.table]
+    if (results / README).exists():
+        written += write_everything(results)
+    return [*dict.fromkeys(written), *drawn]
+
+
+def write_everything(results: Path) -> list[Path]:
+    """Write the one table of all recorded runs, into the first page and as one that sorts."""
+    readme, page = results / README, results / PAGE
+    text = replace_block(readme, "everything", make_markdown(results))
+    readme.write_text(text, encoding="utf-8")
+    page.write_text(make_page(results), encoding="utf-8")
+    return [readme, page]
 
 
 def replace_block(path: Path, name: str, text: str) -> str:
@@ -95,15 +114,25 @@ def make_table(table: PageTable, results: Path) -> str:
     heads = [table.head, "Paper", "Seeds", *(WORDS[when] for when in table.columns)]
     if len(table.rows) > 1:
         heads.append(f"{WORDS[table.compared]}, minus the first row's")
+    compared = [found[table.compared] for found in values]
+    differences = judge_rows(compared)
+    judged = table.per_cent and any(one and one.deviation is not None for one in differences)
+    heads += ["Verdict"] * judged
     lines = [heads, ["---"] * len(heads)]
-    for row, found in zip(table.rows, values, strict=True):
+    for row, found, difference in zip(table.rows, values, differences, strict=True):
         cells = [row.title, row.paper, str(len(row.runs))]
         cells += [say_spread(spread(list(found[when].values()))) for when in table.columns]
-        if len(table.rows) > 1:
-            own, first = found[table.compared], values[0][table.compared]
-            cells.append("-" if own is first else say_difference(paired_difference(own, first)))
+        cells += [say_difference(difference)] * (len(table.rows) > 1)
+        cells += [say_verdict(difference) if difference else NONE] * judged
         lines.append(cells)
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def judge_rows(rows: Sequence[Mapping[int, float]]) -> list[Difference | None]:
+    """Compare all rows with the first one, which has no difference, at once."""
+    taken = [paired_difference(row, rows[0]) for row in rows[1:]]
+    judged = iter(judge_together([one for one in taken if one is not None]))
+    return [None, *(one and next(judged) for one in taken)]
 
 
 def read_row(row: PageRow, table: PageTable, results: Path) -> dict[When, dict[int, float]]:

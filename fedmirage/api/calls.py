@@ -57,6 +57,9 @@ def compare(
     tune: int = 0,
     tune_schedules: Sequence[str] = (),
     share_warm_up: bool = True,
+    title: str = "",
+    baseline: str = "fedavg",
+    score: str = "global",
     preset: str | None = None,
     runtime: str = "auto",
     actors: int = 0,
@@ -81,7 +84,7 @@ def compare(
     chosen = None if several is None else ",".join(map(str, several))
     with report_together(wanted.find_problems()):
         layers = read_layers(preset, [])
-        choices = (controls, tune, tune_schedules, share_warm_up)
+        choices = (controls, tune, tune_schedules, share_warm_up, title, baseline, score)
         plan = plan_comparison(layers, settle_network(settings), lines, chosen, *choices)
     observers = wanted.make(console)
     return Comparison(run_comparison(plan, console, runtime, actors, False, observers).folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -37,9 +36,10 @@ class Comparison:
         """One row per methods line, by its name.
 
         The mean and the standard deviation over seeds of the final accuracy and of the mean of the
-        last five rounds; then the difference of the latter to FedAvg and to the line's own placebo,
-        each with half the width of its interval (`margin`) and a verdict, which is empty where the
-        interval includes zero or where there is none.
+        last five rounds; then the difference of the latter to the baseline and to the line's own
+        placebo, each with half the width of its interval (`margin`) and a verdict: "ahead",
+        "behind", "equivalent within 1.5 points" or "undecided", and empty where nothing is
+        compared.
         """
         from pandas import DataFrame
 
@@ -56,25 +56,30 @@ class Comparison:
             entry = standing.entry
             row |= {"placebo": entry.placebo, "lr": entry.lr, "schedule": entry.schedule}
             rows.append(row)
-        texts = "methods seeds to_fedavg_verdict to_placebo_verdict placebo schedule"
+        texts = "methods seeds to_baseline_verdict to_placebo_verdict placebo schedule"
         return _with_numbers(DataFrame(rows), texts).set_index("methods")
 
     @cached_property
     def differences(self) -> DataFrame:
-        """One row per difference that can be taken: its mean, its interval, and the verdict."""
+        """One row per difference that can be taken: its mean, interval, verdict and power.
+
+        `smallest_visible` is the smallest difference that these seeds could have shown, and
+        `seeds_missing` how many more would settle it if mean and spread stayed.
+        """
         from pandas import DataFrame
 
-        rows = []
+        rows, baseline = [], self.outcome.question.baseline
         for standing in self.outcome.standings:
             for name, found in self.outcome.differences(standing).items():
                 if found is not None:
                     half = float("nan") if found.margin is None else found.margin
                     ends = {"low": found.mean - half, "high": found.mean + half}
-                    other = "fedavg" if name == "to_fedavg" else standing.entry.placebo
+                    other = baseline if name == "to_baseline" else standing.entry.placebo
                     row = {"methods": standing.entry.name, "kind": name, "other": other}
-                    rows.append({**row, **asdict(found), **ends, "verdict": found.verdict})
-        columns = ("methods", "kind", "other", "mean", "margin", "pairs", "low", "high", "verdict")
-        frame = DataFrame(rows, columns=columns)
+                    rows.append({**row, **found.as_values(), **ends})
+        columns = "methods kind other mean margin pairs low high verdict"
+        power = "p_different p_equivalent smallest_visible seeds_missing"
+        frame = DataFrame(rows, columns=f"{columns} {power}".split())
         return _with_numbers(frame, "methods kind other pairs verdict")
 
     @cached_property
@@ -138,10 +143,10 @@ class Comparison:
         return draw_curves(self.rounds, self.outcome.short)
 
     def plot_differences(self) -> Figure:
-        """Draw every difference to FedAvg and to the placebo with its interval."""
+        """Draw every difference to the baseline and to the placebo with its interval."""
         from fedmirage.api.plots import draw_differences
 
-        return draw_differences(self.differences, self.outcome.short)
+        return draw_differences(self.differences, self.outcome.short, self.outcome.baseline)
 
     def page(self) -> Path:
         """Write report.html, the page about this comparison, into its folder; return its path."""
@@ -156,12 +161,13 @@ class Comparison:
 
         from fedmirage.comparison.table import say_difference, say_spread
 
-        heads = ("methods", "final", "last five", "\N{MINUS SIGN} FedAvg", "\N{MINUS SIGN} placebo")
+        others = (f"\N{MINUS SIGN} {other}" for other in (self.outcome.baseline, "placebo"))
+        heads = ("methods", "final", "last five", *others)
         rows = []
-        for standing in self.outcome.standings:
+        for standing in self.outcome.ranked:
             spreads = map(say_spread, standing.spreads.values())
             differences = map(say_difference, self.outcome.differences(standing).values())
-            rows.append([self.outcome.short[standing.entry.name].strip(), *spreads, *differences])
+            rows.append([self.outcome.short[standing.entry.name], *spreads, *differences])
         table = DataFrame(rows, columns=heads).set_index("methods").to_html()
         said = "".join(f"<p>{escape(text)}</p>" for text in [*self.remarks, *self.sentences])
         return f"<p>Accuracy in %, mean and spread over seeds</p>{table}{said}"

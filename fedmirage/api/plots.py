@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-STYLES = {"to_fedavg": ("o", "C0", "to FedAvg"), "to_placebo": ("s", "C1", "to its placebo")}
+STYLES = {"to_baseline": ("o", "C0", -0.12), "to_placebo": ("s", "C1", 0.12)}
 
 
 class NotebookFigure(Figure):
@@ -44,25 +44,25 @@ def draw_curves(rounds: DataFrame, names: Mapping[str, str]) -> Figure:
         by_round = own.groupby("round")["accuracy"]
         mean = by_round.mean().dropna()
         style = "--" if name in placebos else "-"
-        axes.plot(mean.index, mean, style, color=colour, label=names[name].strip())
+        axes.plot(mean.index, mean, style, color=colour, label=names[name])
         low, high = (edge.loc[mean.index] for edge in (by_round.min(), by_round.max()))
         axes.fill_between(mean.index, low, high, color=colour, alpha=0.15, linewidth=0)
     return _finish(figure, axes)
 
 
-def draw_differences(differences: DataFrame, names: Mapping[str, str]) -> Figure:
+def draw_differences(differences: DataFrame, names: Mapping[str, str], baseline: str) -> Figure:
     """Draw differences with their intervals, in percentage points."""
     figure, axes = _begin("difference of the mean accuracy of the last five rounds")
     order = list(dict.fromkeys(differences["methods"]))
-    for kind, shift in (("to_fedavg", -0.12), ("to_placebo", 0.12)):
+    for kind, (marker, colour, shift) in STYLES.items():
         own = differences[differences["kind"] == kind]
-        marker, colour, label = STYLES[kind]
+        label = f"to {baseline if kind == 'to_baseline' else 'its placebo'}"
         heights = [order.index(name) + shift for name in own["methods"]]
         margins = 100 * own["margin"].astype("float64").fillna(0)
         means = 100 * own["mean"]
         axes.errorbar(means, heights, xerr=margins, fmt=marker, color=colour, label=label)
     axes.axvline(0, color="grey", linewidth=1)
-    axes.set_yticks(range(len(order)), [names[name].strip() for name in order])
+    axes.set_yticks(range(len(order)), [names[name] for name in order])
     axes.set_ylim(len(order) - 0.5, -0.5)
     axes.set_xlabel("percentage points; bars are 95 % intervals, where there are several seeds")
     axes.legend(fontsize=8)

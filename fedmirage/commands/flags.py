@@ -13,6 +13,7 @@ from fedmirage.common.settings.describe import allowed
 from fedmirage.follow.logger import list_loggers
 
 Flags = dict[str, tuple[Any, Any]]  # by name: what Typer must know, and the default
+KINDS = {int: "INTEGER", float: "NUMBER", str: "TEXT"}
 PANELS = {
     "methods": "What runs",
     "clients": "The federation",
@@ -76,7 +77,7 @@ def setting_flags(*left_out: str, **told: str) -> Flags:
             option = typer.Option(f"--{key_of(name)}/--no-{key_of(name)}", **said)
             flags[name] = (Annotated[bool | None, option], None)
         else:
-            kind = {int: "INTEGER", float: "NUMBER", str: "TEXT"}[type(default)]
+            kind = "NUMBER" if name == "lr" else KINDS[type(default)]
             option = typer.Option(f"--{key_of(name)}", metavar=kind, **said)
             flags[name] = (Annotated[str | None, option], None)
     return {name: flag for name, flag in flags.items() if name not in left_out}
@@ -106,6 +107,12 @@ def compare_flags() -> Flags:
         "Take over the first rounds of a method that begins as FedAvg from FedAvg's run, which then"
         " keeps all its models."
     )
+    title = "What the tables and the page call the comparison."
+    baseline = "The methods line that all others are compared with; it runs too."
+    score = (
+        "Whose accuracy is compared: that of the global model, or of local models, each on its own"
+        " shard of the test set."
+    )
     page = "Write report.html, a page about the comparison, into its folder."
     return {
         "runs": (Annotated[list[Path] | None, runs], None),
@@ -115,6 +122,9 @@ def compare_flags() -> Flags:
         "tune": flag(int, 0, tune),
         "tune_schedules": flag(list[str], [], schedules),
         "share_warm_up": flag(bool, True, share),
+        "title": flag(str, "", title),
+        "baseline": flag(str, "fedavg", baseline),
+        "score": flag(str, "global", score, metavar="global|local"),
         "report": flag(bool, True, page),
         "picture": flag(Path | None, None, "Draw accuracy by round into this PNG."),
         "csv": flag(Path | None, None, "Export the numbers of every run to this CSV file."),

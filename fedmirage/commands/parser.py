@@ -1,6 +1,7 @@
 """How the command line reads what was typed, where Typer's own behaviour does not suffice."""
 
 import inspect
+import re
 from typing import Any, get_type_hints
 
 import click
@@ -9,6 +10,14 @@ from typer.models import ArgumentInfo
 
 from fedmirage.common.settings.language import nearest
 from fedmirage.common.settings.renamed import present_name
+
+DEFAULT = re.compile(r"default: \(([^()]*)\)\]")
+LEFT = 26  # columns for the names of options; longer ones have a line of their own
+
+
+def plain(told: str) -> str:
+    """Undo what protects a bracket from Rich, and Typer's parentheses round a default in words."""
+    return DEFAULT.sub(r"default: \1]", told.replace("\\[", "["))
 
 
 class Commands(TyperGroup):
@@ -41,6 +50,22 @@ class Command(TyperCommand):
                 extras = getattr(hints.get(str(argument.name)), "__metadata__", ())
                 told = [extra.help for extra in extras if isinstance(extra, ArgumentInfo)]
                 argument.help = next(iter(told), None)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help in two columns: Rich's four leave no room for sentences at 80 columns."""
+        click.Command.format_help(self, ctx, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options under the headings of their panels; click writes the arguments."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx)
+            if record and not isinstance(option, TyperArgument):
+                panel = getattr(option, "rich_help_panel", None) or "Options"
+                panels.setdefault(panel, []).append((record[0], plain(record[1])))
+        for panel, records in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(records, col_max=LEFT)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse what was typed; a flag's former name is answered with its present one."""

@@ -1,12 +1,14 @@
-"""Commands that run something: a run, a comparison, tables of the papers, a node."""
+"""Commands that run something: a run, a comparison, tables of the papers."""
 
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from fedmirage.commands.console import out
 from fedmirage.common.errors import FedmirageError
@@ -28,14 +30,17 @@ def run(**given: Any) -> None:
     from fedmirage.launch import launch
     from fedmirage.show.progress import show_summary
 
-    wanted = want(given)
-    with report_together(wanted.find_problems()):
+    wanted, quiet = want(given), given["quiet"]
+    both = ["--quiet and --verbose exclude each other; leave one out"]
+    with report_together([*wanted.find_problems(), *(both if quiet and given["verbose"] else [])]):
         config = settle(read_layers(given["preset"], given["config"]), pick_settings(given))
     folder = Path(config.resume or config.out)
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
+    console = Console(quiet=True) if quiet else out
     with interruptions.telling():
-        summary = launch(config, folder=folder, console=out, observers=wanted.make(out), **places)
-    show_summary(out, summary, folder)
+        followed = wanted.make(console)
+        summary = launch(config, folder=folder, console=console, observers=followed, **places)
+    show_summary(console, summary, folder)
     if wanted.watch:
         show_page(folder)
     if summary.get("status") != "finished":
@@ -66,20 +71,22 @@ def compare(runs: list[Path], **given: Any) -> None:
     files = {kind: given[kind] for kind in ("csv", "json", "latex")}
     if runs:
         from fedmirage.comparison.command import show_folders
+        from fedmirage.comparison.rows import Question
 
         names = ("seeds", "preset", "config", "log", "watch", "watch_port")
         more = [name for name in names if given[name]]
+        more += [name for name, usual in asdict(Question()).items() if given[name] != usual]
         extra = [f"--{key_of(name)}" for name in (*settings, *more)]
         show_folders(runs, given["picture"], files, extra, out)
         return
-    from fedmirage.comparison.command import plan_comparison, present, run_comparison
+    from fedmirage.comparison.command import plan_comparison, present, run_comparison, suggest
 
     wanted = want(given)
     flags = {name: value for name, value in settings.items() if name != "methods"}
-    names = ("methods", "seeds", "controls", "tune", "tune_schedules", "share_warm_up")
+    asked = "methods seeds controls tune tune_schedules share_warm_up title baseline score"
     with report_together(wanted.find_problems()):
         layers = read_layers(given["preset"], given["config"])
-        plan = plan_comparison(layers, flags, *(given[name] for name in names))
+        plan = plan_comparison(layers, flags, *(given[name] for name in asked.split()))
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
     with interruptions.telling():
         outcome = run_comparison(plan, out, **places, observers=wanted.make(out))
@@ -90,6 +97,7 @@ def compare(runs: list[Path], **given: Any) -> None:
         from fedmirage.comparison.curves import draw_runs
 
         say(out, f"picture: {draw_runs(outcome.run_folders, given['picture'])}")
+    suggest(outcome, out)
     if any(standing.failed for standing in outcome.standings):
         raise typer.Exit(1)
 
@@ -130,21 +138,6 @@ def new_method(
     for path in write_skeleton(name, place):
         say(out, f"wrote {path}")
     say(out, f"next: pip install -e {place}, then pytest {place}, fedmirage methods {name}")
-
-
-def supernode(context: typer.Context) -> None:
-    """Start a SuperNode that answers quickly and runs only the code installed here.
-
-    It takes the arguments of flower-supernode, which by itself runs whatever code a run brings, for
-    example --insecure --superlink HOST:9092 --node-config 'partition-id=0'. Its own are --code (own
-    or any), --tasks (forked: from a process that has torch loaded; fresh: a new Python per message)
-    and --waiting (adaptive: short while a run is active; flower: always three seconds).
-    --forget RUN starts nothing: it lets the node answer rounds of secure aggregation again that it
-    has answered in a run (docs/security.md says what that may reveal).
-    """
-    from fedmirage.node.supernode import start
-
-    start(context.args)
 
 
 def show_page(folder: Path) -> None:

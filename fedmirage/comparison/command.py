@@ -8,10 +8,12 @@ from typing import Any
 from rich.console import Console
 
 from fedmirage.common.errors import refuse
+from fedmirage.comparison.advice import advise
 from fedmirage.comparison.export import WRITERS, write_files
 from fedmirage.comparison.folders import lay_out_runs
 from fedmirage.comparison.outcome import FILE, Outcome, read_outcome, record
 from fedmirage.comparison.plan import Plan, make_plan
+from fedmirage.comparison.rows import FEDAVG, GLOBAL, make_question
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
 from fedmirage.comparison.scores import choose
 from fedmirage.comparison.table import show_outcome
@@ -71,6 +73,11 @@ def present(outcome: Outcome, console: Console, files: Mapping[str, Path | None]
     say(console, f"results: {outcome.folder}")
 
 
+def suggest(outcome: Outcome, console: Console) -> None:
+    """Print which line to run next, and why."""
+    say(console, f"next: {advise(outcome)}", "bold")
+
+
 def show_folders(
     folders: list[Path],
     drawing: Path | None,
@@ -105,6 +112,8 @@ def show_folders(
         from fedmirage.comparison.curves import draw_runs  # here, because it loads matplotlib
 
         say(console, f"picture: {draw_runs(folders, drawing)}")
+    for outcome in outcomes:
+        suggest(outcome, console)
 
 
 def plan_comparison(
@@ -116,9 +125,12 @@ def plan_comparison(
     tune: int,
     schedules: Sequence[str],
     share: bool,
+    title: str = "",
+    baseline: str = FEDAVG,
+    score: str = GLOBAL,
 ) -> Plan:
     """Plan what was typed; a comparison has seeds, and continues without being told to."""
-    problems = []
+    problems: list[str] = []
     if "resume" in flags:
         problems.append(
             f"resume={flags['resume']!r}: a comparison continues with the same command and the same"
@@ -128,8 +140,10 @@ def plan_comparison(
         problems.append(f"seed={flags['seed']} and seeds={seeds!r}: write seeds alone")
     given = {key: value for key, value in flags.items() if key not in ("resume", "seed")}
     chosen = seeds if seeds is not None else str(flags.get("seed", "0"))
+    question = make_question(title, baseline, score, problems)
     with report_together(problems):
-        return make_plan([*layers, given], methods, chosen, controls, tune, schedules, share)
+        choices = (controls, tune, schedules, share)
+        return make_plan([*layers, given], methods, chosen, *choices, question)
 
 
 def _describe_choices(plan: Plan) -> str:

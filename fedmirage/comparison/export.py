@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.comparison.outcome import COSTS, Outcome
-from fedmirage.comparison.statistics import CONFIDENCE
+from fedmirage.comparison.statistics import CONFIDENCE, EQUIVALENCE
 from fedmirage.comparison.table import say_difference, say_spread
 
 Writers = Mapping[str, Callable[[Any], str]]  # by kind: what makes the text of a file
@@ -44,12 +44,14 @@ def describe_outcome(outcome: Outcome) -> dict[str, Any]:
         row = asdict(standing.entry)
         row |= {name: one and asdict(one) for name, one in standing.spreads.items()}
         for name, one in outcome.differences(standing).items():
-            row[name] = one and {**asdict(one), "verdict": one.verdict}
+            row[name] = one and one.as_values()
         rows.append(row)
     return {
+        "question": asdict(outcome.question),
         "settings": outcome.settings.flat(),
         "seeds": list(outcome.seeds),
         "confidence": CONFIDENCE,
+        "equivalence": EQUIVALENCE,
         "target": outcome.target,
         "rows": rows,
         "runs": list_runs(outcome),
@@ -59,15 +61,19 @@ def describe_outcome(outcome: Outcome) -> dict[str, Any]:
 def latex_table(outcome: Outcome) -> str:
     """Make the table of accuracies for a paper that loads booktabs."""
     lines = [r"\begin{tabular}{lrrrr}", r"\toprule"]
-    lines += [r"Methods & Final & Last five & $-$ FedAvg & $-$ placebo \\", r"\midrule"]
+    baseline = _escape(outcome.baseline)
+    lines += [rf"Methods & Final & Last five & $-$ {baseline} & $-$ placebo \\", r"\midrule"]
     for standing in outcome.standings:
         cells = [*map(say_spread, standing.spreads.values())]
         cells += map(say_difference, outcome.differences(standing).values())
         signs = [cell.replace("±", r"\pm ") for cell in cells]
         shown = ["--" if cell == "-" else f"${cell}$" for cell in signs]
-        name = "".join(SPECIAL.get(sign, sign) for sign in standing.entry.name)
-        lines.append(" & ".join([name, *shown]) + r" \\")
+        lines.append(" & ".join([_escape(standing.entry.name), *shown]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _escape(text: str) -> str:
+    return "".join(SPECIAL.get(sign, sign) for sign in text)
 
 
 def list_runs(outcome: Outcome) -> list[dict[str, Any]]:

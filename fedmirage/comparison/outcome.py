@@ -14,10 +14,16 @@ from fedmirage.common.own_methods import nothing_imported
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import parse
 from fedmirage.comparison.choices import Choice, choice_of
-from fedmirage.comparison.plan import Job, Plan
-from fedmirage.comparison.rows import FEDAVG
+from fedmirage.comparison.plan import QUESTION, Job, Plan
+from fedmirage.comparison.rows import FEDAVG, GLOBAL, Question
 from fedmirage.comparison.scores import Score, read_score
-from fedmirage.comparison.statistics import Difference, Spread, paired_difference, spread
+from fedmirage.comparison.statistics import (
+    Difference,
+    Spread,
+    judge_together,
+    paired_difference,
+    spread,
+)
 from fedmirage.records.lines import find_summary
 
 FILE = "comparison.json"
@@ -86,6 +92,7 @@ class Outcome:
     settings: RunConfig
     seeds: tuple[int, ...]
     standings: tuple[Standing, ...]
+    question: Question = QUESTION
 
     @cached_property
     def by_name(self) -> dict[str, Standing]:
@@ -94,9 +101,9 @@ class Outcome:
 
     @cached_property
     def target(self) -> float | None:
-        """The accuracy to reach: the one of the settings, or else FedAvg's last-five accuracy."""
-        fedavg = self.by_name.get(FEDAVG)
-        reference = fedavg.last_five if fedavg else None
+        """The accuracy to reach: that of the settings, or else the baseline's in the last five."""
+        baseline = self.by_name.get(self.question.baseline)
+        reference = baseline.last_five if baseline else None
         return self.settings.target or (reference.mean if reference else None)
 
     @cached_property
@@ -112,7 +119,7 @@ class Outcome:
             name: plain[name] if methods.count(plain[name]) == 1 else name for name in self.by_name
         }
         return {
-            name: f"  placebo of {short[placebos[name]]}" if name in placebos else text
+            name: f"placebo of {short[placebos[name]]}" if name in placebos else text
             for name, text in short.items()
         }
 
@@ -125,17 +132,57 @@ class Outcome:
             for seed in standing.scores
         ]
 
-    def to_fedavg(self, standing: Standing) -> Difference | None:
-        """Compare the last-five accuracy with FedAvg's."""
-        return None if standing.entry.name == FEDAVG else self._difference(standing, FEDAVG)
+    @cached_property
+    def ranked(self) -> tuple[Standing, ...]:
+        """The rows by their last-five accuracy, the best first; those without one come last."""
+        means = {one.entry.name: one.last_five for one in self.standings}
+        return tuple(
+            sorted(
+                self.standings,
+                key=lambda one: -found.mean if (found := means[one.entry.name]) else 1.0,
+            )
+        )
+
+    @cached_property
+    def baseline(self) -> str:
+        """What sentences and tables call the row that all others are compared with."""
+        name = self.question.baseline
+        return "FedAvg" if name == FEDAVG else self.short.get(name, name)
+
+    def to_baseline(self, standing: Standing) -> Difference | None:
+        """Compare the last-five accuracy with the baseline's, which is FedAvg unless it is said."""
+        return self._judged.get((standing.entry.name, self.question.baseline))
 
     def to_placebo(self, standing: Standing) -> Difference | None:
         """Compare the last-five accuracy with that of the row's own placebo."""
-        return self._difference(standing, standing.entry.placebo)
+        return self._judged.get((standing.entry.name, standing.entry.placebo))
 
     def differences(self, standing: Standing) -> dict[str, Difference | None]:
-        """Compare a row with FedAvg and with its placebo."""
-        return {"to_fedavg": self.to_fedavg(standing), "to_placebo": self.to_placebo(standing)}
+        """Compare a row with the baseline and with its placebo."""
+        return {"to_baseline": self.to_baseline(standing), "to_placebo": self.to_placebo(standing)}
+
+    @cached_property
+    def placebos(self) -> set[str]:
+        """The names of the rows that are placebos of others."""
+        return {one.entry.placebo for one in self.standings} - {""}
+
+    @cached_property
+    def _judged(self) -> dict[tuple[str, str], Difference]:
+        """All differences by row and other row, judged together with those of their kind."""
+        baseline = self.question.baseline
+        rows = [one for one in self.standings if one.entry.name != baseline]
+        families: dict[tuple[bool, bool], dict[tuple[str, str], Difference]] = {}
+        for one in rows:
+            is_placebo = one.entry.name in self.placebos
+            for other in (baseline, one.entry.placebo):
+                if difference := self._difference(one, other):
+                    family = families.setdefault((is_placebo, other == baseline), {})
+                    family[one.entry.name, other] = difference
+        return {
+            pair: judged
+            for family in families.values()
+            for pair, judged in zip(family, judge_together(list(family.values())), strict=True)
+        }
 
     def _difference(self, standing: Standing, other: str) -> Difference | None:
         if other not in self.by_name:
@@ -158,6 +205,7 @@ def record(plan: Plan, jobs: Sequence[Job], failed: Mapping[Path, str]) -> None:
     content = {
         "settings": plan.base.flat(),
         "seeds": list(plan.seeds),
+        "question": asdict(plan.question),
         "rows": rows,
         "failed": {path.name: reason for path, reason in failed.items()},
     }
@@ -207,22 +255,25 @@ def read_outcome(folder: Path) -> Outcome:
         ]
         settings = configure(content["settings"])
         failed, seeds = dict(content["failed"]), tuple(content["seeds"])
+        question = Question(**content.get("question", {}))  # records of before have none
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(f"{path} is damaged and cannot be read: {error}") from None
     except ConfigurationError as error:
         refused = "; ".join(error.problems)
         raise DataError(f"{path} has settings that this version refuses: {refused}") from None
-    standings = tuple(stand(folder, entry, failed) for entry in entries)
-    return Outcome(folder, settings, seeds, standings)
+    standings = tuple(stand(folder, entry, failed, question.score) for entry in entries)
+    return Outcome(folder, settings, seeds, standings, question)
 
 
-def stand(folder: Path, entry: ComparedLine, failed: Mapping[str, str]) -> Standing:
+def stand(
+    folder: Path, entry: ComparedLine, failed: Mapping[str, str], models: str = GLOBAL
+) -> Standing:
     """Score the runs of a row; `failed` has reasons that their own records may lack."""
     scores, reasons = {}, {}
     for seed, name in entry.runs.items():
         try:
             reason = failed.get(name) or _explain(find_summary(folder / name))
-            score = None if reason else read_score(folder / name)
+            score = None if reason else read_score(folder / name, models)
             if score is None:
                 reasons[seed] = reason or "it has no accuracy on the test set"
             else:

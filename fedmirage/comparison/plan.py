@@ -4,18 +4,19 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fedmirage.common.errors import collect, refuse
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.comparison.choices import Choice, choice_of, make_choices, read_schedules
-from fedmirage.comparison.rows import FEDAVG, Row, make_rows
+from fedmirage.comparison.rows import FEDAVG, LOCAL, Question, Row, make_rows
 from fedmirage.records.lines import recorded_settings
 from fedmirage.server.record.folder import require_same_settings
 from fedmirage.settings.layers import place
 
+QUESTION = Question()
 VALIDATION = 0.1  # the share of every client's data that chooses learning rates and schedules
 
 
@@ -52,6 +53,7 @@ class Plan:
     base: RunConfig
     choices: tuple[Choice, ...]  # rates and schedules to choose from; the first is that of `base`
     share: bool  # whether rounds that are FedAvg's are taken over from FedAvg
+    question: Question = QUESTION
 
     @property
     def folder(self) -> Path:
@@ -129,6 +131,7 @@ def make_plan(
     tune: int,
     schedules: Sequence[str],
     share: bool,
+    question: Question = QUESTION,
 ) -> Plan:
     """Plan a comparison; everything that is wrong with it is refused at once."""
     problems: list[str] = []
@@ -136,7 +139,7 @@ def make_plan(
     if tune < 0:
         problems.append(f"tune={tune}: write how many learning rates every method may try, or 0")
     tried = read_schedules(schedules, problems)
-    rows = make_rows(methods, controls, problems)
+    rows = make_rows(methods, question.baseline, controls, problems)
     configs = []
     for row in rows:
         with collect(problems):
@@ -147,12 +150,15 @@ def make_plan(
     choices = make_choices(choice_of(base), tune, tried)
     if len(choices) > 1:
         usual["validation"] = base.validation or VALIDATION
+    if question.score == LOCAL:
+        usual["local-evaluation"] = True
     asked = [methods, seeds, tune, tried, base.flat()]
+    asked += [] if question == QUESTION else [asdict(question)]
     digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
     name = f"compare-{base.dataset_list[0].name}-{digest[:8]}"
     usual["out"] = base.out or str(Path("runs", name))
     common = place(configure(base.flat(), usual))
-    plan = Plan(tuple(rows), numbers, common, choices, share)
+    plan = Plan(tuple(rows), numbers, common, choices, share, question)
     require_own_folders(plan)
     return plan
 

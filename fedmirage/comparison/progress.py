@@ -18,6 +18,8 @@ from fedmirage.show.words import say, say_time
 
 NAME = 16  # characters of a methods line beside the bar
 SHOWN = 2  # runs under way that are named there
+EVERY = 60.0  # seconds between two lines where there is no bar
+FAR = 1.25  # a factor by which an estimate may be wrong without a word about it
 
 
 class Track:
@@ -47,7 +49,8 @@ class Track:
 
 
 class Board(Follower):
-    """Watches the folders of all runs: a bar in a terminal, elsewhere one line per finished run."""
+    """Watches the folders of all runs: a bar in a terminal, elsewhere one line per finished run and
+    one per minute."""
 
     def __init__(
         self,
@@ -56,8 +59,12 @@ class Board(Follower):
         failed: Mapping[Path, str],
         at_once: int,
         console: Console,
+        estimates: Mapping[Path, float] | None = None,
     ) -> None:
         self.running, self.failed, self.at_once = running, failed, at_once
+        self.estimates = dict(estimates or {})  # seconds of each run, before any was begun
+        self.corrected = False  # whether it was said how far these are off
+        self.said = time.monotonic()  # when there was last a line
         self.tracks = [Track(job) for job in jobs]
         columns = (BarColumn(24), TextColumn("{task.description}"), TimeElapsedColumn())
         super().__init__(console, "", sum(job.config.rounds for job in jobs), columns)
@@ -75,16 +82,38 @@ class Board(Follower):
         A round of a run that has not begun is expected to take as long as with another seed.
         """
         costs = [(track.job.row, track.cost) for track in self.tracks if track.cost is not None]
-        if not costs:
+        if not costs and not self.estimates:
             return None
         work = 0.0
         for track in self.tracks:
             if not track.finished and track.job.folder not in self.failed:
-                same = [cost for row, cost in costs if row == track.job.row]
-                expected = same or [cost for _, cost in costs]
+                expected = [cost for row, cost in costs if row == track.job.row]
+                if not expected and (estimated := self.estimated(track)) is not None:
+                    expected = [estimated * self.factor()]
+                expected = expected or [cost for _, cost in costs] or [0.0]
                 rounds = track.job.config.rounds - track.round
                 work += rounds * sum(expected) / len(expected)
         return work / self.at_once
+
+    def estimated(self, track: Track) -> float | None:
+        """Return the seconds per round that were estimated for a run; None if they were not."""
+        seconds = self.estimates.get(track.job.folder)
+        return None if seconds is None else seconds / max(1, track.job.rounds)
+
+    def factor(self) -> float:
+        """Return how many times as long as estimated the rounds take that are done; 1 at first."""
+        pairs = [(track.cost, self.estimated(track)) for track in self.tracks]
+        known = [(cost, expected) for cost, expected in pairs if cost and expected]
+        return sum(cost for cost, _ in known) / sum(one for _, one in known) if known else 1.0
+
+    def correct(self) -> None:
+        """Say, once a run is finished, by how much the estimates are wrong."""
+        factor = self.factor()
+        if self.estimates and not self.corrected:
+            self.corrected = True
+            if not 1 / FAR < factor < FAR:
+                text = f"the first rounds take {factor:.1f} times as long as estimated for an idle"
+                say(self.console, f"{text} machine; {say_left(self.left())}")
 
     def look(self) -> None:
         """Show how far the runs are, and which are under way."""
@@ -92,8 +121,9 @@ class Board(Follower):
         for track in self.tracks:
             before = track.finished
             track.look(track.job in running)
-            if track.finished and not before and not is_interactive(self.console):
-                say(self.console, f"{self._count()}: {track.job}; {say_left(self.left())}")
+            if track.finished and not before:
+                self.correct()
+                self.tell(f"{self._count()}: {track.job}; {say_left(self.left())}")
         now = [
             f"{track.job.row.methods[:NAME]} {track.round}/{track.job.config.rounds}"
             for track in self.tracks
@@ -101,8 +131,16 @@ class Board(Follower):
         ]
         more = [f"{len(now) - SHOWN} more"] if len(now) > SHOWN else []
         text = " · ".join([self._count(), say_left(self.left()), *now[:SHOWN], *more])
+        if now and time.monotonic() - self.said >= EVERY:
+            self.tell(text)
         done = sum(track.round for track in self.tracks)
         self.progress.update(self.task, completed=done, description=text)
+
+    def tell(self, text: str) -> None:
+        """Print a line where there is no bar."""
+        self.said = time.monotonic()
+        if not is_interactive(self.console):
+            say(self.console, text)
 
     def _count(self) -> str:
         return f"{sum(track.finished for track in self.tracks)}/{len(self.tracks)} runs"

@@ -1,4 +1,4 @@
-"""The rows of a comparison: FedAvg, methods lines, and after each of them its placebo."""
+"""What a comparison asks, and its rows: FedAvg, methods lines, and after each its placebo."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,17 @@ from fedmirage.common.settings.language import Call, parse
 from fedmirage.settings.layers import locate
 
 FEDAVG = "fedavg"
+GLOBAL, LOCAL = MODELS = ("global", "local")  # whose accuracy may be compared
 VIRTUAL = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")  # compared if nothing else is named
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a comparison is called, what its rows are compared with, and which models are scored."""
+
+    title: str = ""
+    baseline: str = FEDAVG
+    score: str = GLOBAL
 
 
 @dataclass(frozen=True)
@@ -20,8 +30,10 @@ class Row:
     placebo: str = ""
 
 
-def make_rows(methods: Sequence[str], controls: bool, problems: list[str]) -> list[Row]:
-    """Make the rows: FedAvg, the lines that were given, and after each of them its placebo."""
+def make_rows(
+    methods: Sequence[str], baseline: str, controls: bool, problems: list[str]
+) -> list[Row]:
+    """Make the rows: FedAvg, the baseline, the given lines, and after each of them its placebo."""
     lines = []
     for text in methods or [FEDAVG, *VIRTUAL]:
         with collect(problems):
@@ -31,7 +43,7 @@ def make_rows(methods: Sequence[str], controls: bool, problems: list[str]) -> li
         for line in dict.fromkeys(lines)
         if lines.count(line) > 1
     ]
-    rows: dict[str, Row] = {FEDAVG: Row(FEDAVG)}
+    rows: dict[str, Row] = {FEDAVG: Row(FEDAVG), baseline: Row(baseline)}
     for line in lines:
         placebo = ""
         with collect(problems):
@@ -40,6 +52,16 @@ def make_rows(methods: Sequence[str], controls: bool, problems: list[str]) -> li
         if placebo and placebo not in lines:
             rows[placebo] = Row(placebo)
     return list(rows.values())
+
+
+def make_question(title: str, baseline: str, score: str, problems: list[str]) -> Question:
+    """Make the question of a comparison; what is wrong with it is added to the problems."""
+    if score not in MODELS:
+        problems.append(f"score={score!r} is not known; write {' or '.join(MODELS)}")
+    line = FEDAVG
+    with collect(problems):
+        line = spell(parse(baseline, "baseline"))
+    return Question(title, line, score)
 
 
 def placebo_of(line: str) -> str:

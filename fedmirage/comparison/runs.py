@@ -4,9 +4,11 @@ Runs that are finished are left as they are, and those that were interrupted are
 """
 
 import contextlib
+import math
 import secrets
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.comparison.plan import Job, resume
 from fedmirage.comparison.progress import Board
+from fedmirage.comparison.rows import Row
 from fedmirage.launch import attend, close_interrupted
 from fedmirage.records.lines import is_finished
 from fedmirage.runtimes.guardian import end_all
@@ -62,17 +65,25 @@ def check_runs(jobs: Sequence[Job], folder: Path) -> None:
 
 
 def carry_out(
-    jobs: Sequence[Job], means: Means, folder: Path, console: Console, later: Sequence[Job] = ()
+    jobs: Sequence[Job],
+    means: Means,
+    folder: Path,
+    console: Console,
+    later: Sequence[Job] = (),
+    estimates: Mapping[Path, float] | None = None,
 ) -> dict[Path, str]:
     """Do all runs that are not finished; return why runs failed, by their folders.
 
     An interrupt ends all of them in a state from which the same command continues. Runs that come
-    `later` count in the time that is left.
+    `later` count in the time that is left, and so do `estimates` of what runs take.
     """
     processes = Processes(f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}")
     work = Work(jobs, means, processes, console)
     try:
-        with processes, Board([*jobs, *later], work.running, work.failed, means.at_once, console):
+        board = Board(
+            *([*jobs, *later], work.running, work.failed, means.at_once, console, estimates)
+        )
+        with processes, board:
             work.do_all()
     except KeyboardInterrupt:
         with undisturbed():
@@ -96,6 +107,7 @@ class Work:
     console: Console
     running: list[Job] = field(default_factory=list)
     failed: dict[Path, str] = field(default_factory=dict)
+    took: dict[Row, float] = field(default_factory=dict)  # seconds of the last run of each row
 
     def __post_init__(self) -> None:
         self.waiting: list[Job] = []
@@ -127,8 +139,10 @@ class Work:
     def work(self) -> None:
         """Do one run after the other."""
         while (job := self.take()) is not None:
+            began = time.monotonic()
             reason = self.attempt(job)
             with self.change:
+                self.took[job.row] = time.monotonic() - began
                 if not self.stopped:
                     self.running.remove(job)
                     self.failed |= {job.folder: reason} if reason else {}
@@ -139,13 +153,24 @@ class Work:
         with self.change:
             while self.waiting and not self.stopped:
                 busy = {job.folder for job in (*self.waiting, *self.running)}
-                for job in self.waiting:
-                    if job.parent not in busy:
-                        self.waiting.remove(job)
-                        self.running.append(job)
-                        return job
+                able = [job for job in self.waiting if job.parent not in busy]
+                if able:
+                    job = max(able, key=self.expect)  # the first of equals
+                    self.waiting.remove(job)
+                    self.running.append(job)
+                    return job
                 self.change.wait()
         return None
+
+    def expect(self, job: Job) -> float:
+        """Return the seconds until a run and what waits for it are done, as with another seed.
+
+        The longest go first, so no core is idle while the other does a long one; a row that has not
+        been timed yet counts as long.
+        """
+        heirs = [other for other in self.waiting if other.parent == job.folder]
+        own, *others = (self.took.get(one.row, math.inf) for one in (job, *heirs))
+        return own + max(others, default=0.0)
 
     def attempt(self, job: Job) -> str:
         """Do a run; return why it failed, or nothing."""

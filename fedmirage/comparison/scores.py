@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.common.errors import DataError
-from fedmirage.common.wire.metrics import AVERAGE_SCORES
+from fedmirage.common.wire.metrics import AVERAGE_SCORES, TEST_SHARD
 from fedmirage.comparison.choices import Choice, choice_of
 from fedmirage.comparison.plan import Job
+from fedmirage.comparison.rows import GLOBAL, LOCAL
 from fedmirage.records.lines import find_summary, read_rounds
 
 LAST = 5  # evaluated rounds in the headline score
@@ -23,6 +24,7 @@ class Score:
     lines: list[dict[str, Any]] = field(repr=False)
     averaged: bool  # whether they are those of the average of the local models
     remarks: list[str]
+    seconds: float = 0.0  # what it took by the clock, without rounds that it took over
 
     @property
     def final(self) -> float:
@@ -52,7 +54,7 @@ class Score:
         return {"rounds": at, "bytes": sent, "seconds": seconds}
 
 
-def read_score(folder: Path) -> Score | None:
+def read_score(folder: Path, models: str = GLOBAL) -> Score | None:
     """Read what a run reached; None if it was never scored on the test set.
 
     A method that shares only a part of the model has no global one. What is scored then is the
@@ -61,19 +63,26 @@ def read_score(folder: Path) -> Score | None:
     lines, summary = read_rounds(folder), find_summary(folder)
     found, averaged = [], False
     for line in lines:
-        accuracy = score_of(line, "accuracy")
+        accuracy = score_of(line, "accuracy", models)
         if accuracy is not None:
-            averaged = averaged or line.get("accuracy") is None
+            averaged = averaged or (models == GLOBAL and line.get("accuracy") is None)
             found.append((int(line["round"]), accuracy))
     idle = [f"{name} never acted: {why}" for name, why in summary.get("idle", {}).items()]
-    return Score(found, lines, averaged, idle) if found else None
+    seconds = float(summary.get("seconds", 0.0))
+    return Score(found, lines, averaged, idle, seconds) if found else None
 
 
-def score_of(line: dict[str, Any], name: str) -> float | None:
-    """Return a score of a round: the global model's, or else that of the local models' average."""
-    value = line.get(name)
-    if value is None:
-        value = line.get("evaluation", {}).get(f"{AVERAGE_SCORES}{name}")
+def score_of(line: dict[str, Any], name: str, models: str = GLOBAL) -> float | None:
+    """Return a score of a round: the global model's, or else that of the local models' average.
+
+    That of local models is the mean of what each of them scores on its own shard of the test set.
+    """
+    evaluation = line.get("evaluation", {})
+    if models == LOCAL:
+        value = evaluation.get(f"{TEST_SHARD}{name}")
+    else:
+        value = line.get(name)
+        value = evaluation.get(f"{AVERAGE_SCORES}{name}") if value is None else value
     return None if value is None else float(value)
 
 

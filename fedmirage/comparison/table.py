@@ -1,6 +1,7 @@
-"""The answer of a comparison: two tables of 80 columns and two sentences."""
+"""The answer of a comparison: two tables of 80 columns and a few sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -9,75 +10,107 @@ from rich.text import Text
 
 from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.outcome import Outcome, Standing
-from fedmirage.comparison.statistics import Difference, Spread
+from fedmirage.comparison.rows import LOCAL
+from fedmirage.comparison.statistics import UNDECIDED, VERDICTS, Difference, Spread
 
+Cell = TypeVar("Cell")
 NONE = "-"
 AVERAGED = "*"  # marks scores of the average of local models
 
 
 def show_outcome(outcome: Outcome) -> Group:
     """Lay out everything that a comparison found."""
-    parts: list[RenderableType] = [accuracy_table(outcome)]
+    title = outcome.question.title
+    parts: list[RenderableType] = [Text(f"{title}\n", style="bold")] if title else []
+    parts.append(accuracy_table(outcome))
     if outcome.target is not None:
         parts += ["", cost_table(outcome, outcome.target)]
     parts.append("")
-    parts += [Text(f"{short.strip()}: {name}", style="dim") for name, short in _long(outcome)]
+    parts += [Text(f"{short}: {name}", style="dim") for name, short in _long(outcome)]
+    parts.append(Text(say_seconds(outcome), style="dim"))
     parts += [Text(text, style="yellow") for text in remarks(outcome)]
     return Group(*parts, *(Text(sentence, style="bold") for sentence in sentences(outcome)))
 
 
 def accuracy_table(outcome: Outcome) -> Table:
-    """Show what every row reached, beside FedAvg and beside its placebo."""
-    seeds = f"{len(outcome.seeds)} seed{'s' * (len(outcome.seeds) > 1)}"
-    table = _table(f"Accuracy in %, {seeds}; differences of the last five")
-    for name in ("final", "last five", "- FedAvg", "- placebo"):
-        table.add_column(name, justify="right", no_wrap=True)
-    placebos = {standing.entry.placebo for standing in outcome.standings}
-    for standing in outcome.standings:
-        style = "dim" if standing.entry.name in placebos else ""
+    """Show what every row reached, beside the baseline and beside its placebo; the best first."""
+    rows, styles = [], []
+    for standing in outcome.ranked:
+        styles.append("dim" if standing.entry.name in outcome.placebos else "")
         if not standing.scores:
-            table.add_row(name_row(standing, outcome), "failed", *[NONE] * 3, style=style)
+            rows.append(["failed", *[NONE] * 3])
             continue
         mark = AVERAGED * any(score.averaged for score in standing.scores.values())
-        table.add_row(
-            name_row(standing, outcome),
-            say_spread(standing.final) + mark,
-            say_spread(standing.last_five) + mark,
-            say_difference(outcome.to_fedavg(standing)),
-            say_difference(outcome.to_placebo(standing)),
-            style=style,
-        )
-    return table
+        spreads = [say_spread(one) + mark for one in standing.spreads.values()]
+        rows.append([*spreads, *map(say_difference, outcome.differences(standing).values())])
+    seeds = f"{len(outcome.seeds)} seed{'s' * (len(outcome.seeds) > 1)}"
+    title = f"{name_score(outcome)} in %, {seeds}; differences of the last five"
+    head = ("final", "last five", f"- {outcome.baseline}", "- placebo")
+    return _table(title, outcome, head, rows, styles)
 
 
 def cost_table(outcome: Outcome, target: float) -> Table:
     """Show what it costs every row to reach the target."""
-    origin = "" if outcome.settings.target else ", FedAvg's last five"
-    table = _table(f"Until {100 * target:.2f} % are reached{origin}")
-    for name in ("rounds", "MB", "seconds", "drift", "secagg"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for standing in outcome.standings:
-        table.add_row(name_row(standing, outcome), *say_costs(standing, target))
-    return table
+    title = f"Until {100 * target:.2f} % are reached{say_origin(outcome)}"
+    rows = [say_costs(standing, target) for standing in outcome.ranked]
+    return _table(title, outcome, ("rounds", "MB", "seconds", "drift", "secagg"), rows)
+
+
+def name_score(outcome: Outcome) -> str:
+    """Name what is compared."""
+    return "Accuracy of local models" if outcome.question.score == LOCAL else "Accuracy"
+
+
+def say_origin(outcome: Outcome) -> str:
+    """Say where the target comes from, unless it was given."""
+    return "" if outcome.settings.target else f", {outcome.baseline}'s mean of the last five"
+
+
+def say_seconds(outcome: Outcome) -> str:
+    """List what the runs of every row took, the longest first."""
+    taken = {
+        outcome.short[one.entry.name]: sum(score.seconds for score in one.scores.values())
+        for one in outcome.standings
+    }
+    longest = sorted(taken.items(), key=lambda item: -item[1])
+    return f"seconds of all seeds: {', '.join(f'{name} {took:.0f}' for name, took in longest)}"
+
+
+def find_same(head: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Find the columns that say the same in every row, and what they say."""
+    if len(rows) < 2:
+        return {}
+    columns = dict(zip(head, zip(*rows, strict=True), strict=True))
+    return {name: cells[0] for name, cells in columns.items() if len(set(cells)) == 1}
+
+
+def leave_out(
+    same: Mapping[str, str], head: Sequence[str], rows: Sequence[Sequence[Cell]]
+) -> tuple[list[str], list[list[Cell]], str]:
+    """Leave out columns that say the same in every row; the text says what they say."""
+    kept = [place for place, name in enumerate(head) if name not in same]
+    said = [f"{name} {text}" for name, text in same.items() if text != NONE]
+    text = f"; in every line: {', '.join(said)}" if said else ""
+    return [head[place] for place in kept], [[row[place] for place in kept] for row in rows], text
 
 
 def sentences(outcome: Outcome) -> list[str]:
-    """Say in two sentences what the intervals allow to be said."""
+    """Say what the tests support, and what these seeds could not have shown."""
     if len(outcome.seeds) < 2:
         return [
             "One seed has no spread, so these differences may be chance, and nothing is claimed.",
             "With --seeds 0,1,2 there are intervals.",
         ]
-    controls = {standing.entry.placebo for standing in outcome.standings}
-    methods = [one for one in outcome.standings if one.entry.name not in controls]
+    methods = [one for one in outcome.ranked if one.entry.name not in outcome.placebos]
     names = [outcome.short[one.entry.name] for one in methods]
-    to_fedavg = list(zip(names, map(outcome.to_fedavg, methods), strict=True))
+    to_baseline = list(zip(names, map(outcome.to_baseline, methods), strict=True))
     to_placebo = list(zip(names, map(outcome.to_placebo, methods), strict=True))
-    found = [f"Over {len(outcome.seeds)} seeds, {_verdicts(to_fedavg, 'FedAvg')}."]
+    found = [f"Over {len(outcome.seeds)} seeds, {_verdicts(to_baseline, outcome.baseline)}."]
     if any(difference for _, difference in to_placebo):
         text = _verdicts(to_placebo, "its placebo")
         found.append(f"{text[:1].upper()}{text[1:]}.")
-    return found
+    unseen = _unseen(to_baseline, outcome.baseline) + _unseen(to_placebo, "its placebo")
+    return [*found, f"Undecided is not equal: {'; '.join(unseen)}."] if unseen else found
 
 
 def remarks(outcome: Outcome) -> list[str]:
@@ -89,7 +122,7 @@ def remarks(outcome: Outcome) -> list[str]:
             f"{AVERAGED} the average of the clients' models, because no global model exists"
         )
     for standing in outcome.standings:
-        name = outcome.short[standing.entry.name].strip()
+        name = outcome.short[standing.entry.name]
         found += [f"{name}, seed {seed}, failed: {why}" for seed, why in standing.failed.items()]
         said = {text for score in standing.scores.values() for text in score.remarks}
         found += [f"{name}: {text}" for text in sorted(said)]
@@ -138,19 +171,43 @@ def say_difference(difference: Difference | None) -> str:
     return f"{mean:+.2f}{margin}"
 
 
+def say_power(difference: Difference) -> str:
+    """Say which differences these seeds could not have shown, and how many more would settle it."""
+    if difference.smallest_visible is None:
+        return "one pair of seeds shows no difference, however large"
+    visible = f"differences below {100 * difference.smallest_visible:.1f} points are invisible"
+    more = difference.seeds_missing
+    seeds = "seed" if more == 1 else "seeds"
+    return f"{visible}, and about {more or 'a thousand'} more {seeds} would settle it"
+
+
+def say_verdict(difference: Difference) -> str:
+    """Write a verdict; an undecided one with what these seeds could not have shown."""
+    power = f" ({say_power(difference)})" if difference.verdict == UNDECIDED else ""
+    return f"{difference.verdict}{power}"
+
+
 def _verdicts(differences: Sequence[tuple[str, Difference | None]], other: str) -> str:
-    """List which rows are better, worse, or not told apart from another."""
-    groups = {f"better than {other}": "better", f"worse than {other}": "worse"}
-    groups[f"not told apart from {other}"] = ""
+    """List which rows are ahead of another, behind it, equivalent to it, or undecided."""
+    joined = dict(zip(VERDICTS, ("of", "", "to", "against"), strict=True))
     found = []
-    for text, verdict in groups.items():
+    for verdict, word in joined.items():
         names = [
             name
             for name, difference in differences
             if difference is not None and difference.verdict == verdict
         ]
+        text = " ".join(filter(None, (verdict, word, other)))
         found += [f"{text}: {', '.join(names)}"] if names else []
     return "; ".join(found) or f"nothing can be compared with {other}"
+
+
+def _unseen(differences: Sequence[tuple[str, Difference | None]], other: str) -> list[str]:
+    return [
+        f"{name} against {other} ({say_power(difference)})"
+        for name, difference in differences
+        if difference is not None and difference.verdict == UNDECIDED
+    ]
 
 
 def _long(outcome: Outcome) -> list[tuple[str, str]]:
@@ -158,9 +215,17 @@ def _long(outcome: Outcome) -> list[tuple[str, str]]:
     return [(name, short) for name, short in outcome.short.items() if name != short]
 
 
-def _table(title: str) -> Table:
+def _table(
+    title: str,
+    outcome: Outcome,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    styles: Sequence[str] = (),
+) -> Table:
+    """Make a table of all rows; columns that say the same everywhere go into its title."""
+    names, cells, same = leave_out(find_same(head, rows), head, rows)
     table = Table(
-        title=title,
+        title=f"{title}{same}",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -168,4 +233,9 @@ def _table(title: str) -> Table:
         show_edge=False,
     )
     table.add_column("methods", overflow="fold", max_width=26)
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for number, (standing, row) in enumerate(zip(outcome.ranked, cells, strict=True)):
+        style = styles[number] if styles else ""
+        table.add_row(name_row(standing, outcome), *row, style=style)
     return table

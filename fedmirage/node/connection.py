@@ -13,9 +13,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from logging import ERROR
 
-from fedmirage.common.errors import FedmirageError
+from fedmirage.common.errors import FedmirageError, reason
+from fedmirage.node.log import log, open_log
 from fedmirage.node.signals import end_with_a_sentence
 from fedmirage.runtimes.processes import undisturbed
 
@@ -47,22 +50,20 @@ class TaskTaker:
         while True:
             started = time.monotonic()
             code = process.wait()
-            from flwr.common import log
-
             lived = time.monotonic() - started
             if self.ending.wait(GRACE):
                 return
             what = f"the process that takes this node's tasks ended with code {code}"
             if lived < SHORT:
                 why = "the node ends, because it could not answer"
-                log(ERROR, "%s after %.0f s; %s", what, lived, why)
+                log.error("%s after %.0f s; %s", what, lived, why)
                 self.end(1)
                 return
-            log(ERROR, "%s; another one is started", what)
+            log.error("%s; another one is started", what)
             try:
                 process = self.spawn()
             except OSError as error:
-                log(ERROR, "no process can be started, so the node ends: %s", error)
+                log.error("no process can be started, so the node ends: %s", reason(error))
                 self.end(1)
                 return
 
@@ -72,20 +73,26 @@ def main(code: str, tasks: str, waiting: str, address: str, *arguments: str) -> 
     end_with_a_sentence()
     taker = TaskTaker(code, tasks, waiting, address)
     taker.start()
+    open_log(ERROR)
     from flwr.supercore.exit import add_exit_handler
     from flwr.supernode import start_client_internal as flower
     from flwr.supernode.cli import flower_supernode
 
     from fedmirage.common.flower import fetch_promptly
+    from fedmirage.node.admission import Admission
     from fedmirage.node.waiting import set_pace
 
+    given = dict(pairwise(arguments))  # each option, with its value
+    key = given.get("--auth-supernode-private-key")
     try:
+        Admission(given["--superlink"], key).follow(flower)
         if waiting == "adaptive":
             set_pace(flower, "_push_messages")  # called after each message that came
             fetch_promptly()
     except FedmirageError as error:
         sys.exit(f"error: {error}")
     add_exit_handler(taker.ending.set)
+    add_exit_handler(partial(log.info, "this node ends"))
     sys.argv = ["flower-supernode", *arguments]  # Flower looks there for which program it is
     flower_supernode()
 

@@ -1,61 +1,90 @@
-"""Asks whether a SuperLink has TLS before a node connects to it.
+"""Asks a SuperLink for its certificate before a node connects to it.
 
-If only one of the two has it, Flower's node tries again for ever, or ends with a stack trace.
+If only one of the two has TLS, Flower's node tries again for ever; if it does not trust the
+certificate, it ends with a stack trace.
 """
 
-import argparse
 import socket
 import ssl
+from pathlib import Path
 
 from fedmirage.common.errors import FedmirageError
 
 PATIENCE = 5.0  # seconds; a SuperLink that does not answer by then may do so later
-USUAL = "127.0.0.1:9092"  # what Flower's default, 0.0.0.0:9092, means on this host
+OTHER_NAME = (62, 64)  # how OpenSSL calls a certificate for another name or another address
+EXPIRED = (9, 10)  # not valid yet, or no longer
 
 
-def require_same_encryption(arguments: list[str]) -> None:
-    """Refuse a SuperLink with TLS for a node without, and the other way round.
+def require_same_encryption(superlink: str, insecure: bool, root: Path | None) -> None:
+    """Refuse a SuperLink with TLS for a node without, and the other way round, and a certificate
+    that the node does not trust.
 
     One that cannot be asked is left to Flower, which waits for it.
     """
-    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
-    parser.add_argument("--superlink", default=USUAL)
-    parser.add_argument("--insecure", action="store_true")
-    parser.add_argument("-V", "--version", action="store_true")
-    try:
-        known, _ = parser.parse_known_args(arguments)
-    except argparse.ArgumentError:
-        return  # Flower says what is wrong
-    if known.version:
-        return
-    encrypted = has_tls(known.superlink)
-    if encrypted and known.insecure:
+    encrypted = has_tls(superlink)
+    if encrypted and insecure:
         raise FedmirageError(
-            f"--superlink {known.superlink} --insecure: this SuperLink has TLS; write"
+            f"--superlink {superlink} --insecure: this SuperLink has TLS; write"
             " --root-certificates FILE, with the certificate of its authority, in place of"
             " --insecure"
         )
-    if encrypted is False and not known.insecure:
+    if encrypted is False and not insecure:
         raise FedmirageError(
-            f"--superlink {known.superlink}: this SuperLink has no TLS; start it with"
+            f"--superlink {superlink}: this SuperLink has no TLS; start it with"
             " --ssl-ca-certfile, --ssl-certfile and --ssl-keyfile; if it has them, something"
             " between the two answers in its place"
         )
+    if encrypted and (problem := distrust(superlink, root)):
+        raise FedmirageError(f"--superlink {superlink}: {problem}")
 
 
 def has_tls(address: str) -> bool | None:
     """Return whether TLS is spoken at an address; None if nobody answers, or not in time."""
-    host, _, port = address.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # Flower looks at it later
-    context.set_alpn_protocols(["h2"])
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with (
-            socket.create_connection((host.strip("[]"), int(port)), PATIENCE) as connection,
-            context.wrap_socket(connection),
-        ):
-            return True
+        connect(address, context)
+        return True
     except ssl.SSLError as error:
         return False if error.reason == "WRONG_VERSION_NUMBER" else None
     except (OSError, ValueError):
         return None
+
+
+def distrust(address: str, root: Path | None) -> str:
+    """Say why a node should not trust the certificate of a SuperLink; empty if it may."""
+    try:
+        connect(address, ssl.create_default_context(cafile=root and str(root.expanduser())))
+    except ssl.SSLCertVerificationError as error:
+        host = address.rpartition(":")[0]
+        if error.verify_code in OTHER_NAME:
+            return (
+                f"its certificate is not for the name {host}; use a name that it has, or make one"
+                f" for this name (deploy/make-certificates N {host})"
+            )
+        if error.verify_code in EXPIRED:
+            return "its certificate is not valid today; whoever runs it must make a new one"
+        if root is None:
+            return (
+                "no authority that this machine knows has signed its certificate; write"
+                " --root-certificates FILE, with the certificate of its authority (ca.crt)"
+            )
+        return (
+            f"the authority in {root} has not signed its certificate; get the certificate of its"
+            " authority (ca.crt) from whoever runs it"
+        )
+    except (OSError, ValueError):
+        return ""  # Flower tries again
+    return ""
+
+
+def connect(address: str, context: ssl.SSLContext) -> None:
+    """Shake hands with whoever listens at an address."""
+    host, _, port = address.rpartition(":")
+    name = host.strip("[]")
+    context.set_alpn_protocols(["h2"])
+    with (
+        socket.create_connection((name, int(port)), PATIENCE) as connection,
+        context.wrap_socket(connection, server_hostname=name if context.check_hostname else None),
+    ):
+        return

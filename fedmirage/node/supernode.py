@@ -6,117 +6,109 @@ for messages every three seconds. Here Flower's own program only talks to the Su
 anew if it ends (connection.py). It runs no code but its own, unless told otherwise.
 """
 
-import argparse
 import os
 import signal
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from fedmirage.common.errors import FedmirageError
-from fedmirage.common.flower import WAITING
+from fedmirage.common.errors import FedmirageError, refuse
+from fedmirage.node import checks
 from fedmirage.node.encryption import require_same_encryption
-from fedmirage.runtimes.bundle import digest, own_code
+from fedmirage.node.log import VERBOSE
 from fedmirage.runtimes.interrupts import INTERRUPTIONS
 from fedmirage.runtimes.processes import environment
 
-ADDRESS = "127.0.0.1:9094"  # Flower's default listens on every interface
-# Each option, its values with the default first, and the variable that changes the default.
-OPTIONS = {
-    "code": (("own", "any"), None),
-    "tasks": (("forked", "fresh"), "FEDMIRAGE_TASKS"),
-    "waiting": (("adaptive", "flower"), WAITING),
+# The options of ours that take one of two values; the first is the default.
+CHOICES = {
+    "code": ("own", "any"),
+    "tasks": ("forked", "fresh"),
+    "waiting": ("adaptive", "flower"),
 }
 
 
 @dataclass(frozen=True)
 class Way:
-    """How a SuperNode answers messages, and the arguments that are for Flower's program."""
+    """How a SuperNode reaches its SuperLink and answers messages."""
 
+    superlink: str
+    insecure: bool
+    root_certificates: Path | None
+    private_key: Path | None
+    node_config: str
     code: str  # own: only what is installed here; any: what a run brings
     tasks: str  # forked: from a process that has torch loaded; fresh: a new Python per message
     waiting: str  # adaptive: short while messages come and go; flower: always the same
     address: str  # where tasks are handed over
-    rest: list[str]
+    verbose: bool = False
+    more: Mapping[str, Any] = field(default_factory=dict)  # further options, which Flower reads
 
     @property
     def flowers_own(self) -> bool:
         """Whether nothing of ours is asked for."""
         return (self.code, self.tasks, self.waiting) == ("any", "fresh", "flower")
 
+    @property
+    def for_flower(self) -> list[str]:
+        """The arguments for Flower's program."""
+        given = {
+            "superlink": self.superlink,
+            "root-certificates": self.root_certificates,
+            "auth-supernode-private-key": self.private_key,
+            "node-config": self.node_config or None,
+            "clientappio-api-address": self.address,
+            **self.more,
+        }
+        pairs = [(f"--{name}", str(value)) for name, value in given.items() if value is not None]
+        words = [word for pair in pairs for word in pair]
+        return ["--insecure", *words] if self.insecure else words
 
-def start(arguments: list[str]) -> None:
+    def check(self) -> None:
+        """Refuse everything that is wrong with it, at once."""
+        problems = [
+            f"--{option} is {value!r}; write {' or '.join(values)}"
+            for option, values in CHOICES.items()
+            if (value := getattr(self, option)) not in values
+        ]
+        problems += checks.check_certificates(self.root_certificates, self.insecure)
+        problems += checks.check_key(self.private_key, self.insecure)
+        if self.code == "own":  # other apps have keys of their own
+            problems += checks.check_node_config(self.node_config)
+        refuse([*problems, *checks.check_address(self.address)])
+
+
+def start(way: Way) -> None:
     """Become the SuperNode; what takes its tasks is started by it, and ends with it."""
-    if forgets(arguments):
-        return
-    way = read_arguments(arguments)
+    way.check()
     program = Path(sys.executable).with_name("flower-supernode")
     if not program.exists():
         raise FedmirageError(f"{program} does not exist; install Flower beside fedmirage")
-    require_same_encryption(way.rest)
-    fixed = ["--clientappio-api-address", way.address]
+    require_same_encryption(way.superlink, way.insecure, way.root_certificates)
     if way.code == "own":
+        from fedmirage.runtimes.bundle import digest, own_code
+
         print(f"This node runs its own code only, {digest(own_code())}", flush=True)
     if way.flowers_own:
-        os.execv(program, [str(program), *way.rest, *fixed])
+        os.execv(program, [str(program), *way.for_flower])
     ours = [sys.executable, "-P", "-m", "fedmirage.node.connection"]
-    ours += [way.code, way.tasks, way.waiting, way.address]
-    fixed += ["--isolation", "process"]
+    ours += [way.code, way.tasks, way.waiting, way.address, *way.for_flower]
+    variables = environment() | ({VERBOSE: "1"} if way.verbose else {})
     signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)  # until the node heeds them
-    os.execve(sys.executable, [*ours, *way.rest, *fixed], environment())
+    os.execve(sys.executable, [*ours, "--isolation", "process"], variables)
 
 
-def forgets(arguments: list[str]) -> bool:
-    """Forget which rounds of the run in --forget this node has answered, if that is asked for."""
-    from flwr.common.config import parse_config_args
-
-    from fedmirage.client.secagg.notes import forget
+def forget(run: str, node_config: str) -> int:
+    """Forget which rounds of a run this node has answered; return how many there were."""
+    from fedmirage.client.secagg.notes import forget as forget_rounds
     from fedmirage.common.memory import flower_home
 
-    parser = argparse.ArgumentParser(add_help=False)
-    for name in ("--forget", "--node-config"):
-        parser.add_argument(name)
-    known, _ = parser.parse_known_args(arguments)
-    if known.forget is None:
-        return False
-    settings = parse_config_args([known.node_config] if known.node_config else None)
+    settings = checks.read_node_config(node_config)
     memory = Path(str(settings.get("memory") or flower_home() / "fedmirage" / "memory"))
-    if not (count := forget(memory, known.forget)):
+    if not (count := forget_rounds(memory, run)):
         raise FedmirageError(
-            f"--forget {known.forget}: {memory} notes no round of this run; add --node-config if"
-            " the node has a memory folder of its own"
+            f"--forget {run}: {memory} notes no round of this run; add --node-config if the node"
+            " has a memory folder of its own"
         )
-    print(f"This node forgets that it has answered {count} rounds of run {known.forget}.")
-    return True
-
-
-def read_arguments(arguments: list[str]) -> Way:
-    """Find what is meant for us among the arguments; refuse what would change the isolation."""
-    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
-    parser.add_argument("--clientappio-api-address", default=ADDRESS)
-    for fixed in ("--isolation", "--appio-ssl-certfile", "--superexec-auth-secret-file"):
-        parser.add_argument(fixed)
-    for option, (values, variable) in OPTIONS.items():
-        default = os.environ.get(variable, values[0]) if variable else values[0]
-        parser.add_argument(f"--{option}", default=default)
-    try:
-        known, rest = parser.parse_known_args(arguments)
-    except argparse.ArgumentError as error:
-        raise FedmirageError(f"{error}; flower-supernode --help lists all arguments") from None
-    for option, (values, _) in OPTIONS.items():
-        if (given := getattr(known, option)) not in values:
-            raise FedmirageError(f"--{option} is {given!r}; write {' or '.join(values)}")
-    for fixed in ("isolation", "appio_ssl_certfile", "superexec_auth_secret_file"):
-        if getattr(known, fixed) is not None:
-            raise FedmirageError(
-                f"--{fixed.replace('_', '-')} cannot be set: fedmirage supernode decides itself how"
-                " tasks are run; leave it out, or use flower-supernode, which runs any code"
-            )
-    return Way(known.code, known.tasks, known.waiting, known.clientappio_api_address, rest)
-
-
-if __name__ == "__main__":
-    try:
-        start(sys.argv[1:])
-    except FedmirageError as error:
-        sys.exit(f"error: {error}")
+    return count

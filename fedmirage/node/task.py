@@ -7,7 +7,9 @@ does it in a new Python; a template (template.py) forks processes that do it.
 
 import sys
 from collections.abc import Mapping
+from logging import WARNING
 
+from fedmirage.node.log import open_log
 from fedmirage.node.signals import end_silently
 
 
@@ -34,6 +36,7 @@ def prepare(code: str, waiting: str) -> None:
     A node that runs any code must find nothing of the app loaded, because the code comes with the
     run. What belongs to the app and was used to prepare is therefore forgotten again.
     """
+    open_log(WARNING)
     if waiting == "adaptive":
         from fedmirage.common.flower import fetch_promptly
 

@@ -21,6 +21,7 @@ from flwr.supercore.superexec.plugin import ClientAppExecPlugin
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.flower import require
+from fedmirage.node.log import open_log
 from fedmirage.node.signals import end_silently
 from fedmirage.node.waiting import Pace, set_pace
 from fedmirage.runtimes.processes import undisturbed
@@ -84,6 +85,7 @@ class Tasks(ClientAppExecPlugin):
 def main(address: str, parent: str, code: str, tasks: str, waiting: str) -> None:
     """Take tasks until the SuperNode, which is the parent, ends."""
     end_silently()
+    open_log(ERROR)
     try:
         require(dir(ClientAppExecPlugin), ("launch_task", "_get_supported_task_type"), NOBODY)
         Tasks.pace = set_pace(flower) if waiting == "adaptive" else None

@@ -13,13 +13,14 @@ from fedmirage.report.groups import Found, Group, describe_settings, find_groups
 from fedmirage.report.html import Html, PageSection, bullets, element, join
 from fedmirage.report.sections.answer import answer
 from fedmirage.report.sections.costs import phases
-from fedmirage.report.sections.differences import differences
 from fedmirage.report.sections.images import features, galleries
 from fedmirage.report.sections.lines import budget, drift, progress, terms
 from fedmirage.report.sections.records import configuration, notes, runs
 from fedmirage.report.sections.shares import classes, clients, confusion, domains, holdings
 
 VERSION = 1  # of this object
+SEVERAL = "Runs and comparisons"
+Article = tuple[str, str, Html, Group, list[PageSection]]  # its id, title, head and content
 # How rows are told apart on all plots of a group: one tone each, a dash for placebos.
 TONES = 7  # colours of the style sheet; further rows take them again, with another dash
 DASHES = ("solid", "dot", "longdashdot")
@@ -42,20 +43,17 @@ def arrange(found: Found, tsne: bool = False) -> dict[str, Any]:
     groups = []
     plots: dict[str, Any] = {}
     series: dict[str, Any] = {}
-    for number, group in enumerate(found.groups):
-        name = f"group-{number + 1}"
-        sections = make_sections(group, tsne)
+    for name, title, head, group, sections in make_articles(found.groups, tsne):
         plots |= {f"{name}-{key}": spec for one in sections for key, spec in one.plots.items()}
         series[name] = describe_series(group)
         shown = [
             {"id": f"{name}-{one.key}", "title": one.title, "html": one.html} for one in sections
         ]
-        head = {"id": name, "title": group.folder.name, "head": head_of(group)}
-        groups.append({**head, "sections": shown})
+        groups.append({"id": name, "title": title, "head": head, "sections": shown})
     html = {"contents": contents_of(groups), "problems": problems_of(found), "groups": groups}
     return {
         "version": VERSION,
-        "title": question_of(found.groups[0]) if len(found.groups) == 1 else "Runs and comparisons",
+        "title": question_of(found.groups[0]) if len(found.groups) == 1 else SEVERAL,
         "made": time.strftime("%Y-%m-%d %H:%M:%S"),
         "going": any(group.going for group in found.groups),
         "html": html,
@@ -64,13 +62,33 @@ def arrange(found: Found, tsne: bool = False) -> dict[str, Any]:
     }
 
 
+def make_articles(groups: Sequence[Group], tsne: bool) -> list[Article]:
+    """Make an article of every group; of several, all answers first, and then what lies behind."""
+    answers: list[Article] = []
+    others: list[Article] = []
+    for number, group in enumerate(groups):
+        name, title, head = f"group-{number + 1}", title_of(group), head_of(group)
+        first, *rest = make_sections(group, tsne)
+        if len(groups) == 1:
+            return [(name, title, head, group, [first, *rest])]
+        answers.append((name, title, head, group, [first]))
+        link = element("a", "The answer", href=f"#{name}")
+        others.append((f"{name}-behind", f"Behind it: {title}", element("p", link), group, rest))
+    return answers + others
+
+
 def make_sections(group: Group, tsne: bool) -> list[PageSection]:
     """Make the sections of a group, the answer first; some exist only where they have something."""
-    makers = (answer, progress, differences, classes, clients, domains, confusion, holdings, drift)
+    makers = (answer, progress, classes, clients, domains, confusion, holdings, drift)
     found = [make(group) for make in (*makers, terms, phases, galleries)]
     found.append(features(group, tsne))
     found += [make(group) for make in (budget, notes, runs, configuration)]
     return [section for section in found if section is not None]
+
+
+def title_of(group: Group) -> str:
+    """Name a group: as its comparison is called, or else as its folder."""
+    return group.outcome.question.title or group.folder.name
 
 
 def describe_series(group: Group) -> list[dict[str, Any]]:
@@ -101,10 +119,9 @@ def describe_series(group: Group) -> list[dict[str, Any]]:
 
 def question_of(group: Group) -> str:
     """Write the title of a page about one group."""
-    names = list(group.runs)
-    return (
-        names[0] if len(names) == 1 else f"Which method helps on {group.outcome.settings.dataset}?"
-    )
+    names, question = list(group.runs), group.outcome.question
+    helps = f"Which method helps on {group.outcome.settings.dataset}?"
+    return question.title or (names[0] if len(names) == 1 else helps)
 
 
 def head_of(group: Group) -> Html:

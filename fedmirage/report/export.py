@@ -24,6 +24,7 @@ def describe_groups(groups: Sequence[Group]) -> dict[str, Any]:
 
 def list_rounds(group: Group) -> Iterator[dict[str, Any]]:
     """Describe every round of every run in flat values; a run without rounds by its state."""
+    models = group.outcome.question.score
     for name, runs in group.runs.items():
         entry = group.outcome.by_name[name].entry
         for seed, run in runs.items():
@@ -35,8 +36,8 @@ def list_rounds(group: Group) -> Iterator[dict[str, Any]]:
                 yield {
                     **known,
                     "round": sums.pop("rounds"),
-                    "accuracy": score_of(line, "accuracy"),
-                    "loss": score_of(line, "loss"),
+                    "accuracy": score_of(line, "accuracy", models),
+                    "loss": score_of(line, "loss", models),
                     **{f"{axis}_so_far": value for axis, value in sums.items()},
                     "drift": line.get("diagnostics", {}).get("drift"),
                     "epsilon": line.get("dp", {}).get("epsilon"),

@@ -18,6 +18,8 @@ from fedmirage.show.words import spread_out
 PER_ROW = 12  # pictures of one methods line
 ALL = 96  # pictures of a group; with many lines, each has fewer
 ROUNDS = 4  # rounds that are shown of each line
+WHITE = 255  # what is drawn between images
+WRITTEN = 0.1  # the share of a row or column that letters beside the images may take
 COLUMNS = 10  # images of one snapshot of DynaFed's set
 ROUND = re.compile(r"round-(\d+)")
 CLIENT = re.compile(r"client-(\d+)-(.+)")
@@ -32,6 +34,7 @@ class Picture:
     source: str  # a data URI
     width: int
     height: int
+    structure: float  # how much more than noise it shows, from 0 to 1
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,10 @@ class Gallery:
 
 
 def find_galleries(group: Group) -> list[Gallery]:
-    """Collect the pictures of every methods line, from its first seed that has any."""
+    """Collect the pictures of every methods line, from its first seed that has any.
+
+    Those come first in which a person can see something, and those that look like noise last.
+    """
     limit = max(2, min(PER_ROW, ALL // max(1, len(group.runs))))
     found = []
     for name, runs in group.runs.items():
@@ -54,10 +60,13 @@ def find_galleries(group: Group) -> list[Gallery]:
             files = list_files(run.folder)
             if files:
                 shown = [show(path) for path in thin(files, limit)]
-                known = [picture for picture in shown if picture is not None]
+                known = sorted(
+                    filter(None, shown), key=lambda picture: -round(picture.structure, 1)
+                )
                 found.append(Gallery(name, seed, known, len(files), run.folder))
                 break
-    return found
+    best = {one.name: max((each.structure for each in one.pictures), default=0) for one in found}
+    return sorted(found, key=lambda one: -round(best[one.name], 1))  # a placebo after its method
 
 
 def list_files(folder: Path) -> list[Path]:
@@ -122,13 +131,32 @@ def _read(path: Path, changed: int) -> Picture:
     """
     if path.suffix == ".png":
         content = path.read_bytes()
-        width, height = Image.open(io.BytesIO(content)).size
+        sheet: Image.Image = Image.open(io.BytesIO(content))
     else:
         sheet, buffer = draw_snapshots(path), io.BytesIO()
         sheet.save(buffer, "PNG")
-        content, (width, height) = buffer.getvalue(), sheet.size
+        content = buffer.getvalue()
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"
-    return Picture(describe_gallery(path), source, width, height)
+    return Picture(describe_gallery(path), source, *sheet.size, measure_structure(sheet))
+
+
+def measure_structure(picture: Image.Image) -> float:
+    """Correlate neighbouring pixels, which in noise have nothing to do with each other.
+
+    Images were enlarged by repeating pixels, so rows and columns that repeat count once; white ones
+    lie between images.
+    """
+    pixels = np.asarray(picture.convert("L"), dtype=np.float64)
+    for _ in range(2):  # rows, then columns
+        changed = (np.diff(pixels, axis=0) != 0).mean(axis=1)
+        pixels = pixels[np.r_[True, changed > WRITTEN]].T
+    found = []
+    for one, other in ((pixels[:-1], pixels[1:]), (pixels[:, :-1], pixels[:, 1:])):
+        kept = (one < WHITE) & (other < WHITE)
+        pair = one[kept], other[kept]
+        if kept.any() and min(side.std() for side in pair) > 0:
+            found.append(float(np.corrcoef(*pair)[0, 1]))
+    return max(0.0, min(found, default=0.0))
 
 
 def draw_snapshots(path: Path) -> Image.Image:

@@ -42,7 +42,7 @@ class Group:
     def labels(self) -> dict[str, str]:
         """What tables and plots call the rows."""
         outcome = self.outcome
-        return {one.entry.name: name_row(one, outcome).plain.strip() for one in outcome.standings}
+        return {one.entry.name: name_row(one, outcome).plain for one in outcome.standings}
 
     @property
     def all_runs(self) -> list[ReportedRun]:

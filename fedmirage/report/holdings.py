@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from fedmirage.common.errors import FedmirageError
+from fedmirage.common.errors import FedmirageError, reason
 from fedmirage.common.settings.config import configure, defaults
 from fedmirage.report.runs import ReportedRun
 
@@ -60,7 +60,7 @@ def _divide(deciding: tuple[tuple[str, Any], ...]) -> Holding | str:
         number = len(data.classes)
         parts = split(config.partition_params, data.train, number, config.clients, config.seed)
     except (FedmirageError, OSError) as error:
-        return f"the data are not at hand here ({error})"
+        return f"the data are not at hand here ({reason(error)})"
     if len(parts) * number > LARGEST:
         return f"{len(parts)} clients times {number} classes are too many to show"
     counts = class_table(data.train, parts, number).tolist()

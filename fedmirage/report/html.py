@@ -1,9 +1,12 @@
 """Small pieces of HTML; whatever comes from a record is escaped here."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
+
+from fedmirage.comparison.table import find_same, leave_out
 
 VOID = {"img"}  # elements without an end
 
@@ -69,6 +72,19 @@ def table(
     # A region that scrolls must be reachable by keyboard.
     region = {"class_": "scroll", "tabindex": 0, "role": "region", "aria_label": caption}
     return element("div", element("table", whole), **region)
+
+
+def varied_table(
+    caption: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    classes: Sequence[str | None] = (),
+) -> Html:
+    """Write a table without columns that say the same in every row; its caption says these."""
+    plain = [[re.sub("<[^>]*>", "", text(cell)) for cell in row[1:]] for row in rows]
+    names, cells, same = leave_out(find_same(head[1:], plain), head[1:], [row[1:] for row in rows])
+    whole = [[row[0], *kept] for row, kept in zip(rows, cells, strict=True)]
+    return table(f"{caption}{same}", (head[0], *names), whole, classes)
 
 
 def details(summary: object, content: object, opened: bool = False) -> Html:

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.client.node.redaction import VARIABLE
-from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError, collect, refuse
+from fedmirage.common.errors import (
+    TRACEBACK,
+    ConfigurationError,
+    FedmirageError,
+    collect,
+    reason,
+    refuse,
+)
 from fedmirage.common.settings.config import RunConfig, validate
 from fedmirage.runtimes.breakpoints import Debugger
 from fedmirage.runtimes.simulation import plan_actors, simulate, start_early
@@ -42,7 +49,7 @@ def serve() -> None:
         except ConfigurationError as error:
             tell(problems=error.problems)
         except (FedmirageError, OSError) as error:  # a full disk is not a fault of this program
-            tell(failure=str(error))
+            tell(failure=reason(error))
         except BaseException:
             traceback.print_exc()
     sys.stdout.flush()

@@ -91,7 +91,8 @@ class Federation(SuperLink):
         for partition, address in enumerate(nodes):
             node = f'partition-id={partition} num-partitions={config.clients} memory="{memory}"'
             node += grant(config)
-            program = [sys.executable, "-P", "-m", "fedmirage.node.supernode", "--code", self.code]
+            program = [sys.executable, "-P", "-m", "fedmirage.entry", "supernode"]
+            program += ["--code", self.code, "--verbose"]  # a log to look for mistakes in
             program += ["--insecure", "--superlink", self.fleet, "--node-config", node]
             self.spawn(f"supernode-{partition}", *program, "--clientappio-api-address", address)
         local = {"address": self.control, "insecure": True}

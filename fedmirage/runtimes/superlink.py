@@ -19,14 +19,17 @@ from fedmirage.runtimes.bundle import app_folder
 
 PROGRAMS = Path(sys.executable).parent
 ENDED = "finished"  # how the status of a run that is over begins
+REASON = "ServerApp failed with exception: "  # how Flower begins the details of a failed run
 STATUS_EVERY = 30.0  # seconds between two requests for the run's status
 
 
 class SuperLink:
     """A SuperLink, which Flower's config.toml knows by a name."""
 
-    def __init__(self, name: str, environment: Mapping[str, str], log: str) -> None:
-        self.name, self.environment, self.log = name, dict(environment), log
+    def __init__(
+        self, name: str, environment: Mapping[str, str], log: str, every: float = STATUS_EVERY
+    ) -> None:
+        self.name, self.environment, self.log, self.every = name, dict(environment), log, every
 
     def submit(self, config: RunConfig) -> str:
         """Submit the app and its configuration; return Flower's id of the run."""
@@ -49,25 +52,29 @@ class SuperLink:
         while not (summary := find_summary(folder)):
             time.sleep(0.3)
             self.check()
-            if time.monotonic() - asked > STATUS_EVERY:
+            if time.monotonic() - asked > self.every:
                 asked = time.monotonic()
-                status = self.status(run_id)
-                if status.startswith(ENDED) and not find_summary(folder):
-                    raise FedmirageError(
-                        f"the run ended as {status!r} without a summary; see {self.log}"
-                    )
+                run = self.find_run(run_id)
+                if run.get("status", "").startswith(ENDED) and not find_summary(folder):
+                    raise self.failure(run)
         return summary
+
+    def failure(self, run: Mapping[str, Any]) -> FedmirageError:
+        """Make the error of a run that left no summary, with the reason that Flower kept."""
+        reason = str(run.get("status-details") or "N/A").removeprefix(REASON)
+        known = "without a summary" if reason == "N/A" else f"({reason})"
+        return FedmirageError(f"the run ended as {run['status']} {known}; see {self.log}")
 
     def check(self) -> None:
         """Raise a reason why the run cannot end any more, if there is one."""
 
-    def status(self, run_id: str) -> str:
-        """Ask the SuperLink how the run is doing, e.g. "running" or "finished:completed"."""
+    def find_run(self, run_id: str) -> dict[str, Any]:
+        """Ask the SuperLink about a run, e.g. its "status": "running" or "finished:completed"."""
         try:
             runs = self.flwr("list", self.name, "--run-id", run_id).get("runs", [])
         except (FedmirageError, subprocess.TimeoutExpired):
             runs = []  # a busy machine is no reason to end a run
-        return str(runs[0]["status"]) if runs else "unknown"
+        return dict(runs[0]) if runs else {}
 
     def flwr(self, *arguments: str) -> dict[str, Any]:
         """Call Flower's own command line and return its answer, which is JSON."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedmirage.common.errors import ConfigurationError, collect, refuse
+from fedmirage.common.errors import ConfigurationError, collect, reason, refuse
 from fedmirage.common.own_code import is_file, is_reference, module_of
 from fedmirage.common.settings.config import RunConfig, configure, defaults
 from fedmirage.common.settings.language import nearest, split
@@ -36,7 +36,9 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise ConfigurationError([f"{what}: there is no file {path}"]) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError([f"{what}: {path} cannot be read as TOML: {error}"]) from None
+        raise ConfigurationError(
+            [f"{what}: {path} cannot be read as TOML: {reason(error)}"]
+        ) from None
 
 
 def read_layers(preset: str | None, files: Sequence[Path]) -> list[dict[str, Any]]:

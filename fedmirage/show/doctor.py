@@ -115,6 +115,9 @@ def lifetime(certificate: Path, now: datetime) -> str:
 
 
 def data(data_dir: str | None) -> Iterator[tuple[str, str]]:
-    """Yield where each data set was found, or what to do if it was not."""
-    for name, origin in list_available(data_dir).items():
-        yield name, origin or f"not found; add --download, or see fedmirage datasets {name}"
+    """Yield where each data set was found, and in one line which were not, and what to do."""
+    found = list_available(data_dir)
+    yield from ((name, origin) for name, origin in found.items() if origin)
+    if missing := [name for name, origin in found.items() if not origin]:
+        text = f"{', '.join(missing)}; --download fetches some, fedmirage datasets NAME says more"
+        yield "not found", text

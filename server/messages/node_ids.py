@@ -14,7 +14,7 @@ import os
 import tomllib
 from pathlib import Path
 
-from fedmirage.common.errors import FedmirageError, WireError
+from fedmirage.common.errors import FedmirageError, WireError, reason
 
 VARIABLE = "FEDMIRAGE_NODES"
 
@@ -47,6 +47,6 @@ def read_node_ids(path: Path) -> dict[int, int]:
         return {int(node): partition for node, partition in places.items()}
     except (OSError, ValueError) as error:  # tomllib's error is a ValueError
         raise FedmirageError(
-            f"{VARIABLE} is {path}, which cannot be used ({error}); write one line"
+            f"{VARIABLE} is {path}, which cannot be used ({reason(error)}); write one line"
             ' "NODE ID" = PARTITION per node, or unset the variable'
         ) from None

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from fedmirage.common.drafts import remove_drafts
-from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError, keep_traceback
+from fedmirage.common.errors import (
+    TRACEBACK,
+    ConfigurationError,
+    FedmirageError,
+    keep_traceback,
+    reason,
+)
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record.results import FACTS, FILE, Results, find_versions, read_results
@@ -99,7 +105,7 @@ def explain(error: BaseException, folder: Path) -> str:
     if is_mistake(error):
         return f"the server's code raised {keep_traceback(error, folder / TRACEBACK)}"
     if not is_disk_full(error):
-        return str(error) or repr(error)
+        return reason(error) or repr(error)
     begun = (folder / checkpoint.FILE).exists()
     rest = f"continue with: fedmirage run --resume {folder}" if begun else "start the run again"
     return (

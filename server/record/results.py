@@ -14,6 +14,7 @@ from pydantic_core import from_json
 
 from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import DataError
+from fedmirage.common.own_code import hash_sources
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.project import project
 from fedmirage.server.record.format import find_problem
@@ -79,6 +80,10 @@ class Results:
             for name, old in then.items()
             if now.get(name, old) != old
         ]
+        sources, resolved = hash_sources(config.own_code), begun.get("resolved", {})
+        if sources != resolved.get("sources", {}):
+            changed += [f"other source of {name}" for name in sources]
+            renewed["resolved"] = {**resolved, "sources": sources}
         notes = []
         if changed:
             text = f"the run goes on with {', '.join(changed)}, which may change its numbers"

@@ -171,7 +171,9 @@ def test_keys_and_certificates_and_data_of_a_nodes_own(
     reason = read_results(containers.runs / "strangers" / "results.jsonl")[-1]["reason"]
     assert "2 of 3 clients have not appeared: partition 1, 2." in reason  # node 0 was there
     for stranger in ("supernode-1", "supernode-2"):
-        assert "Sent successfully" not in containers("logs", "--no-color", stranger).stdout
+        said = containers("logs", "--no-color", stranger).stdout
+        assert "does not admit this node's key" in said
+        assert "connected to the SuperLink" not in said
 
     # Node 1 gets a new key, and says with it that it is node 0.
     containers("rm", "--stop", "--force", "supernode-1", "supernode-2")

@@ -147,6 +147,9 @@ def test_too_few_supernodes_are_a_failed_run_though_flwr_exits_with_0(
     summary = read_results(out / "results.jsonl")[-1]
     assert summary.get("status") == "failed", done.stdout + done.stderr
     assert "1 of 3 clients have not appeared: partition 2." in summary["reason"]
+    assert f"the run failed: {summary['reason'][:40]}" in done.stdout
+    assert "Traceback" not in done.stdout
+    assert "Exit Code" not in done.stdout
     assert "--federation-config 'num-supernodes=3'" in summary["reason"]
     wait_until(lambda: statuses(environment) == ["finished:failed"], 30, "the run ends")
 

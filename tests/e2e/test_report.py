@@ -75,7 +75,7 @@ def test_a_series_can_be_switched_off_and_on_in_all_plots(browser: Chrome, page:
     button.click()
     wait(browser, f"{LINES} === {before} - 2")  # the line and its band
     assert button.get_attribute("aria-pressed") == "false"
-    rows = "document.querySelectorAll('#group-1-differences .ytick').length"
+    rows = "document.querySelectorAll('#group-1-answer .ytick').length"
     wait(browser, f"{rows} === 4")  # five differences to FedAvg, without VHL's
     button.click()
     wait(browser, f"{rows} === 5")
@@ -116,6 +116,31 @@ def test_nothing_is_wider_than_the_window(
     assert overflow(browser) <= 0
     ground = browser.execute_script("return getComputedStyle(document.body).backgroundColor;")
     assert (ground == "rgb(255, 255, 255)") is (scheme == "light")
+
+
+def test_on_a_phone_whatever_is_cut_off_shows_that_it_scrolls(browser: Chrome, page: str) -> None:
+    """A shadow at the edge is a gradient in the background; headings for the ear are hidden."""
+    emulate(browser, 390, "light")
+    visit(browser, page)
+    unfold = "document.querySelectorAll('details').forEach((one) => { one.open = true; });"
+    wide = (
+        "return [...document.querySelectorAll('main *:not(.only h2)')].filter((one) =>"
+        " one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX !== 'visible'"
+        " && !(one instanceof SVGElement))"
+        ".map((one) => [one.className, getComputedStyle(one).backgroundImage]);"
+    )
+    found = browser.execute_script(unfold + wide)
+    assert sorted({name for name, _ in found} - {"switches"}) == ["scroll"]
+    assert all("gradient" in background for _, background in found)
+
+
+def test_an_arrow_stands_for_what_lies_outside_the_picture(browser: Chrome, page: str) -> None:
+    """The interval of LG-FedAvg is 34 points wide on either side, others have one or two."""
+    visit(browser, page)
+    marks = "[...document.querySelectorAll('#group-1-answer .canvas .point')]"
+    inside = f"return {marks}.every((one) => one.getBoundingClientRect().right < innerWidth);"
+    assert browser.execute_script(inside)
+    assert browser.execute_script(f"return {marks}.length;") > 5  # one per row, and arrows
 
 
 def test_the_button_changes_the_colours_of_text_and_plots(browser: Chrome, page: str) -> None:
@@ -212,7 +237,7 @@ def test_a_live_page_brings_itself_up_to_date_and_keeps_its_place(
         fold = "document.querySelector('#group-1-curves details')"
         browser.execute_script(f"{fold}.open = true; {fold}.scrollIntoView();")
         axis.send_keys("")
-        place = "document.querySelector('#group-1-differences').getBoundingClientRect().top"
+        place = "document.querySelector('#group-1-classes').getBoundingClientRect().top"
         before = browser.execute_script(f"return {place};")
         lines = browser.execute_script(f"return {LINES};")
         write_lines(run, whole)

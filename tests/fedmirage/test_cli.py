@@ -4,15 +4,17 @@ codes."""
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from fedmirage import cli
+from fedmirage import cli, entry
 from fedmirage.cli import app
 from fedmirage.common.data.catalogue.params import DATASETS
 from fedmirage.common.data.partitions.params import PARTITIONS
 from fedmirage.common.dp.settings import DP
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, reason
 from fedmirage.common.learning.schedules import SCHEDULES
 from fedmirage.common.methods import METHODS
 from fedmirage.common.models.params import MODELS
@@ -21,14 +23,16 @@ from fedmirage.common.settings.config import RunConfig, configure, key_of
 from fedmirage.common.settings.project import project
 from fedmirage.comparison.curves import draw_runs
 from fedmirage.runtimes.bundle import digest, own_code
+from fedmirage.runtimes.interrupts import Interruptions
 from fedmirage.server.record.results import Results
 from fedmirage.settings.layers import PRESETS, read_toml, settle
-from tests.support.commands import fedmirage
+from tests.support.commands import TINY, fedmirage
 from tests.support.comparison import round_line, write_lines
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, lines
 
 runner = CliRunner(env={"COLUMNS": "300", "TERM": "dumb"})
+COMMANDS: dict[str, click.Command] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
 def shown(*arguments: str) -> str:
@@ -63,7 +67,7 @@ def test_everything_there_is_is_listed_and_explained(command: str, names: dict[s
 
 def test_allowed_values_stand_in_every_help(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli.out, "_width", 200)  # so that no sentence is folded
-    settings = shown("run", "-h")
+    settings = " ".join(shown("run", "-h").split())
     assert "[sgd, adam or adamw; default: sgd]" in settings
     assert "[a number above 0 and of at most 1; default: 1.0]" in settings
     assert "'pixels', 'noise', 'generator' or 'none'" in shown("methods", "FedCOG")
@@ -112,10 +116,35 @@ def test_commands_are_found_in_any_case_and_typos_are_told_the_nearest() -> None
     assert "'methods'" in result.output
 
 
-def test_doctor() -> None:
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_help_is_readable_in_80_columns(command: str) -> None:
+    """Every option is listed, with its default, and has room for a sentence beside its name."""
+    lines = shown(command, "--help").splitlines()
+    assert max(map(len, lines)) <= 80
+    told = [line for line in lines if line.startswith("  -")]
+    shown_options = " ".join(told)
+    for option in COMMANDS[command].params:
+        if isinstance(option, click.Option) and not option.hidden:
+            assert option.opts[0] in shown_options
+    assert all(line[:2] == "  " and not line[2:4].isspace() for line in told)
+
+
+def test_defaults_stand_in_the_help_of_a_node() -> None:
+    text = " ".join(shown("supernode", "--help").split())
+    for default in ("127.0.0.1:9092", "127.0.0.1:9094", "own", "without end"):
+        assert f"[default: {default}]" in text
+    assert "default: forked]" in text
+    assert "0.001 with Adam and AdamW" in " ".join(shown("run", "--help").split())
+
+
+def test_doctor_folds_what_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"digits": "embedded", "mnist": None, "svhn": None}
+    monkeypatch.setattr("fedmirage.show.doctor.list_available", lambda folder: found)
     text = shown("doctor")
     assert "torchvision import" in text
     assert "embedded" in text
+    assert text.count("not found") == 1
+    assert "mnist, svhn; --download fetches some" in text
 
 
 def test_doctor_shows_the_whole_checksum_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,3 +384,44 @@ def test_privacy_explains_every_key() -> None:
     for params in (*SECAGG.values(), *DP.values()):
         for key in params.model_fields:
             assert key in text
+
+
+def test_a_quiet_run_prints_nothing(tmp_path: Path) -> None:
+    done = fedmirage("run", *TINY, "--quiet", "--clients", "2", "--out", str(tmp_path / "run"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    both = fedmirage("run", *TINY, "--quiet", "--verbose", "--lr", "0")
+    assert both.returncode == 1
+    assert "--quiet and --verbose exclude each other" in both.stderr
+    assert "lr=" in both.stderr
+
+
+def test_the_system_s_errors_are_shown_without_their_numbers(tmp_path: Path) -> None:
+    missing = tmp_path / "none" / "file"
+    with pytest.raises(OSError, match="Errno") as raised:
+        missing.read_text()
+    assert reason(raised.value) == f"{missing}: no such file or directory"
+    assert reason(OSError("odd")) == "odd"
+
+
+@pytest.mark.parametrize(("command", "run"), [("compare", True), ("doctor", False)])
+def test_only_runs_are_said_not_to_have_begun(
+    command: str,
+    run: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def end(code: int) -> None:
+        raise SystemExit(code)
+
+    def interrupted() -> None:
+        entry.interruptions.last = 1.0
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry, "interruptions", Interruptions())
+    monkeypatch.setattr(entry.interruptions, "install", lambda: None)
+    monkeypatch.setattr(cli, "carry_out", interrupted)
+    monkeypatch.setattr(entry.os, "_exit", end)
+    monkeypatch.setattr(entry.sys, "argv", ["fedmirage", command])
+    with pytest.raises(SystemExit, match="130"):
+        entry.main()
+    assert ("before the run began" in capsys.readouterr().err) == run

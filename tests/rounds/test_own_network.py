@@ -55,6 +55,17 @@ def test_the_results_name_the_network_and_its_source(tmp_path: Path) -> None:
     assert begun["resolved"]["sources"] == {PLAIN: hash_source(PLAIN)}
 
 
+def test_a_resumed_run_says_that_the_source_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_in_process(tmp_path, **{**SMALL, "model": PLAIN})
+    now = {PLAIN: "sha256:of another file"}
+    monkeypatch.setattr("fedmirage.server.record.results.hash_sources", lambda references: now)
+    run_in_process(tmp_path, **{**SMALL, "model": PLAIN, "rounds": 3, "resume": str(tmp_path)})
+    assert f"goes on with other source of {PLAIN}" in lines(tmp_path, "note")[0]["text"]
+    assert lines(tmp_path, "config")[0]["resolved"]["sources"] == now
+
+
 def test_reading_a_model_file_imports_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,9 +92,12 @@ def test_all_that_is_wrong_is_said_before_any_work(tmp_path: Path) -> None:
 
 
 def test_a_part_without_weights_cannot_be_shared(tmp_path: Path) -> None:
-    settings = {**SMALL, "model": "tests.support.nets:linear", "methods": "fedper"}
-    with pytest.raises(ConfigurationError, match=r"shares the features of .*, which has no"):
+    """FedPer shares the features, FedAvg everything."""
+    for model, freeze in (("tests.support.nets:linear", ""), (PLAIN, "features.*")):
+        settings = {**SMALL, "model": model, "freeze": freeze}
         check_run(configure(settings), tmp_path)
+        with pytest.raises(ConfigurationError, match=r"shares the features of .*, where nothing"):
+            check_run(configure({**settings, "methods": "fedper"}), tmp_path)
 
 
 # Frozen weights and initial ones
@@ -103,7 +117,7 @@ def test_freezing_nothing_changes_no_bit(tmp_path: Path) -> None:
     assert_same_bits(tmp_path / "plain", tmp_path / "none")
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "local"])
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("local", "fedper")])
 def test_no_method_moves_what_is_frozen(name: str, tmp_path: Path) -> None:
     """The first layers with their batch norm stay; a method that shares none of it has no file."""
     settings = {**SMALL, "model": BATCH_NORM, "methods": line(name), "freeze": "features.*"}

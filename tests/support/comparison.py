@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.comparison.outcome import record
-from fedmirage.comparison.plan import Job, Plan, make_plan
+from fedmirage.comparison.plan import QUESTION, Job, Plan, make_plan
+from fedmirage.comparison.rows import Question
 
 METHODS = ("fedcog(start=2)", "vhl(width=8)", "lg-fedavg")
 # Accuracy of the last of seven rounds by row and seed; earlier rounds have one per cent less each.
@@ -21,10 +22,13 @@ ROUNDS = 7
 CLIENTS = 5
 
 
-def plan_records(folder: Path, seeds: str = "0,1,2", **settings: Any) -> Plan:
+def plan_records(
+    folder: Path, seeds: str = "0,1,2", question: Question = QUESTION, **settings: Any
+) -> Plan:
     """Plan six rows: FedAvg, two methods with their placebos, and one without a global model."""
     layers = [{"rounds": ROUNDS, "clients": CLIENTS, "out": str(folder), **settings}]
-    return make_plan(layers, METHODS, seeds, controls=True, tune=0, schedules=[], share=False)
+    asked: dict[str, Any] = {"controls": True, "tune": 0, "schedules": [], "share": False}
+    return make_plan(layers, METHODS, seeds, **asked, question=question)
 
 
 def write_records(plan: Plan, failed: dict[Path, str] | None = None) -> None:

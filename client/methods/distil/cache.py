@@ -18,7 +18,7 @@ import torch
 from fedmirage.client.methods.distil.matching import Matching
 from fedmirage.client.round import LocalClient
 from fedmirage.common.data.cache import cache_folder
-from fedmirage.common.errors import DataError
+from fedmirage.common.errors import DataError, reason
 from fedmirage.common.methods.distil.declaration import Distilling
 from fedmirage.common.wire.files import read_arrays, write_arrays
 from fedmirage.common.wire.manifest import arrays_of
@@ -104,6 +104,6 @@ class CacheFile:
             write_arrays(self.path, arrays, facts, private=True)
         except OSError as error:
             raise DataError(
-                f"the virtual images cannot be stored in {self.path.parent} ({error}); set"
+                f"the virtual images cannot be stored in {self.path.parent} ({reason(error)}); set"
                 " FEDMIRAGE_CACHE to a folder that can be written"
             ) from None

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from fedmirage.common.data.files.raw import Images, PictureForm
-from fedmirage.common.errors import DataError
+from fedmirage.common.errors import DataError, reason
 
 # Only decoders of pixels: Pillow would hand an EPS file to Ghostscript, whatever its name ends in.
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM", "TIFF")
@@ -76,9 +76,14 @@ def _open(name: str, content: bytes | Path, form: PictureForm) -> Images:
         wanted = "L" if picture.mode in GREY_MODES else "RGB"
         picture.load()
         picture = picture if picture.mode == wanted else picture.convert(wanted)
+    except UnidentifiedImageError:
+        known = ", ".join(FORMATS)
+        raise DataError(
+            f"{name} is not a readable picture ({known}); get it again or remove it"
+        ) from None
     except (OSError, SyntaxError, ValueError, TypeError, Image.DecompressionBombError) as error:
         raise DataError(
-            f"{name} is not a readable picture ({error}); get it again or remove it"
+            f"{name} is not a readable picture ({reason(error)}); get it again or remove it"
         ) from error
     pixels: Images = _recolour(_planes(_resize(picture, form.size))[None], form.channels)[0]
     return pixels

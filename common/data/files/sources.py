@@ -57,10 +57,11 @@ def _own(params: OwnParams, data: Path) -> Source:
     candidates = [data / given, given.absolute()]  # an absolute path stays what it is
     path = next((candidate for candidate in candidates if candidate.exists()), None)
     if path is None:
-        tried = " and ".join(dict.fromkeys(str(candidate) for candidate in candidates))
+        tried = list(dict.fromkeys(map(str, candidates)))
+        missing = f"neither {' nor '.join(tried)} exists" if tried[1:] else f"no {tried[0]} exists"
         raise DataError(
-            f"dataset: {params.name}(path={params.path!r}): there is no {tried}; write path= as it"
-            " is on this host"
+            f"dataset: {params.name}(path={params.path!r}): {missing}; write path= as it is on this"
+            " machine"
         )
     if isinstance(params, sets.ImageFolder):
         return _image_folder(params, path)

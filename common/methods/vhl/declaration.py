@@ -27,7 +27,9 @@ Differs from the paper: 8-bit images without JPEG, because a set that is sent or
 the same everywhere.
 Differs from the code: the learning rate decays by round and not by a client's own visits,
 optimisers start afresh in every round, and virtual pixels are never doubled, because all methods
-here are compared under the same training.
+here are compared under the same training. With outputs="shared" the code ("patch") shifts virtual
+labels down by C in the contrast, so a real and a virtual row never are a pair there; here they are,
+because aligning them is the method. paired=False gives the code's contrast.
 """
 
 from __future__ import annotations
@@ -96,6 +98,9 @@ class Vhl(Method):
     outputs: Literal["own", "shared"] = "own"
     """Virtual classes have outputs of their own, as in the paper, or share those of the real
     classes with the same number, which is an option of the code."""
+    paired: bool = True
+    """Whether real and virtual rows of the same number attract each other in the alignment; False
+    leaves only those of one kind, as the code does with shared outputs."""
     virtual_weight: Annotated[float, Field(ge=0)] = 1.0
     """The weight of the virtual samples' cross-entropy; 0 leaves their outputs untrained."""
     alignment_weight: Annotated[float, Field(ge=0)] = 1.0

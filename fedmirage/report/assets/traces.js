@@ -55,24 +55,44 @@ function lines(spec, chosen, series, hidden) {
   return { traces: [...bands, ...curves], layout };
 }
 
+// Arrows stand at the edges of the axis for what lies outside, with its number.
+function arrow(row, place, tone, range, text) {
+  const left = row.mean < 0;
+  return {
+    x: [100 * range[left ? 0 : 1]], y: [place], mode: text ? "markers+text" : "markers", hoverinfo: "skip", text: [text],
+    textposition: `middle ${left ? "right" : "left"}`, textfont: { color: tone, size: 12 }, cliponaxis: false,
+    marker: { size: 12, color: tone, symbol: `triangle-${left ? "left" : "right"}` },
+  };
+}
+
+function interval(row, place, one, [low, high]) {
+  const tone = colour(toneOf(one)), margin = row.margin ?? 0;
+  const said = `${signed(100 * row.mean)}${row.margin === null ? "" : ` \u00b1${(100 * margin).toFixed(2)}`}`;
+  if (row.mean < low || row.mean > high) return [arrow(row, place, tone, [low, high], said)];
+  const ends = [Math.max(low, row.mean - margin), Math.min(high, row.mean + margin)];
+  const cut = [row.mean - margin < low - 1e-9 && -1, row.mean + margin > high + 1e-9 && 1].filter(Boolean);
+  return [{
+    x: [100 * row.mean], y: [place], name: plain(one.short), mode: "markers",
+    marker: { size: 10, color: row.verdict !== "undecided" ? tone : colour("ground"), line: { color: tone, width: 2 } },
+    error_x: {
+      type: "data", symmetric: false, array: [100 * (ends[1] - row.mean)], arrayminus: [100 * (row.mean - ends[0])],
+      visible: row.margin !== null, color: tone, thickness: 1.6, width: 5,
+    },
+    hovertemplate: `${plain(one.short)}<br>${said} points<br>${row.verdict}<extra></extra>`,
+  }, ...cut.map((mean) => arrow({ mean }, place, tone, [low, high], ""))];
+}
+
 function intervals(spec, chosen, series, hidden) {
-  const rows = spec.options[chosen.option].rows.filter((row) => !hidden.has(series[row.series].name));
-  const traces = rows.map((row, place) => {
-    const one = series[row.series], tone = colour(toneOf(one));
-    return {
-      x: [100 * row.mean], y: [place], name: plain(one.short), mode: "markers",
-      marker: { size: 10, color: row.verdict ? tone : colour("ground"), line: { color: tone, width: 2 } },
-      error_x: { type: "data", array: [100 * (row.margin ?? 0)], visible: row.margin !== null, color: tone, thickness: 1.6, width: 5 },
-      hovertemplate: `${plain(one.short)}<br>${signed(100 * row.mean)} points`
-        + `${row.margin === null ? "" : ` \u00b1${(100 * row.margin).toFixed(2)}`}<br>${row.verdict || "no claim"}<extra></extra>`,
-    };
-  });
+  const option = spec.options[chosen.option];
+  const rows = option.rows.filter((row) => !hidden.has(series[row.series].name));
+  const edge = 0.04 * (option.range[1] - option.range[0]) || 0.01;
   const layout = {
     height: 110 + 30 * rows.length, showlegend: false,
-    xaxis: { title: { text: "Percentage points" }, zeroline: true, zerolinewidth: 1.5, zerolinecolor: colour("soft") },
-    yaxis: rowAxis(rows.map((row) => series[row.series].short)),
+    xaxis: { title: { text: "Percentage points" }, zeroline: true, zerolinewidth: 1.5, zerolinecolor: colour("soft"),
+      range: [100 * (option.range[0] - edge), 100 * (option.range[1] + edge)] },
+    yaxis: { ...rowAxis(rows.map((row) => series[row.series].short)), autorange: false, range: [rows.length - 0.5, -0.5] },
   };
-  return { traces, layout };
+  return { traces: rows.flatMap((row, place) => interval(row, place, series[row.series], option.range)), layout };
 }
 
 function heatmap(spec, chosen, series, hidden) {

@@ -1,37 +1,36 @@
-"""The answer: what the intervals allow to be said, and the two tables of a comparison."""
+"""The answer: which differences the numbers support, their picture, and the two tables."""
 
-from fedmirage.comparison.outcome import Standing
+from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.statistics import CONFIDENCE, Difference
 from fedmirage.comparison.table import (
     AVERAGED,
     NONE,
+    name_score,
     remarks,
     say_costs,
     say_difference,
+    say_origin,
     say_spread,
     sentences,
 )
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, PageSection, bullets, details, element, join, table
-from fedmirage.report.sections.differences import TO, find_rows
-
-VERDICTS = {"better": "better", "worse": "worse", "": "not told apart"}
+from fedmirage.report.html import Html, PageSection, bullets, details, element, join, varied_table
+from fedmirage.report.sections.differences import comparisons, differences, find_rows
 
 
 def answer(group: Group) -> PageSection:
     """Say what was found, then show it."""
     outcome = group.outcome
     said = [element("p", sentence, class_="answer") for sentence in conclusions(group)]
-    parts = [*said, accuracy_table(group), costs_table(group)]
+    drawn = differences(group)
+    parts = [*said, drawn.html if drawn else "", accuracy_table(group), costs_table(group)]
     if remarked := remarks(outcome):
         parts.append(element("div", bullets(remarked), class_="remarks"))
     if long := [(short, name) for name, short in outcome.short.items() if name != short]:
-        named = [
-            join((element("b", short.strip()), ": ", element("code", name))) for short, name in long
-        ]
+        named = [join((element("b", short), ": ", element("code", name))) for short, name in long]
         parts.append(details("Methods with their parameters", bullets(named)))
     title = "The answer" if len(outcome.standings) > 1 else "The result"
-    return PageSection("answer", title, join(parts))
+    return PageSection("answer", title, join(parts), drawn.plots if drawn else {})
 
 
 def conclusions(group: Group) -> list[str]:
@@ -45,17 +44,18 @@ def conclusions(group: Group) -> list[str]:
 def accuracy_table(group: Group) -> Html:
     """Show what every row reached, and those differences that exist."""
     outcome, count = group.outcome, len(group.outcome.seeds)
-    compared = {label: compare for label, compare in TO.items() if find_rows(group, compare)}
+    named = comparisons(outcome)
+    compared = {label: compare for label, compare in named.items() if find_rows(group, compare)}
     rows = []
-    for standing in outcome.standings:
+    for standing in outcome.ranked:
         mark = AVERAGED * any(score.averaged for score in standing.scores.values())
         cells = [say_spread(standing.final), say_spread(standing.last_five)]
         marked = [cell if cell == NONE else cell + mark for cell in cells]
-        found = [compare(outcome, standing) for compare in compared.values()]
+        found = [compare(standing) for compare in compared.values()]
         said = [_say_claim(difference, count) for difference in found]
         name = group.labels[standing.entry.name]
         rows.append([name, *marked, *said, _state(group, standing)])
-    caption = f"Accuracy on the test set in per cent, {count} seed{'s' * (count > 1)}"
+    caption = f"{name_score(outcome)} on the test set in per cent, {count} seed{'s' * (count > 1)}"
     if count > 1:
         caption += ": mean ± standard deviation"
     if compared:
@@ -63,7 +63,7 @@ def accuracy_table(group: Group) -> Html:
     if compared and count > 1:
         caption += f", ± half the {100 * CONFIDENCE:.0f} % interval"
     head = ("Methods", "Final", "Last five", *compared, "Runs")
-    return table(f"{caption}.", head, rows, _classes(group))
+    return varied_table(caption, head, rows, _classes(outcome))
 
 
 def costs_table(group: Group) -> Html:
@@ -74,28 +74,26 @@ def costs_table(group: Group) -> Html:
         return Html()
     rows = [
         [group.labels[standing.entry.name], *say_costs(standing, target)]
-        for standing in outcome.standings
+        for standing in outcome.ranked
     ]
-    origin = "" if outcome.settings.target else ", which is FedAvg's mean of the last five"
     some = "; (2/3) means that two of three seeds did" if len(outcome.seeds) > 1 else ""
-    caption = f"Until {100 * target:.2f} % are reached{origin}{some}"
+    caption = f"Until {100 * target:.2f} % are reached{say_origin(outcome)}{some}"
     head = ("Methods", "Rounds", "MB", "Seconds", "Drift", "Allows secagg")
-    return table(caption, head, rows, _classes(group))
+    return varied_table(caption, head, rows, _classes(outcome))
 
 
 def _say_claim(difference: Difference | None, seeds: int) -> Html:
     """Write a difference, and what its interval allows to be said."""
     verdict = ""
     if difference is not None and difference.margin is not None:
-        verdict = VERDICTS[difference.verdict]
-    said = element("span", verdict, class_=f"verdict {verdict.replace(' ', '-')}".strip())
+        verdict = difference.verdict
+    said = element("span", verdict, class_=f"verdict {verdict.partition(' ')[0]}".strip())
     return join((say_difference(difference), said if seeds > 1 else ""))
 
 
-def _classes(group: Group) -> list[str | None]:
+def _classes(outcome: Outcome) -> list[str | None]:
     """Mark the rows of placebos."""
-    placebos = {standing.entry.placebo for standing in group.outcome.standings}
-    return ["placebo" if name in placebos else None for name in group.runs]
+    return ["placebo" if one.entry.name in outcome.placebos else None for one in outcome.ranked]
 
 
 def _state(group: Group, standing: Standing) -> str:

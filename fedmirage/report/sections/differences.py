@@ -1,53 +1,82 @@
-"""Differences to FedAvg and to the own placebo, with their intervals."""
+"""The picture of differences to the baseline and to the own placebo, with their intervals."""
 
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Collection
+from typing import Any
 
 from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.statistics import CONFIDENCE, Difference
-from fedmirage.comparison.table import say_difference
+from fedmirage.comparison.table import NONE, say_difference
 from fedmirage.report.groups import Group
-from fedmirage.report.html import PageSection, join, plot_section, table
+from fedmirage.report.html import PageSection, element, join, plot, varied_table
 
-Compare = Callable[[Outcome, Standing], Difference | None]
-TO: dict[str, Compare] = {
-    "To FedAvg": lambda outcome, standing: outcome.to_fedavg(standing),
-    "To its placebo": lambda outcome, standing: outcome.to_placebo(standing),
-}
-
-HEAD = ("Methods", "Percentage points", "Seeds", "Verdict")
+Compare = Callable[[Standing], Difference | None]
+HEAD = ("Methods", "Percentage points", "Seeds", "Verdict", "Smallest visible", "Seeds missing")
+FAR = 2.5  # times as far out as the middle one of all rows lies outside the axis
 
 
 def differences(group: Group) -> PageSection | None:
-    """Draw all differences; there is no section if nothing can be compared."""
-    options, tables = [], []
-    for label, compare in TO.items():
+    """Draw all differences, the largest first; there is nothing to draw without any."""
+    options, tables, names = [], [], list(group.labels.values())
+    for label, compare in comparisons(group.outcome).items():
         found = find_rows(group, compare)
         if found:
-            rows = [
-                {"series": number, "mean": one.mean, "margin": one.margin}
-                | {"seeds": one.pairs, "verdict": one.verdict}
-                for number, one in found.items()
-            ]
-            options.append({"label": label, "rows": rows})
-            names = list(group.labels.values())
+            ranked = sorted(found, key=lambda number: -found[number].mean)
+            rows = [_row(number, found[number]) for number in ranked]
+            options.append({"label": label, "rows": rows, "range": useful_range(found.values())})
             cells = [
-                [names[number], say_difference(one), one.pairs, one.verdict or "no claim"]
-                for number, one in found.items()
+                [names[number], say_difference(one), one.pairs, one.verdict, *say_limits(one)]
+                for number in ranked
+                if (one := found[number])
             ]
-            tables.append(table(label, HEAD, cells))
+            tables.append(varied_table(label, HEAD, cells))
     if not options:
         return None
-    label = "Differences of the last-five accuracy in percentage points"
     said = (
         "Differences of the mean accuracy of the last five evaluated rounds, paired over seeds,"
-        f" with {100 * CONFIDENCE:.0f} % intervals of a paired t-test. A filled mark has an"
-        " interval that excludes zero; a hollow one claims nothing."
+        f" with {100 * CONFIDENCE:.0f} % intervals of a paired t-test. A hollow mark is undecided,"
+        " and an arrow points at what lies outside the picture. Verdicts are corrected for all"
+        " methods of the group. The numbers also say which differences these seeds could have"
+        " shown, and how many more would settle the question."
     )
+    label = "Differences of the last-five accuracy in percentage points"
     spec = {"kind": "intervals", "label": label, "options": options}
-    return plot_section("differences", "Differences", said, join(tables), spec)
+    drawn = plot("differences", label, join(tables))
+    html = join((drawn, element("p", said, class_="note")))  # the picture before what explains it
+    return PageSection("differences", "", html, {"differences": spec})
+
+
+def comparisons(outcome: Outcome) -> dict[str, Compare]:
+    """Name what rows are compared with."""
+    return {f"To {outcome.baseline}": outcome.to_baseline, "To its placebo": outcome.to_placebo}
+
+
+def say_limits(difference: Difference) -> tuple[str, str]:
+    """Write the smallest visible difference and the missing seeds, where they are known."""
+    visible, missing = difference.smallest_visible, difference.seeds_missing
+    return (
+        NONE if visible is None else f"{100 * visible:.2f}",
+        NONE if missing is None else str(missing),
+    )
 
 
 def find_rows(group: Group, compare: Compare) -> dict[int, Difference]:
     """Find the differences that exist, by the number of their row."""
-    found = [compare(group.outcome, standing) for standing in group.outcome.standings]
+    found = map(compare, group.outcome.standings)
     return {number: one for number, one in enumerate(found) if one is not None}
+
+
+def useful_range(found: Collection[Difference]) -> list[float]:
+    """Choose the ends of the axis: zero, and all intervals that do not lie or reach far away."""
+    margins = [one.margin or 0.0 for one in found]
+    reach = [abs(one.mean) + margin for one, margin in zip(found, margins, strict=True)]
+    limit = FAR * statistics.median_low(reach) or max(reach)
+    near = [pair for pair in zip(found, margins, strict=True) if abs(pair[0].mean) <= limit]
+    low = max(-limit, min([0.0, *(one.mean - margin for one, margin in near)]))
+    high = min(limit, max([0.0, *(one.mean + margin for one, margin in near)]))
+    return [low, high]
+
+
+def _row(number: int, one: Difference) -> dict[str, Any]:
+    known = {"series": number, "mean": one.mean, "margin": one.margin}
+    return {**known, "seeds": one.pairs, "verdict": one.verdict}

@@ -28,9 +28,10 @@ EPSILON = "The smaller epsilon is, the less the models tell about any single cli
 
 def progress(group: Group) -> PageSection:
     """Draw accuracy and loss against rounds, samples, bytes and seconds."""
+    models = group.outcome.question.score
     values: dict[str, Value] = {
-        "Accuracy": lambda line: score_of(line, "accuracy"),
-        "Loss": lambda line: score_of(line, "loss"),
+        "Accuracy": lambda line: score_of(line, "accuracy", models),
+        "Loss": lambda line: score_of(line, "loss", models),
     }
     label = "Accuracy and loss on the test set"
     said = BAND * (len(group.outcome.seeds) > 1) + SECONDS

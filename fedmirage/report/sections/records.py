@@ -5,10 +5,19 @@ from collections.abc import Iterable
 
 from fedmirage.common.settings.config import defaults
 from fedmirage.comparison.choices import choice_of
+from fedmirage.comparison.repeat import repeat_comparison, repeat_run
 from fedmirage.comparison.scores import LAST, score_of
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, PageSection, bullets, details, element, join, table
-from fedmirage.report.repeat import repeat_comparison, repeat_run
+from fedmirage.report.html import (
+    Html,
+    PageSection,
+    bullets,
+    details,
+    element,
+    join,
+    table,
+    varied_table,
+)
 from fedmirage.report.runs import ReportedRun
 
 FEW = 12  # runs or notes that are shown without being asked for
@@ -19,7 +28,7 @@ def runs(group: Group) -> PageSection:
     rows, classes = [], []
     for name, row in group.runs.items():
         for seed, run in row.items():
-            rows.append([group.labels[name], seed, *_cells(run)])
+            rows.append([group.labels[name], seed, *_cells(run, group.outcome.question.score)])
             classes.append(run.status if run.status != "finished" else None)
     scores = ("Final %", "Best %", "Last five %")
     head = ("Methods", "Seed", "State", "Rounds", *scores, "MB up", "MB down", "Folder")
@@ -27,7 +36,7 @@ def runs(group: Group) -> PageSection:
         "All runs: accuracy on the test set, or that of the average of the clients' models where"
         " there is no global one, and what was sent"
     )
-    listed = table(caption, head, rows, classes)
+    listed = varied_table(caption, head, rows, classes)
     states = [run.status for run in group.all_runs]
     counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     number = f"{len(states)} run{'s' * (len(states) > 1)}"
@@ -89,9 +98,9 @@ def settings_table(group: Group) -> Html:
     return table(caption, ("Setting", "Value", "Default"), rows, classes)
 
 
-def _cells(run: ReportedRun) -> list[object]:
+def _cells(run: ReportedRun, models: str) -> list[object]:
     """Describe a run by all of its rounds, those that it took over from another run included."""
-    scored = [one for line in run.rounds if (one := score_of(line, "accuracy")) is not None]
+    scored = [one for line in run.rounds if (one := score_of(line, "accuracy", models)) is not None]
     scores = ["-"] * 3
     if scored:
         numbers = (scored[-1], max(scored), statistics.fmean(scored[-LAST:]))

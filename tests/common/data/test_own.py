@@ -77,7 +77,9 @@ def test_pictures_of_several_sizes_and_colours_need_a_word(data: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_or_empty_or_a_file(data: Path) -> None:
-    with pytest.raises(DataError, match=r"path='nowhere'.*there is no .*data/nowhere"):
+    with pytest.raises(
+        DataError, match=r"path='nowhere'.*neither .*data/nowhere nor .*nowhere exists"
+    ):
         load("imagefolder(path='nowhere')", data)
     (data / "empty").mkdir()
     with pytest.raises(DataError, match="has no <class>/<picture>"):
@@ -92,6 +94,9 @@ def test_damaged_and_deep_pictures_are_named(data: Path) -> None:
     whole = png(pictures(1, 12, 12, 3)[0])
     write_files(data / "pets", files | {"cat/cut.png": whole[: len(whole) // 2]})
     with pytest.raises(DataError, match=r"cut.png is not a readable picture"):
+        load("imagefolder(path='pets')", data)
+    (data / "pets" / "cat" / "cut.png").write_bytes(b"text")
+    with pytest.raises(DataError, match=r"cut.png is not a readable picture \(PNG, JPEG"):
         load("imagefolder(path='pets')", data)
     Image.fromarray(np.zeros((12, 12), np.uint16)).save(data / "pets" / "cat" / "cut.png")
     with pytest.raises(DataError, match="more than 8 bits"):

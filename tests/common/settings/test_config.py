@@ -1,5 +1,7 @@
 """The run configuration: layers, defaults in one place, every problem at once."""
 
+from typing import Any
+
 import pytest
 
 from fedmirage.common.data.catalogue.params import DATASETS
@@ -142,3 +144,21 @@ def test_a_literal_of_the_wrong_kind_is_refused_and_not_converted(line: str, rea
         configure({"methods": line})
     assert reason in str(refusal.value)
     assert configure({"methods": "fedprox(mu=1)"}).method_list[0].mu == 1.0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("given", "rate"),
+    [
+        ({}, 0.05),
+        ({"optimizer": "adam"}, 0.001),
+        ({"optimizer": "adamw", "lr": "auto"}, 0.001),
+        ({"optimizer": "adam", "lr": 0.05}, 0.05),
+        ({"lr": "0.3"}, 0.3),
+    ],
+)
+def test_every_optimiser_has_a_rate_of_its_own(given: dict[str, Any], rate: float) -> None:
+    """A record has the number, so that a stored run keeps its rate whatever the defaults become."""
+    config = configure(given)
+    assert config.lr == rate
+    assert configure({**config.flat(), "rounds": 20}).lr == rate
+    assert validate({**defaults(), **given}).lr == rate  # as Flower passes it

@@ -90,6 +90,9 @@ def test_written_again_it_reads_the_same() -> None:
         ("plain()x", ["cannot read"]),
         ("", ["empty"]),
         ("plain(x=)", ["cannot read the arguments"]),
+        ("plain(x=/srv/x)", ["a path needs quotes: write x='/srv/x'"]),
+        ("plain(x=~/a b, y=1)", ["a path needs quotes: write x='~/a b'"]),
+        ("plain(x=srv/x)", ['a text is written "srv/x"']),
     ],
 )
 def test_refusals_name_the_value_and_the_fix(text: str, words: list[str]) -> None:

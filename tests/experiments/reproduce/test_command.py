@@ -11,7 +11,7 @@ from rich.console import Console
 from experiments.reproduce import tables
 from experiments.reproduce.answer import read_paper
 from experiments.reproduce.cells import list_cells
-from experiments.reproduce.command import find_recorded, reproduce
+from experiments.reproduce.command import find_recorded, reproduce, show_tables
 from experiments.reproduce.cost import START, Clock, estimate, image_of, steps_of
 from experiments.reproduce.dispatch import check_flags
 from experiments.reproduce.jobs import is_recorded, make_work
@@ -89,6 +89,7 @@ def test_a_table_is_run_once_and_answered_beside_the_paper(trial: Path) -> None:
     assert not any(answer.failed for answer in answers)
     assert "2 cells are left out: the files of cinic10 are not here" in text
     assert "2 of 2 runs are left; estimated cost" in text
+    assert "on an idle machine" in text
     head, *rows = files["csv"].read_text(encoding="utf-8").splitlines()
     names = "table,row,column,scale,ours,deviation,seeds,paper,paper_deviation,difference"
     assert head == f"{names},remark,failed"
@@ -98,6 +99,14 @@ def test_a_table_is_run_once_and_answered_beside_the_paper(trial: Path) -> None:
     _, again = run(trial, scale="paper")
     assert "0 of 2 runs are left" in again
     assert "2 of 2 runs were finished before" in again
+
+
+def test_only_what_can_run_here_is_counted(trial: Path) -> None:
+    """Of two methods and three columns, one column's data are elsewhere."""
+    console = Console(file=io.StringIO(), width=200)
+    show_tables(console)
+    (row,) = [one for one in console.file.getvalue().splitlines() if "fedcog/trial" in one]  # type: ignore[attr-defined]
+    assert row.split()[-4:] == ["3", "3", "4", "-"]
 
 
 def test_an_estimate_runs_nothing_and_a_small_scale_says_so(trial: Path) -> None:

@@ -10,11 +10,14 @@ from typer.testing import CliRunner
 
 from fedmirage.cli import app
 from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.metrics import TEST_SHARD
 from fedmirage.comparison.choices import Choice
 from fedmirage.comparison.export import WRITERS, write_files
 from fedmirage.comparison.outcome import allows_secagg, read_outcome, record
 from fedmirage.comparison.plan import Job, Plan, make_plan
-from fedmirage.comparison.scores import choose
+from fedmirage.comparison.rows import Question
+from fedmirage.comparison.scores import choose, score_of
+from fedmirage.comparison.statistics import paired_difference
 from fedmirage.comparison.table import remarks, sentences, show_outcome
 from tests.support.comparison import plan_records, write_records, write_run
 from tests.support.inprocess import run_in_process
@@ -45,18 +48,43 @@ def test_scores_differences_and_costs_by_hand(tmp_path: Path) -> None:
     fedcog = ["71.33", "±1.53", "69.33", "±1.53", "+10.33", "±1.43", "+0.00", "±4.30"]
     assert row_of(text, "fedcog") == fedcog
     costs = text[text.index("Until 59.00 %") :]
-    assert row_of(costs, "fedavg") == ["5", "10.0", "10.0", "0.5", "yes"]
+    assert row_of(costs, "fedavg") == ["5", "10.0", "10.0"]
     assert row_of(costs, "vhl")[0] == "-"
 
 
-def test_better_is_written_only_where_the_interval_excludes_zero(tmp_path: Path) -> None:
+def test_a_lead_is_written_only_where_the_test_shows_it(tmp_path: Path) -> None:
+    """FedCOG minus its placebo is -1, 2, -1: margin 4.30 as above. With deviation 1.73, six seeds
+    show equivalence: t(0.95, 5) = 2.015, and 2.015 x 1.73 / sqrt 6 = 1.42 is below 1.5."""
     plan = plan_records(tmp_path)
     write_records(plan)
-    first, second = sentences(read_outcome(tmp_path))
-    assert "better than FedAvg: fedcog;" in first
-    assert "worse than FedAvg: vhl;" in first
-    assert "not told apart from FedAvg: lg-fedavg." in first
-    assert second == "Better than its placebo: vhl; not told apart from its placebo: fedcog."
+    first, second, third = sentences(read_outcome(tmp_path))
+    assert "ahead of FedAvg: fedcog;" in first
+    assert "behind FedAvg: vhl;" in first
+    assert "undecided against FedAvg: lg-fedavg." in first
+    assert second == "Ahead of its placebo: vhl; undecided against its placebo: fedcog."
+    assert third.startswith("Undecided is not equal: lg-fedavg against FedAvg (")
+    power = "(differences below 4.3 points are invisible, and about 3 more seeds would settle it)"
+    assert third.endswith(f"fedcog against its placebo {power}.")
+
+
+def test_verdicts_are_corrected_among_methods_and_among_placebos(tmp_path: Path) -> None:
+    """Of three methods FedCOG has the smallest p-value, and VHL the next, which is doubled."""
+    plan = plan_records(tmp_path)
+    write_records(plan)
+    outcome = read_outcome(tmp_path)
+    found = {name: outcome.to_baseline(one) for name, one in outcome.by_name.items()}
+    alone = paired_difference(
+        *(
+            {seed: one.last_five for seed, one in outcome.by_name[name].scores.items()}
+            for name in ("vhl(width=8)", "fedavg")
+        )
+    )
+    assert alone is not None
+    assert alone.p_different is not None
+    judged = found["vhl(width=8)"]
+    assert judged is not None
+    assert judged.p_different == pytest.approx(2 * alone.p_different)
+    assert found["fedavg"] is None
 
 
 def test_one_seed_claims_nothing(tmp_path: Path) -> None:
@@ -65,7 +93,7 @@ def test_one_seed_claims_nothing(tmp_path: Path) -> None:
     text = text_of(plan)
     assert row_of(text, "fedcog") == ["70.00", "68.00", "+10.00", "-1.00"]
     assert "nothing is claimed" in " ".join(text.split())
-    assert "better" not in text.lower()
+    assert "ahead" not in text.lower()
 
 
 def test_scores_without_a_global_model_are_marked(tmp_path: Path) -> None:
@@ -115,7 +143,8 @@ def test_numbers_can_be_taken_away(tmp_path: Path) -> None:
     assert others[2].endswith(",constant,0,,,,,,,,True,no")
     content = json.loads((tmp_path / "a.json").read_text())
     vhl = next(row for row in content["rows"] if row["name"] == "vhl(width=8)")
-    assert vhl["to_placebo"]["verdict"] == "better"
+    assert vhl["to_placebo"]["verdict"] == "ahead"
+    assert (vhl["to_placebo"]["seeds_missing"], content["equivalence"]) == (0, 0.015)
     assert vhl["to_placebo"]["mean"] == pytest.approx((0.1 + 0.105 + 0.1) / 3)
     latex = (tmp_path / "a.tex").read_text()
     assert r"vhl(width=8, shuffle\_labels=True) & $40.83 \pm 1.04$" in latex
@@ -203,3 +232,38 @@ def test_a_damaged_run_among_folders_is_named_and_left_out(tmp_path: Path) -> No
     assert [row for row in text.splitlines() if row.startswith("good ")]
     refused = shown.invoke(app, ["compare", str(bad)])
     assert "is damaged" in str(refused.exception)
+
+
+def test_another_baseline_takes_the_place_of_fedavg(tmp_path: Path) -> None:
+    """It comes second, so it has the scores of the second row: 10, 11 and 10 above FedAvg."""
+    question = Question("A title", "vhl(width=8)")
+    plan = plan_records(tmp_path, question=question)
+    write_records(plan)
+    outcome = read_outcome(tmp_path)
+    assert outcome.question == question
+    assert outcome.to_baseline(outcome.by_name["vhl(width=8)"]) is None
+    found = outcome.to_baseline(outcome.by_name["fedavg"])
+    assert found is not None
+    assert found.mean == pytest.approx(-0.31 / 3)
+    text = text_of(plan)
+    assert text.splitlines()[0].strip() == "A title"
+    assert "- vhl" in text
+    assert "behind vhl: fedavg;" in " ".join(text.split())
+
+
+def test_rows_are_sorted_and_a_title_says_what_is_the_same_in_all(tmp_path: Path) -> None:
+    plan = plan_records(tmp_path)
+    write_records(plan)
+    text = text_of(plan)
+    first = text[text.index("─") : text.index("Until")]
+    names = [line.split("  ")[0].strip() for line in first.splitlines()[1:] if line.strip()]
+    assert set(names[:2]) == {"fedcog", "placebo of fedcog"}  # both have 71.33 %
+    assert names[2:] == ["fedavg", "vhl", "lg-fedavg", "placebo of vhl"]
+    assert "in every line: drift 0.5, secagg yes" in " ".join(text.split())
+
+
+def test_local_models_have_scores_of_their_own() -> None:
+    line = {"accuracy": 0.5, "evaluation": {f"{TEST_SHARD}accuracy": 0.7}}
+    assert score_of(line, "accuracy") == 0.5
+    assert score_of(line, "accuracy", "local") == 0.7
+    assert score_of({"accuracy": 0.5}, "accuracy", "local") is None

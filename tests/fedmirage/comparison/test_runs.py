@@ -20,9 +20,9 @@ from tests.support.runs import SMALL, lines
 FEDCOG = "fedcog(start=2, samples=4, steps=1)"
 
 
-def plan(tmp_path: Path, *methods: str, **settings: Any) -> Plan:
+def plan(tmp_path: Path, *methods: str, seeds: str = "0", **settings: Any) -> Plan:
     layers = [{**SMALL, "out": str(tmp_path), **settings}]
-    return make_plan(layers, methods, "0", controls=False, tune=0, schedules=[], share=True)
+    return make_plan(layers, methods, seeds, controls=False, tune=0, schedules=[], share=True)
 
 
 def test_a_comparison_runs_once_shares_rounds_and_ends_with_the_table(tmp_path: Path) -> None:
@@ -33,7 +33,9 @@ def test_a_comparison_runs_once_shares_rounds_and_ends_with_the_table(tmp_path: 
     assert "3/3 runs: " in done.stdout
     assert "placebo of fedcog" in done.stdout
     assert f"results: {tmp_path}\n" in done.stdout
-    assert done.stdout.endswith(f"page: {tmp_path / 'report.html'}\n")
+    *_, page, advice = done.stdout.splitlines()
+    assert page == f"page: {tmp_path / 'report.html'}"
+    assert advice.startswith("next: fedmirage compare --methods")
     (tmp_path / "report.html").unlink()
     (folder,) = tmp_path.glob("fedcog-*-steps-1-seed0")
     assert [line["round"] for line in lines(folder)] == [2]  # the first is FedAvg's
@@ -42,6 +44,22 @@ def test_a_comparison_runs_once_shares_rounds_and_ends_with_the_table(tmp_path: 
     assert not (tmp_path / "report.html").exists()
     assert "3 of 3 runs were finished before" in again.stdout
     assert written == {path: path.read_text() for path in tmp_path.glob("*/results.jsonl")}
+
+
+def test_the_longest_run_goes_first_with_what_waits_for_it(tmp_path: Path) -> None:
+    """FedCOG takes over rounds of FedAvg, so FedAvg counts as long as both of them."""
+    jobs = [*plan(tmp_path, FEDCOG, "fedprox", "fedsam", seeds="0,1").runs({})]
+    work = Work(jobs, Means("inprocess", 1, 1), Processes("A=b"), Console(quiet=True))
+    fedavg, fedcog, fedprox, fedsam = (job.row for job in jobs[:4])
+    work.took = {fedavg: 1.0, fedcog: 3.0, fedprox: 2.0, fedsam: 5.0}
+    first = [work.take() for _ in range(5)]
+    assert [job and (job.row, job.config.seed) for job in first] == [
+        (fedsam, 0),
+        (fedsam, 1),
+        (fedavg, 0),
+        (fedavg, 1),
+        (fedprox, 0),
+    ]
 
 
 def test_an_interrupt_ends_all_processes_and_the_same_command_continues(tmp_path: Path) -> None:
@@ -127,3 +145,33 @@ def test_the_time_left_counts_what_other_rows_cost(tmp_path: Path) -> None:
     failing = Board(jobs, [], {jobs[1].folder: "no"}, 1, Console(file=io.StringIO()))
     failing.tracks[0].cost = 2.0
     assert failing.left() == 5 * 2.0
+
+
+def test_estimates_are_corrected_by_what_the_first_rounds_take(tmp_path: Path) -> None:
+    """FedAvg took 6 s a round, estimated at 2 s, so FedProx, estimated at 3 s, may take 9 s."""
+    jobs: list[Job] = plan(tmp_path, "fedprox", rounds=5).runs({})
+    console = Console(file=io.StringIO(), width=200)
+    estimates = {jobs[0].folder: 10.0, jobs[1].folder: 15.0}
+    board = Board(jobs, [], {}, 1, console, estimates)
+    assert board.left() == 25.0
+    board.tracks[0].round, board.tracks[0].cost, board.tracks[0].finished = 5, 6.0, True
+    assert board.left() == 5 * 9.0
+    for _ in range(2):
+        board.correct()
+    told = "the first rounds take 3.0 times as long as estimated for an idle machine; 45 s left\n"
+    assert console.file.getvalue() == told  # type: ignore[attr-defined]
+
+
+def test_without_a_terminal_there_is_a_line_per_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("fedmirage.comparison.progress.time.monotonic", lambda: now[0])
+    jobs: list[Job] = plan(tmp_path, "fedprox", rounds=5).runs({})
+    console = Console(file=io.StringIO(), width=200)
+    board = Board(jobs, jobs[:1], {}, 1, console)
+    for second in range(0, 125, 5):
+        now[0] = float(second)
+        board.look()
+    line = "0/2 runs · time left unknown · fedavg 0/5\n"
+    assert console.file.getvalue() == 2 * line  # type: ignore[attr-defined]

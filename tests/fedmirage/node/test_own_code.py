@@ -13,8 +13,8 @@ from flwr.supernode.runtime import run_clientapp as flower
 from fedmirage.client.app import app
 from fedmirage.common.errors import FedmirageError
 from fedmirage.node.gate import Gate, explain
-from fedmirage.node.supernode import read_arguments
 from fedmirage.runtimes.bundle import assemble, bundled_code, digest, own_code
+from tests.support.nodes import read_way
 
 
 @pytest.fixture(scope="module")
@@ -100,12 +100,11 @@ def test_a_flower_that_loads_code_elsewhere_is_refused(monkeypatch: pytest.Monke
 
 
 def test_tasks_stay_on_loopback_and_the_isolation_is_fixed() -> None:
-    assert read_arguments(["--insecure", "--superlink", "h:9092"]).address == "127.0.0.1:9094"
-    assert read_arguments(["--clientappio-api-address=127.0.0.1:9095"]).address == "127.0.0.1:9095"
-    with pytest.raises(FedmirageError, match="--isolation cannot be set"):
-        read_arguments(["--isolation", "subprocess"])
-    with pytest.raises(FedmirageError, match="--clientappio-api-address: expected one argument"):
-        read_arguments(["--clientappio-api-address"])
+    assert read_way("--insecure", "--superlink", "h:9092").address == "127.0.0.1:9094"
+    assert read_way("--clientappio-api-address=127.0.0.1:9095").address == "127.0.0.1:9095"
+    for option in ("--isolation", "--appio-ssl-certfile", "--superexec-auth-secret-file"):
+        with pytest.raises(FedmirageError, match=f"{option} cannot be set"):
+            read_way(option, "subprocess")
 
 
 @pytest.mark.parametrize("bundle", [b"", b"PK\x03\x04 and then nothing"])

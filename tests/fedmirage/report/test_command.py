@@ -11,7 +11,7 @@ from fedmirage.cli import app
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.settings.config import configure
 from fedmirage.comparison.outcome import read_outcome
-from fedmirage.report.repeat import repeat_comparison, repeat_run
+from fedmirage.comparison.repeat import repeat_comparison, repeat_run
 from tests.support.comparison import plan_records, write_records
 
 RUNNER = CliRunner(env={"COLUMNS": "300", "TERM": "dumb"})
@@ -46,7 +46,7 @@ def test_numbers_can_be_taken_away(folder: Path) -> None:
     assert rows[6] == last
     assert len(rows) == 6 * 3 * 7
     (group,) = json.loads(places["json"].read_text())["groups"]
-    assert group["rows"][1]["to_fedavg"]["verdict"] == "better"
+    assert group["rows"][1]["to_baseline"]["verdict"] == "ahead"
     assert len(group["rounds"]) == len(rows)
     assert group["plots"]["drift"]["options"][0]["lines"][0]["mean"][0] == 0.5
     assert r"fedcog(start=2) & $71.33 \pm 1.53$" in places["latex"].read_text()

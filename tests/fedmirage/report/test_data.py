@@ -10,9 +10,11 @@ import pytest
 
 from fedmirage.common.settings.config import configure
 from fedmirage.comparison.outcome import read_outcome
-from fedmirage.comparison.statistics import spread
+from fedmirage.comparison.rows import Question
+from fedmirage.comparison.statistics import Difference, spread
 from fedmirage.report.data import gather
 from fedmirage.report.groups import find_groups
+from fedmirage.report.sections.differences import useful_range
 from fedmirage.server.record.folder import claim
 from tests.support.comparison import (
     plan_records,
@@ -80,7 +82,9 @@ def test_one_seed_has_no_band(tmp_path: Path) -> None:
 def test_differences_are_those_of_the_comparison(folder: Path) -> None:
     outcome = read_outcome(folder)
     for option, compare in zip(
-        plot(folder, "differences")["options"], (outcome.to_fedavg, outcome.to_placebo), strict=True
+        plot(folder, "differences")["options"],
+        (outcome.to_baseline, outcome.to_placebo),
+        strict=True,
     ):
         for row in option["rows"]:
             found = compare(outcome.standings[row["series"]])
@@ -88,14 +92,48 @@ def test_differences_are_those_of_the_comparison(folder: Path) -> None:
             assert (row["mean"], row["margin"]) == (found.mean, found.margin)
             assert row["verdict"] == found.verdict
     assert len(option["rows"]) == 2  # FedCOG and VHL have placebos
+    assert "<td>undecided</td><td>4.30</td>" in html(folder, "answer")
 
 
-def test_better_is_said_only_where_the_interval_excludes_zero(folder: Path) -> None:
+def test_the_picture_is_sorted_and_its_axis_leaves_out_what_is_far_away() -> None:
+    near = [Difference(mean, 0.01, 3) for mean in (0.01, 0.02, -0.03)]
+    assert useful_range(near) == pytest.approx([-0.04, 0.03])
+    assert useful_range([*near, Difference(-0.55, 0.01, 3)]) == pytest.approx([-0.04, 0.03])
+    wide = useful_range([*near, Difference(0.01, 0.55, 3)])
+    assert wide == pytest.approx([-2.5 * 0.03, 2.5 * 0.03])
+    assert useful_range([Difference(0.0, None, 1)]) == [0, 0]
+
+
+def test_differences_are_sorted_and_the_same_columns_left_out(folder: Path) -> None:
+    (option, _) = plot(folder, "differences")["options"]
+    means = [row["mean"] for row in option["rows"]]
+    assert means == sorted(means, reverse=True)
     said = html(folder, "answer")
-    assert "better than FedAvg: fedcog;" in said
-    assert "Better than its placebo: vhl; not told apart from its placebo: fedcog." in said
-    row = said[said.index('<th scope="row">lg-fedavg</th>') :]
-    assert "not told apart" in row[: row.index("</tr>")]
+    assert "in every line: Runs 3 finished" in said
+    assert ">Runs</th>" not in said
+    assert said.index('class="answer"') < said.index("data-plot") < said.index(">Last five</th>")
+
+
+def test_several_comparisons_have_their_answers_first(tmp_path: Path) -> None:
+    write_records(plan_records(tmp_path / "one"))
+    write_records(plan_records(tmp_path / "two", question=Question("Does it help?")))
+    groups = gather([tmp_path])["html"]["groups"]
+    assert [group["title"] for group in groups] == [
+        "one",
+        "Does it help?",
+        "Behind it: one",
+        "Behind it: Does it help?",
+    ]
+    assert [len(group["sections"]) for group in groups[:2]] == [1, 1]
+
+
+def test_a_lead_is_said_only_where_the_test_shows_it(folder: Path) -> None:
+    said = html(folder, "answer")
+    assert "ahead of FedAvg: fedcog;" in said
+    assert "Ahead of its placebo: vhl; undecided against its placebo: fedcog." in said
+    answered = said[said.index(">Last five</th>") :]  # after the numbers of the picture
+    row = answered[answered.index('<th scope="row">lg-fedavg</th>') :]
+    assert "undecided" in row[: row.index("</tr>")]
 
 
 def test_scores_of_the_average_of_local_models_stand_in_and_are_marked(folder: Path) -> None:
@@ -265,8 +303,9 @@ def test_rounds_that_were_taken_over_count_in_every_table(folder: Path) -> None:
     first["warm-start"] = f"{folder / 'fedavg-seed0'}@5"
     write_lines(run, [first, *rounds[5:], summary])
     assert read_outcome(folder).standings[1].scores[0].last_five == pytest.approx(0.62)
-    row = html(folder, "runs").split("<tr")[5]
-    assert "<td>70.00</td><td>70.00</td><td>62.00</td><td>7.0</td><td>7.0</td>" in row
+    caption, *rows = html(folder, "runs").split("<tr")
+    assert "<td>70.00</td><td>70.00</td><td>62.00</td>" in rows[4]
+    assert "Rounds 7 of 7, MB up 7.0, MB down 7.0" in caption
 
 
 def test_other_rates_and_schedules_are_rows_of_their_own(tmp_path: Path) -> None:

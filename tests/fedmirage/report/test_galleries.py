@@ -8,7 +8,14 @@ import pytest
 from PIL import Image
 
 from fedmirage.common.wire.files import write_arrays
-from fedmirage.report.galleries import describe_gallery, find_galleries, list_files, show, thin
+from fedmirage.report.galleries import (
+    describe_gallery,
+    find_galleries,
+    list_files,
+    measure_structure,
+    show,
+    thin,
+)
 from fedmirage.report.groups import find_groups
 from fedmirage.report.sections.images import galleries
 from tests.support.comparison import plan_records, write_records
@@ -63,6 +70,19 @@ def test_a_picture_is_taken_as_it_is_and_a_damaged_one_is_left_out(tmp_path: Pat
     assert base64.b64decode(coded) == (tmp_path / "images" / "virtual.png").read_bytes()
     (tmp_path / "images" / "virtual.png").write_bytes(b"no picture")
     assert show(tmp_path / "images" / "virtual.png") is None
+
+
+def test_noise_has_no_structure_and_shapes_have(tmp_path: Path) -> None:
+    """Pictures are enlarged eight times, as those of runs are."""
+    noise = np.random.default_rng(0).integers(0, 256, (24, 24), dtype=np.uint8)
+    shapes = np.add.outer(np.arange(24), np.arange(24)).astype(np.uint8)
+    found = [
+        measure_structure(Image.fromarray(one).resize((192, 192), Image.Resampling.NEAREST))
+        for one in (noise, shapes)
+    ]
+    assert found[0] < 0.1
+    assert found[1] > 0.8
+    assert measure_structure(Image.new("L", (6, 4))) == 0
 
 
 def test_dynafeds_set_is_drawn_with_its_history(tmp_path: Path) -> None:

@@ -124,7 +124,8 @@ def test_one_run_and_several_groups_have_pages_too(folder: Path) -> None:
     assert "There is one methods line here, so nothing is compared." in single
     assert Reader(single).texts["h1"] == ["fedavg"]
     both = Reader(render(gather([folder, folder / "fedavg-seed0"])))
-    assert [one["id"] for one in both.all("article")] == ["group-1", "group-2"]
+    articles = [one["id"] for one in both.all("article")]
+    assert articles == ["group-1", "group-2", "group-1-behind", "group-2-behind"]
     assert both.texts["h1"] == ["Runs and comparisons"]
 
 

@@ -179,6 +179,21 @@ def test_a_step_by_hand_with_shared_outputs(tmp_path: Path) -> None:
     assert (half.classified, float(half.right)) == (2, 1.0)  # of equal logits the first counts
 
 
+def test_rows_that_are_not_paired_attract_only_their_own_kind(tmp_path: Path) -> None:
+    """The real sample has no positive any more, and neither has either virtual one: nothing is left
+    of the alignment. Beside two virtual samples of class 0, which are each other's positives, the
+    code's labels are (0, -2, -2), and ours are too: with cosines 1 to all, each of the two gives
+    log 2, and the mean over three rows is 2/3 log 2."""
+    settings = "vhl(outputs='shared', paired=False, normalise='real', augment='none', temperature=1"
+    for virtual, expected in (([0, 1], 0.0), ([0, 0], 2 / 3 * math.log(2))):
+        model = linear(2, np.array([1.0, 0.0]), np.zeros((2, 2)))
+        shown = virtual_set([255, 255], virtual)
+        terms, _, _ = one_round(
+            model, tmp_path / str(virtual), f"{settings})", [255], [0], shown, mean=0.5, std=0.5
+        )
+        assert terms["alignment"] == pytest.approx(expected, abs=1e-6)
+
+
 def test_shared_outputs_leave_the_head_and_judge_virtual_samples_by_it(tmp_path: Path) -> None:
     """If the virtual set is the real one, a model that learns the digits also knows the virtual
     set, over the ten real outputs."""

@@ -1,0 +1,203 @@
+"""Commands for federations on several machines: a node, and a run that is submitted to them."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedmirage.commands.console import out
+from fedmirage.commands.flags import Flags, flag, place_flags
+from fedmirage.commands.work import pick_settings
+from fedmirage.common.errors import FedmirageError
+from fedmirage.runtimes.interrupts import interruptions
+from fedmirage.settings.layers import read_layers, settle
+
+SECURITY, ANSWERS, FLOWER = "The connection", "How it answers", "Passed on to Flower"
+FIXED = "cannot be set: fedmirage supernode decides itself how tasks are run; leave it out, or use"
+FIXED += " flower-supernode, which runs any code"
+
+
+def option(text: str, panel: str, *names: str, **more: Any) -> Any:
+    """Make an option that has its place in the help."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+def refuse(context: typer.Context, parameter: Any, value: Any) -> None:
+    """Refuse an option of Flower's that would change how tasks are run."""
+    if value is not None:
+        raise FedmirageError(f"{parameter.opts[0]} {FIXED}")
+
+
+def fixed(*names: str) -> Any:
+    """Make an option that is refused."""
+    return typer.Option(*names, hidden=True, callback=refuse)
+
+
+def supernode(
+    superlink: Annotated[
+        str, option("HOST:PORT at which the SuperLink expects nodes.", SECURITY)
+    ] = "127.0.0.1:9092",
+    root_certificates: Annotated[
+        Path | None,
+        option(
+            "The certificate of the authority that signed the SuperLink's (ca.crt).",
+            SECURITY,
+            show_default="what this system trusts",
+        ),
+    ] = None,
+    auth_supernode_private_key: Annotated[
+        Path | None,
+        option(
+            "This node's private key; the SuperLink has its public half registered.",
+            SECURITY,
+            show_default="none",
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool, option("Connect without TLS; only where nobody can listen.", SECURITY, "--insecure")
+    ] = False,
+    node_config: Annotated[
+        str,
+        option(
+            "Pairs such as 'partition-id=0 data=\"/srv/x\"'. Keys: partition-id (which client this"
+            " is, from 0), data (its own data), memory (a folder), require, budget, budget-delta,"
+            " secagg-key, secagg-peers (docs/running.md). Or a TOML file.",
+            ANSWERS,
+            show_default="none",
+        ),
+    ] = "",
+    code: Annotated[
+        str,
+        option(
+            "own: only the code installed here; any: what a run brings.", ANSWERS, metavar="own|any"
+        ),
+    ] = "own",
+    tasks: Annotated[
+        str,
+        option(
+            "forked: from a process that has torch loaded; fresh: a new Python per message.",
+            ANSWERS,
+            metavar="forked|fresh",
+            envvar="FEDMIRAGE_TASKS",
+        ),
+    ] = "forked",
+    waiting: Annotated[
+        str,
+        option(
+            "adaptive: short while a run is active; flower: always three seconds.",
+            ANSWERS,
+            metavar="adaptive|flower",
+            envvar="FEDMIRAGE_WAITING",
+        ),
+    ] = "adaptive",
+    clientappio_api_address: Annotated[
+        str,
+        option("HOST:PORT where its own processes meet; one per node of a machine.", ANSWERS),
+    ] = "127.0.0.1:9094",  # Flower's default listens on every interface
+    forget: Annotated[
+        str | None,
+        option(
+            "Start nothing, but answer rounds of secure aggregation again that were answered in"
+            " this run (docs/security.md says what that may reveal).",
+            ANSWERS,
+            metavar="RUN",
+            show_default="none",
+        ),
+    ] = None,
+    verbose: Annotated[
+        bool, option("Show Flower's messages too, with their ids.", ANSWERS, "--verbose")
+    ] = False,
+    max_retries: Annotated[
+        int | None,
+        option("Tries to reach the SuperLink again.", FLOWER, show_default="without end"),
+    ] = None,
+    max_wait_time: Annotated[
+        float | None,
+        option("Seconds to try to reach it again.", FLOWER, show_default="without end"),
+    ] = None,
+    trusted_entities: Annotated[
+        Path | None,
+        option("YAML file of who may sign apps.", FLOWER, show_default="anybody"),
+    ] = None,
+    health_server_address: Annotated[
+        str | None,
+        option("HOST:PORT of a health check.", FLOWER, show_default="none"),
+    ] = None,
+    isolation: Annotated[str | None, fixed()] = None,
+    appio_ssl_certfile: Annotated[str | None, fixed()] = None,
+    superexec_auth_secret_file: Annotated[str | None, fixed()] = None,
+) -> None:
+    """Start a node: a SuperNode that answers quickly and runs only the code installed here.
+
+    Its log has a line per run and one per round. It takes the options of flower-supernode, which
+    by itself runs whatever code a run brings.
+
+    Example: fedmirage supernode --insecure --superlink HOST:9092 --node-config 'partition-id=0'
+    """
+    from fedmirage.node.supernode import Way, start
+    from fedmirage.node.supernode import forget as forget_run
+
+    if forget is not None:
+        count = forget_run(forget, node_config)
+        print(f"This node forgets that it has answered {count} rounds of run {forget}.")
+        return
+    more = {
+        "max-retries": max_retries,
+        "max-wait-time": max_wait_time,
+        "trusted-entities": trusted_entities,
+        "health-server-address": health_server_address,
+    }
+    start(
+        Way(
+            superlink=superlink,
+            insecure=insecure,
+            root_certificates=root_certificates,
+            private_key=auth_supernode_private_key,
+            node_config=node_config,
+            code=code,
+            tasks=tasks,
+            waiting=waiting,
+            address=clientappio_api_address,
+            verbose=verbose,
+            more=more,
+        )
+    )
+
+
+def submit_flags() -> Flags:
+    """Make the flags that only a submission has."""
+    name = typer.Argument(help="The SuperLink, by its name in Flower's config.toml.")
+    pairs = "Settings as for `flwr run`, e.g. 'rounds=3'; may be given several times."
+    places = place_flags()
+    return {
+        "superlink": (Annotated[str, name], ...),
+        **{name: places[name] for name in ("preset", "config")},
+        "run_config": flag(list[str], [], pairs),
+    }
+
+
+def submit(superlink: str, **given: Any) -> None:
+    """Submit a run to a SuperLink with nodes, show its rounds, and exit with 0 if it finished.
+
+    Settings come from the defaults, then --preset, --config, --run-config, then flags. Ctrl-C stops
+    the run. On the SuperLink's own machine the results are in --out; otherwise they are there, and
+    this command shows the log and how the run ended.
+    """
+    from flwr.common.config import parse_config_args
+
+    from fedmirage.show.progress import show_summary
+    from fedmirage.submission import submit as hand_in
+
+    layers = read_layers(given["preset"], given["config"])
+    layers += [parse_config_args([line]) for line in given["run_config"]]
+    config = settle(layers, pick_settings(given))
+    with interruptions.telling():
+        summary = hand_in(superlink, config, out)
+    folder = Path(config.resume or config.out)
+    if "rounds" not in summary:
+        out.print(f"finished; the results are on the machine of {superlink}", highlight=False)
+        return
+    here = Path.cwd()
+    show_summary(out, summary, folder.relative_to(here) if folder.is_relative_to(here) else folder)
+    if summary["status"] != "finished":
+        raise typer.Exit(1)
