@@ -9,13 +9,14 @@ from flwr.app import Context
 from fedmirage.client.client import FederatedClient
 from fedmirage.client.node.demands import read_demands
 from fedmirage.common import device
-from fedmirage.common.data.catalogue.params import OwnParams
+from fedmirage.common.data.catalogue.params import Hub, OwnParams
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.counts import Indices
-from fedmirage.common.data.partitions.named import split
+from fedmirage.common.data.partitions.named import divide
+from fedmirage.common.data.partitions.params import Listed
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.data.view import ClientView, own_view, view
-from fedmirage.common.errors import FedmirageError
+from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
 from fedmirage.common.memory import memory_folder
 from fedmirage.common.method import NETWORK, parts_of
 from fedmirage.common.models.base import Model
@@ -75,7 +76,7 @@ def load_own_view(config: RunConfig, partition: int, path: str) -> ClientView:
         )
     (params,) = config.dataset_list
     line, folder = config.dataset, path
-    if isinstance(params, OwnParams):
+    if isinstance(params, OwnParams) and not isinstance(params, Hub):
         share = params.test_share if config.scores_local_models else 0.0
         line = write(params.model_copy(update={"path": path, "test_share": share}))
         folder = config.data_dir
@@ -103,10 +104,13 @@ def load_common_view(config: RunConfig, partition: int) -> ClientView:
 @lru_cache(maxsize=2)
 def deal_data(config: RunConfig) -> tuple[DataSet, list[Indices]]:
     """Map the common set from the cache, and decide which client holds which samples."""
-    dataset = load(config.dataset, config.data_dir or None, config.download)
-    return dataset, split(
-        config.partition_params, dataset.train, len(dataset.classes), config.clients, config.seed
-    )
+    dataset = load(config.dataset, config.data_dir or None, config.download, any_of_hub=False)
+    try:
+        return dataset, divide(config, dataset)
+    except ConfigurationError as error:
+        if isinstance(config.partition_params, Listed):
+            raise DataError(str(error)) from None  # what a node's own file holds stays in its log
+        raise
 
 
 def use_own_weights(config: RunConfig, context: Context) -> RunConfig:

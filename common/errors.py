@@ -1,12 +1,15 @@
 """Errors that a user reads: sentences that name the key, the value and the fix."""
 
 import contextlib
+import errno
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeGuard
 
 TRACEBACK = "traceback.txt"  # in the folder of a run: where the first exception in its code arose
 LONGEST = 160  # characters of an exception's text
+FULL = (errno.ENOSPC, errno.EDQUOT)  # nothing is left of the disk, or of the user's share of it
 
 
 class FedmirageError(Exception):
@@ -45,6 +48,11 @@ class DataError(FedmirageError):
 
 class WireError(FedmirageError):
     """A message whose content does not match its layout or the model."""
+
+
+def is_disk_full(error: BaseException) -> TypeGuard[OSError]:
+    """Whether something could not be written because a disk is full."""
+    return isinstance(error, OSError) and error.errno in FULL
 
 
 def reason(error: BaseException) -> str:

@@ -29,6 +29,7 @@ if not Path(__file__).with_name("common").is_dir():
 if TYPE_CHECKING:
     from fedmirage.api.calls import compare, load_model, read_comparison, read_run, run
     from fedmirage.api.comparisons import Comparison
+    from fedmirage.api.own_data import OwnData
     from fedmirage.api.runs import RunResult
     from fedmirage.common.data.loading import load
     from fedmirage.common.errors import ConfigurationError, FedmirageError
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "api.calls": {"compare", "load_model", "read_comparison", "read_run", "run"},
     "api.comparisons": {"Comparison"},
+    "api.own_data": {"OwnData"},
     "api.runs": {"RunResult"},
     "common.data.loading": {"load"},
     "common.errors": {"ConfigurationError", "FedmirageError"},
@@ -51,6 +53,7 @@ __all__ = [
     "Comparison",
     "ConfigurationError",
     "FedmirageError",
+    "OwnData",
     "RunConfig",
     "RunResult",
     "__version__",

@@ -10,6 +10,7 @@ results.jsonl, which the server writes.
 import contextlib
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from fedmirage.server.record.results import FILE, Results, read_results
 from fedmirage.show.progress import Watch
 
 RUNTIMES = ("auto", "inprocess", "simulation", "grpc")
+ADDRESS = re.compile(r"\[?0x[0-9a-f]{6,}|StackTrace Information")
 TAIL = 6  # lines that are shown of what a process said before it ended unexpectedly
 
 
@@ -92,7 +94,11 @@ def conduct(
     mark = f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}"
     (folder / TRACEBACK).unlink(missing_ok=True)  # of an earlier attempt
     try:
-        with Processes(mark) as processes, Watch(console, folder, config.rounds) as watch:
+        with (
+            folders.say_if_full(folder),
+            Processes(mark) as processes,
+            Watch(console, folder, config.rounds) as watch,
+        ):
             request = {"config": config.flat(), "folder": str(folder), "runtime": runtime}
             means = {"actors": actors, "verbose": verbose}
             attend(processes, request | means, console, make_room=watch.make_room)
@@ -151,7 +157,9 @@ def make_error(said: dict[str, Any], code: int, log: str) -> FedmirageError:
         return ConfigurationError(said["problems"])
     if "failure" in said:
         return FedmirageError(said["failure"])
-    last = " / ".join(log.strip().splitlines()[-TAIL:]) or "it said nothing"
+    # Ray's processes end with a list of addresses, which says nothing to anybody.
+    told = [line for line in log.strip().splitlines() if not ADDRESS.search(line)]
+    last = " / ".join(told[-TAIL:]) or "it said nothing"
     return FedmirageError(
         f"the process of the run ended with code {code}: {last} (--verbose shows all of it)"
     )

@@ -19,7 +19,7 @@ from flwr.serverapp import Grid
 from fedmirage.common import device
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.names import announce_names
-from fedmirage.common.errors import FedmirageError
+from fedmirage.common.errors import FedmirageError, is_disk_full
 from fedmirage.common.methods import half
 from fedmirage.common.methods.fedavg import FedAvg
 from fedmirage.common.own_code import announce_sources, hash_sources
@@ -67,7 +67,7 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
             with contextlib.suppress(OSError):  # the disk may be full
                 results.drop_torn()
                 results.finish(status, reason=reason)
-            if folders.is_disk_full(error):
+            if is_disk_full(error):
                 raise FedmirageError(reason) from error
             raise
 

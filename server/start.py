@@ -12,7 +12,7 @@ import torch
 from fedmirage.common import device
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.checks import check, check_columns
-from fedmirage.common.data.partitions.named import split
+from fedmirage.common.data.partitions.named import divide
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import ConfigurationError, FedmirageError, collect, refuse
 from fedmirage.common.method import parts_of
@@ -39,10 +39,6 @@ def check_run(config: RunConfig, folder: Path) -> Manifest:
     dataset = load(config.dataset, config.data_dir or None, config.download)
     problems: list[str] = []
 
-    def divide() -> None:
-        classes = len(dataset.classes)
-        split(config.partition_params, dataset.train, classes, config.clients, config.seed)
-
     def begin() -> Manifest:
         run, _ = make_run(config, dataset, torch.device("cpu"))
         find_start(run, folder)
@@ -50,7 +46,8 @@ def check_run(config: RunConfig, folder: Path) -> Manifest:
 
     found = None
     steps: list[Callable[[], Any]] = [lambda: device.pick(config.device)]
-    for step in [*steps, lambda: check_with_data(config, dataset), divide, begin]:
+    steps += [lambda: check_with_data(config, dataset), lambda: divide(config, dataset), begin]
+    for step in steps:
         try:
             found = step()
         except FedmirageError as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from flwr.common import log
 
-from fedmirage.common.errors import DataError, FedmirageError, keep_traceback
+from fedmirage.common.errors import DataError, FedmirageError, is_disk_full, keep_traceback
 
 UNUSABLE_DATA = "its data cannot be used; its own log says why"
 FAILURE = "its code raised an exception; its own log says why"
@@ -27,6 +27,9 @@ def tell(error: Exception) -> str:
     if isinstance(error, FedmirageError) and not isinstance(error, DataError):
         log(WARNING, "this node does not take part: %s", error)
         return str(error)
+    if is_disk_full(error):
+        log(ERROR, "%s", error)  # which names the file
+        return f"its disk is full ({error.strerror}); free some space there"
     file = os.environ.get(VARIABLE)
     # A person can correct data by the sentence alone; anything else needs the place in the code.
     if isinstance(error, DataError):

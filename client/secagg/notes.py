@@ -39,7 +39,8 @@ class Notes:
 
     def require_new(self) -> None:
         """Refuse a round that this client has helped to open in another run."""
-        client_folder(self.memory, self.task.token, self.partition)  # refuses a token that is none
+        for folder in (self._run_folder, self._opened.parent):  # a token that is none is refused
+            remove_drafts(folder)
         known = read_note(self._opened)
         if known is not None and known["token"] != self.task.token:
             raise self._repeated(known)
@@ -100,7 +101,6 @@ class Notes:
         """Keep a vector that is about to be sent, in place of those of earlier rounds."""
         numbers = vector.astype("<i8").tobytes()
         write_durably(self._vector, hashlib.sha256(numbers).digest() + numbers, os.replace)
-        remove_drafts(self._run_folder)
         remove_others(self._vector, "vector-*")
 
     def _repeated(self, known: dict[str, Any]) -> FedmirageError:

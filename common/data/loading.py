@@ -1,5 +1,6 @@
 """From the `dataset` line to a DataSet: find the files, decode, check and cache them."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from fedmirage.common.data.catalogue.cards import Card
 from fedmirage.common.data.catalogue.params import (
     DATASETS,
     DatasetParams,
+    Hub,
     ImageFolder,
     OwnParams,
     find_origin,
@@ -24,16 +26,26 @@ from fedmirage.common.errors import ConfigurationError, DataError
 from fedmirage.common.settings.language import resolve_line, write
 
 
-def load(line: str, data_dir: str | Path | None = None, download: bool = False) -> DataSet:
+def load(
+    line: str,
+    data_dir: str | Path | None = None,
+    download: bool = False,
+    *,
+    any_of_hub: bool = True,
+) -> DataSet:
     """Load the data set that `line` describes.
 
     Several names give one set with a column "domain": the position of the name in the line.
     `data_dir` is the data folder (default: FEDMIRAGE_DATA, else ~/.cache/fedmirage/data).
-    `download` allows a missing set to be fetched from the hub.
+    `download` allows a missing set to be fetched from the hub; without `any_of_hub`, none that the
+    line names by its path there (`hub`).
     """
     chosen = resolve_line(line, DATASETS, "dataset")
     folder = data_folder(data_dir)
-    parts = [load_one(params, folder, download) for params in chosen]
+    parts = [
+        load_one(params, folder, download and (any_of_hub or not isinstance(params, Hub)))
+        for params in chosen
+    ]
     own = any(isinstance(params, OwnParams) for params in chosen)
     return parts[0] if len(parts) == 1 else combine(parts, _name_sources(chosen), private=own)
 
@@ -158,6 +170,14 @@ def _normalisation(params: DatasetParams, key: str, channels: int) -> tuple[floa
 def _missing(params: DatasetParams, folder: Path, download: bool) -> str:
     origin = find_origin(params)
     card = origin.about()
+    if isinstance(params, Hub):
+        line = write(params)
+        line = shlex.quote(line if '"' in line else line.replace("'", '"'))
+        return (
+            f"dataset: {write(params)} is not in {homes(params, folder)[0]}; add --download to"
+            " fetch it from the hub. A node never downloads it for a run: its owner runs there"
+            f" fedmirage partition --dataset {line} --partition iid --download"
+        )
     hub = f"train*.parquet and {card.test[0]}*.parquet as on the hub, or " if card.image else ""
     looked = f"looked for {hub}{card.files}, in "
     looked += ", ".join(str(home) for home in homes(origin, folder))

@@ -47,6 +47,7 @@ class Slot:
     entry: Entry
     weighting: Weighting
     wide: bool  # whether its numbers may be larger than clip, and take two elements each
+    least: float | None = None  # the smallest number that a client can have sent
 
     @property
     def size(self) -> int:
@@ -89,7 +90,9 @@ class SecureVector:
             assert weighting is not None  # refused together with secagg before the start
             assert entries is not None
             wide = section.wide or section.holds == "number"
-            self.slots += [Slot(section.name, entry, weighting, wide) for entry in entries]
+            self.slots += [
+                Slot(section.name, entry, weighting, wide, section.least) for entry in entries
+            ]
         wide_numbers = sum(slot.size for slot in self.slots if slot.wide)
         self.wide = COUNTS + len(self.metrics) + wide_numbers  # how many numbers are wide
         # The elements of the whole vector.
@@ -173,6 +176,7 @@ class SecureVector:
             mean = (wide if slot.wide else narrow)[start : ends[slot.wide]].reshape(
                 slot.entry.shape
             ) / totals[slot.weighting]
+            self._check_least(slot, mean, active / totals[slot.weighting])
             sections[slot.section].append(
                 (mean + next(before) if slot.section == SHARED else mean).astype(slot.dtype)
             )
@@ -193,6 +197,15 @@ class SecureVector:
                 f"the sum says that {clients} clients have"
                 f" {share * self.secagg.max_examples:g} examples together, which is impossible if"
                 f" each has 1 to {self.secagg.max_examples}; a client has sent false counts"
+            )
+
+    def _check_least(self, slot: Slot, mean: Array, clients: float) -> None:
+        """Refuse a mean that is below what any client can have sent, but for rounding."""
+        slack = clients * (self.unit * 2.0**-self.secagg.bits if slot.wide else self.secagg.step)
+        if slot.least is not None and mean.min(initial=slot.least) < slot.least - slack:
+            raise WireError(
+                f"the sum says that {slot.section!r} is {mean.min():g} on average, which is below"
+                f" {slot.least:g}; a client has sent a false one"
             )
 
     # Rounded and wide numbers

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from fedmirage.api.comparisons import Comparison
 from fedmirage.api.networks import name_network, settle_network
+from fedmirage.api.own_data import take_in
 from fedmirage.api.runs import RunResult
 from fedmirage.common.own_code import refuse_while_importing
 from fedmirage.follow.wanted import Wanted
@@ -35,6 +36,8 @@ def run(
 
     Every flag of `fedmirage run` is a setting, with underscores for hyphens. `model` may also be a
     class, a function that returns a network, or a network, whose weights the run begins with.
+    `dataset` also takes data of your own (see `OwnData`), and `partition` a function of labels,
+    number of clients and generator, or the positions of every client's samples as a list or dict.
     Results go to the folder `out`, or else to a new one in runs/. With `resume`, the settings are
     laid over those of the run that goes on. `quiet` shows no progress.
     """
@@ -43,7 +46,10 @@ def run(
     refuse_while_importing()
     console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
     with report_together(wanted.find_problems()):
-        config = settle(read_layers(preset, []), settle_network(settings))
+        layers = read_layers(preset, [])
+        settings, unfit = take_in(settle_network(settings), layers, console)
+        with report_together(unfit):
+            config = settle(layers, settings)
     folder = Path(config.out)
     launch(config, runtime, folder, console, actors, observers=wanted.make(console))
     return RunResult(folder, config.model)
@@ -84,8 +90,10 @@ def compare(
     chosen = None if several is None else ",".join(map(str, several))
     with report_together(wanted.find_problems()):
         layers = read_layers(preset, [])
+        settings, unfit = take_in(settle_network(settings), layers, console, several)
         choices = (controls, tune, tune_schedules, share_warm_up, title, baseline, score)
-        plan = plan_comparison(layers, settle_network(settings), lines, chosen, *choices)
+        with report_together(unfit):
+            plan = plan_comparison(layers, settings, lines, chosen, *choices)
     observers = wanted.make(console)
     return Comparison(run_comparison(plan, console, runtime, actors, False, observers).folder)
 

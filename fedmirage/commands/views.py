@@ -25,14 +25,13 @@ def partition(
 ) -> None:
     """Show which client holds what: samples by client and class, their skew, pictures of both."""
     from fedmirage.common.data.loading import load
-    from fedmirage.common.data.partitions.named import split
+    from fedmirage.common.data.partitions.named import divide
     from fedmirage.show.partition import measure, report, show_classes, show_heterogeneity
 
     settings = {"dataset": dataset, "partition": partition, "clients": clients, "seed": seed}
     config = configure({**settings, "data_dir": data_dir, "download": download})
     loaded = load(config.dataset, config.data_dir or None, config.download)
-    number = len(loaded.classes)
-    parts = split(config.partition_params, loaded.train, number, config.clients, config.seed)
+    parts = divide(config, loaded)
     out.print(show_classes(loaded, parts))
     out.print(show_heterogeneity(measure(loaded, parts)))
     for path in report(loaded, parts, out_dir):

@@ -95,22 +95,42 @@ def leave_out(
 
 
 def sentences(outcome: Outcome) -> list[str]:
-    """Say what the tests support, and what these seeds could not have shown."""
+    """Say what the tests support, and last what these seeds could not have shown."""
+    return [*verdicts(outcome), *limits(outcome)]
+
+
+def verdicts(outcome: Outcome) -> list[str]:
+    """Say what the tests support."""
     if len(outcome.seeds) < 2:
         return [
             "One seed has no spread, so these differences may be chance, and nothing is claimed.",
             "With --seeds 0,1,2 there are intervals.",
         ]
-    methods = [one for one in outcome.ranked if one.entry.name not in outcome.placebos]
-    names = [outcome.short[one.entry.name] for one in methods]
-    to_baseline = list(zip(names, map(outcome.to_baseline, methods), strict=True))
-    to_placebo = list(zip(names, map(outcome.to_placebo, methods), strict=True))
+    to_baseline, to_placebo = _named_differences(outcome)
     found = [f"Over {len(outcome.seeds)} seeds, {_verdicts(to_baseline, outcome.baseline)}."]
     if any(difference for _, difference in to_placebo):
         text = _verdicts(to_placebo, "its placebo")
         found.append(f"{text[:1].upper()}{text[1:]}.")
+    return found
+
+
+def limits(outcome: Outcome) -> list[str]:
+    """Say what these seeds could not have shown, if anything is undecided."""
+    if len(outcome.seeds) < 2:
+        return []
+    to_baseline, to_placebo = _named_differences(outcome)
     unseen = _unseen(to_baseline, outcome.baseline) + _unseen(to_placebo, "its placebo")
-    return [*found, f"Undecided is not equal: {'; '.join(unseen)}."] if unseen else found
+    return [f"Undecided is not equal: {'; '.join(unseen)}."] if unseen else []
+
+
+def _named_differences(
+    outcome: Outcome,
+) -> tuple[list[tuple[str, Difference | None]], list[tuple[str, Difference | None]]]:
+    """Return every method's difference to the baseline and to its placebo, by its short name."""
+    methods = [one for one in outcome.ranked if one.entry.name not in outcome.placebos]
+    names = [outcome.short[one.entry.name] for one in methods]
+    to_baseline = list(zip(names, map(outcome.to_baseline, methods), strict=True))
+    return to_baseline, list(zip(names, map(outcome.to_placebo, methods), strict=True))
 
 
 def remarks(outcome: Outcome) -> list[str]:

@@ -52,13 +52,13 @@ def _divide(deciding: tuple[tuple[str, Any], ...]) -> Holding | str:
     # Imported here, because a page without any run need not wait for torch.
     from fedmirage.common.data.heterogeneity import class_table
     from fedmirage.common.data.loading import load
-    from fedmirage.common.data.partitions.named import split
+    from fedmirage.common.data.partitions.named import divide
 
     try:
         config = configure(defaults(), dict(deciding))
         data = load(config.dataset, config.data_dir or None)
         number = len(data.classes)
-        parts = split(config.partition_params, data.train, number, config.clients, config.seed)
+        parts = divide(config, data)
     except (FedmirageError, OSError) as error:
         return f"the data are not at hand here ({reason(error)})"
     if len(parts) * number > LARGEST:

@@ -6,6 +6,7 @@ import secrets
 from typing import Any
 
 from fedmirage.common.cores import cores
+from fedmirage.common.errors import LONGEST, FedmirageError
 from fedmirage.common.settings.config import RunConfig
 
 QUIET = {
@@ -52,4 +53,10 @@ def start_ray(config: RunConfig, actors: int = 0, verbose: bool = False) -> None
     options |= {"num_gpus": 0} if config.device == "cpu" else {}
     if not verbose:
         options |= {"logging_level": logging.CRITICAL, "log_to_driver": False}
-    ray.init(include_dashboard=False, _system_config=SYSTEM, **options)
+    try:
+        ray.init(include_dashboard=False, _system_config=SYSTEM, **options)
+    except Exception as error:  # one of its own processes has ended, or did not start in time
+        reason = " ".join(str(error).split())
+        raise FedmirageError(
+            f"Ray did not start: {reason[:LONGEST]}; run it again, or use --runtime inprocess"
+        ) from error

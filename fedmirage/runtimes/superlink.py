@@ -19,6 +19,7 @@ from fedmirage.runtimes.bundle import app_folder
 
 PROGRAMS = Path(sys.executable).parent
 ENDED = "finished"  # how the status of a run that is over begins
+ANSWER = 120.0  # seconds in which Flower's command line must have answered
 REASON = "ServerApp failed with exception: "  # how Flower begins the details of a failed run
 STATUS_EVERY = 30.0  # seconds between two requests for the run's status
 
@@ -72,18 +73,29 @@ class SuperLink:
         """Ask the SuperLink about a run, e.g. its "status": "running" or "finished:completed"."""
         try:
             runs = self.flwr("list", self.name, "--run-id", run_id).get("runs", [])
-        except (FedmirageError, subprocess.TimeoutExpired):
+        except FedmirageError:
             runs = []  # a busy machine is no reason to end a run
         return dict(runs[0]) if runs else {}
 
     def flwr(self, *arguments: str) -> dict[str, Any]:
         """Call Flower's own command line and return its answer, which is JSON."""
         command = [str(PROGRAMS / "flwr"), *arguments, "--format", "json"]
-        done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, timeout=120, check=False
-        )
+        try:
+            done = subprocess.run(
+                command,
+                env=self.environment,
+                capture_output=True,
+                text=True,
+                timeout=ANSWER,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise FedmirageError(
+                f"flwr {arguments[0]} did not answer within {ANSWER:.0f} s; see {self.log}"
+            ) from None
         for start in (place for place, sign in enumerate(done.stdout) if sign == "{"):
             with contextlib.suppress(json.JSONDecodeError):
                 answer: dict[str, Any] = json.loads(done.stdout[start:])
                 return answer
-        raise FedmirageError(f"flwr {arguments[0]} failed: {(done.stderr or done.stdout).strip()}")
+        said = (done.stderr or done.stdout).strip() or f"it ended with code {done.returncode}"
+        raise FedmirageError(f"flwr {arguments[0]} failed: {said}")

@@ -15,6 +15,13 @@ def is_interactive(console: Console) -> bool:
     return console.is_terminal or console.is_jupyter
 
 
+def make_bar(console: Console, *columns: ProgressColumn, unit: str = "rounds") -> Progress:
+    """Make a bar of these columns, or one for a notebook; without either, it shows nothing."""
+    if console.is_jupyter:
+        return NotebookBar(console, unit)
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
 class Follower:
     """Shows what happens elsewhere: looks again and again, in a thread, until it is left."""
 
@@ -24,11 +31,7 @@ class Follower:
         self, console: Console, text: str, total: int, columns: Sequence[ProgressColumn]
     ) -> None:
         self.console = console
-        self.progress = (
-            NotebookBar(console)
-            if console.is_jupyter
-            else Progress(*columns, console=console, disable=not console.is_terminal)
-        )
+        self.progress = make_bar(console, *columns)
         self.task = self.progress.add_task(text, total=total)
         self.stopped = threading.Event()
         self.thread = threading.Thread(target=self._follow, daemon=True)
@@ -59,8 +62,9 @@ class NotebookBar(Progress):
     Rich's own bar needs ipywidgets in a notebook; this one needs what every kernel has.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, unit: str) -> None:
         self.handle: Any = None
+        self.unit = unit
         super().__init__(console=console, disable=True)  # Rich itself draws nothing
 
     def start(self) -> None:
@@ -90,7 +94,7 @@ class NotebookBar(Progress):
     def draw(self) -> dict[str, str]:
         """Draw the bar as HTML and as text."""
         (task,) = self.tasks
-        done, total = f"{task.completed:g}", f"{task.total:g}"
-        text = f"{done}/{total} rounds · {task.description} · {task.elapsed or 0:.0f} s"
+        done, total = f"{task.completed:g}", f"{task.total or 0:g}"
+        text = f"{done}/{total} {self.unit} · {task.description} · {task.elapsed or 0:.0f} s"
         bar = f'<progress value="{done}" max="{total}" style="width: 16em"></progress>'
         return {"text/html": f"<div>{bar} {escape(text)}</div>", "text/plain": text}

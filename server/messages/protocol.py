@@ -177,12 +177,17 @@ class Protocol:
             names, clients = (cast(list[int], told.get(key)) for key in ("names", "clients"))
             if wire.are_ascending(names) and len(names) == 1:
                 self.accused.setdefault(names[0], set()).add(partition)
-            if wire.are_ascending(clients) and len(clients) >= self.quorum:
+            if wire.are_ascending(clients) and self.could_open(clients, partition):
                 self.bound.setdefault(tuple(clients), set()).add(partition)
             raise WireError(clean(told.get("reason")))
         if wire.RECORD not in records:
             raise WireError("it sent a plain reply; does it run the same version, with secagg?")
         return records[wire.RECORD]
+
+    def could_open(self, clients: list[int], partition: int) -> bool:
+        """Whether a try with these clients, for which one says it has opened, is possible now."""
+        here = {proxy.partition for proxy, _ in self.carrier.asked}
+        return partition in clients and len(clients) >= self.quorum and here.issuperset(clients)
 
     def require(self, found: int, needed: int, what: str) -> None:
         """End the try if too few clients are left."""

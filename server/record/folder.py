@@ -1,19 +1,19 @@
 """The folder of a run: which process may write into it, and whether anything is left to do."""
 
-import errno
 import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from fedmirage.common.drafts import remove_drafts
 from fedmirage.common.errors import (
     TRACEBACK,
     ConfigurationError,
     FedmirageError,
+    is_disk_full,
     keep_traceback,
     reason,
 )
@@ -26,7 +26,6 @@ PATIENCE = 3.0  # seconds to wait for another writer that is about to end
 # What may change when a run is resumed: how far and where it runs, not its results.
 MOVABLE = {"resume", "rounds", "node-timeout", "round-timeout", "retries", "device", "data-dir"}
 PLACES = {"out", "warm-start"}  # a resumed run has its folder, and no longer its beginning
-FULL = (errno.ENOSPC, errno.EDQUOT)  # nothing is left of the disk, or of the user's share of it
 
 
 @contextmanager
@@ -88,11 +87,6 @@ def require_writable(folder: Path) -> None:
     else:
         return
     raise ConfigurationError(f"out={str(folder)!r}: {problem}; choose another folder")
-
-
-def is_disk_full(error: BaseException) -> TypeGuard[OSError]:
-    """Whether the run ends because something could not be written."""
-    return isinstance(error, OSError) and error.errno in FULL
 
 
 def is_mistake(error: BaseException) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from fedmirage.client.secagg import participant
 from fedmirage.common.errors import FedmirageError
-from fedmirage.common.secagg.protocol import ADVERTISE, AGREE, MASK, OPEN, SEALED, SHARE
+from fedmirage.common.secagg.protocol import ADVERTISE, MASK, OPEN, SEALED, SHARE
 from fedmirage.common.secagg.shamir import SHARE as SHARE_SIZE
 from fedmirage.common.secagg.shamir import create_shares
 from tests.support.inprocess import run_in_process
@@ -58,16 +58,6 @@ def test_the_same_key_from_two_clients_costs_both_the_round(tmp_path: Path) -> N
     refused = lines(tmp_path)[0]["refused"]
     assert [entry["partition"] for entry in refused] == [1, 3]
     assert "its public keys are also those of another client" in refused[0]["reason"]
-
-
-@pytest.mark.parametrize("sealed", ["text", b"", b"x", 7, [b"x"] * 3])
-def test_key_shares_of_another_form_cost_their_sender_the_round(
-    tmp_path: Path, sealed: Any
-) -> None:
-    run_in_process(tmp_path, spoil(1, SHARE, lambda _: sealed), **SMALL)
-    (retry,) = lines(tmp_path, "retry")
-    assert "client 1: its key shares are malformed" in retry["reason"]
-    assert in_the_round(tmp_path) == [0, 2, 3]
 
 
 @pytest.mark.parametrize("receivers", [1, 2, 3])
@@ -138,17 +128,6 @@ def test_shares_of_no_key_end_the_try(
     assert re.search("the key shares of client 1 (do not give the key|are malf)", retry["reason"])
     seen = spoiled is SPOILED[2]
     assert in_the_round(tmp_path) == ([0, 2, 3] if lost or seen else [0, 1, 2, 3])
-
-
-@pytest.mark.parametrize("stage", [AGREE, OPEN])
-@pytest.mark.parametrize("content", ["text", b"", b"x", 7, [1]])
-def test_a_malformed_end_changes_nothing(tmp_path: Path, stage: str, content: Any) -> None:
-    """Five of six are left, and four are enough."""
-    settings = {**SMALL, "clients": 6, "secagg": "on(threshold=0.6)", "retries": 0}
-    run_in_process(tmp_path / "whole", lose(5, MASK), **settings)
-    spoiled = both(lose(5, MASK), spoil(1, stage, lambda _: content))
-    run_in_process(tmp_path / "spoiled", spoiled, **settings)
-    assert_same_bits(tmp_path / "spoiled", tmp_path / "whole")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """The data sets by name, and their parameters. Imports neither torch nor any reader of files."""
 
+import re
 from dataclasses import replace
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from fedmirage.common.data.catalogue import cards
 from fedmirage.common.data.catalogue.base import DatasetParams, Names
@@ -183,7 +184,7 @@ class ImageFolder(OwnParams):
 
 class Npz(OwnParams):
     """Arrays train_images, train_labels, test_images, test_labels (or x_train, y_train, ...), or
-    just images and labels."""
+    just images and labels; class_names names the classes."""
 
     name = "npz"
 
@@ -215,13 +216,53 @@ class Parquet(OwnParams):
         return replace(card, image=image, label=label)
 
 
+class Hub(Parquet):
+    """Any set of the Hugging Face hub that holds pictures; --download fetches it into the data
+    folder, and from then on it is read from there.
+
+    A deployed node never downloads such a set for a run: its owner does, beforehand.
+    """
+
+    name = "hub"
+
+    path: str
+    """Its name on the hub, such as "ylecun/mnist"."""
+    subset: str = ""
+    """Its configuration on the hub, if it has several."""
+    train: str = "train"
+    """The split with the training samples."""
+    test: str = "test"
+    """The split with the test samples; where there is none, `test_share` of the training samples is
+    held out."""
+
+    @field_validator("path")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", value):
+            raise ValueError('write its name on the hub, such as "ylecun/mnist"')
+        return value
+
+    @field_validator("subset", "train", "test")
+    @classmethod
+    def _word(cls, value: str, info: ValidationInfo) -> str:
+        if not re.fullmatch(r"\w[\w.-]*", value) and (value or info.field_name != "subset"):
+            raise ValueError("write it as the hub does, with letters, digits, '.', '-' and '_'")
+        return value
+
+    def about(self) -> Card:
+        """Return the facts that the parameters state."""
+        place = f"https://huggingface.co/datasets/{self.path}"
+        card = replace(super().about(), hub=self.path, subset=self.subset, test=(self.test,))
+        return replace(card, origin=place, files=f"{self.train}.parquet and {self.test}.parquet")
+
+
 EMBEDDED: tuple[type[DatasetParams], ...] = (Digits, DigitsMulti, DigitsDomains)
 PUBLISHED: tuple[type[DatasetParams], ...] = (
     *(FashionMnist, Mnist, Emnist, Cifar10, Cifar100, Svhn, Cinic10, Usps, MnistM, SynthDigits),
     *(TinyImagenet, Flair),
 )
 MADE: tuple[type[DatasetParams], ...] = (MnistDomains, Cifar10C)
-OWN: tuple[type[DatasetParams], ...] = (ImageFolder, Npz, Parquet)
+OWN: tuple[type[DatasetParams], ...] = (ImageFolder, Npz, Parquet, Hub)
 DATASETS: dict[str, type[DatasetParams]] = {
     params.name: params for params in EMBEDDED + PUBLISHED + MADE + OWN
 }

@@ -3,27 +3,31 @@
 import os
 from pathlib import Path
 
-from fedmirage.common.data.catalogue.params import DatasetParams
+from fedmirage.common.data.catalogue.params import DatasetParams, Hub
 from fedmirage.common.errors import DataError
 
 
 def fetch(params: DatasetParams, home: Path) -> None:
-    """Put train.parquet and test.parquet of a published set into its folder.
+    """Put train.parquet and test.parquet of a set, or what its splits are called, into its folder.
 
-    From then on it is found there like any other set.
+    From then on it is found there like any other set. A set that the line names by its path on the
+    hub may be without a test split.
     """
     card = params.about()
+    train, test = params.train if isinstance(params, Hub) else "train", card.test[0]
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # read when flwr-datasets is imported
     try:
         from flwr_datasets import FederatedDataset
 
         federated = FederatedDataset(
-            dataset=card.hub, subset=card.subset or None, partitioners={"train": 1}, shuffle=False
+            dataset=card.hub, subset=card.subset or None, partitioners={train: 1}, shuffle=False
         )
-        splits = {
-            "train.parquet": federated.load_split("train"),
-            f"{card.test[0]}.parquet": federated.load_split(card.test[0]),
-        }
+        splits = {f"{train}.parquet": federated.load_split(train)}
+        try:
+            splits[f"{test}.parquet"] = federated.load_split(test)
+        except ValueError:  # there is no such split
+            if not isinstance(params, Hub):
+                raise
         home.mkdir(parents=True, exist_ok=True)
         for name, split in splits.items():
             partial = home / f".{name}.{os.getpid()}"

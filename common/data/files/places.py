@@ -7,9 +7,10 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fedmirage.common.data.catalogue.params import DatasetParams, Emnist
+from fedmirage.common.data.catalogue.params import DatasetParams, Emnist, Hub
 from fedmirage.common.data.files.archives import require_plain_file
 from fedmirage.common.data.files.raw import PictureForm, Raw
+from fedmirage.common.errors import DataError
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 
@@ -45,6 +46,20 @@ def data_folder(data_dir: str | Path | None) -> Path:
     ).expanduser()
 
 
+def find_own(subject: str, path: str, data: Path) -> Path:
+    """Find a file or folder of the user's; `subject` begins the sentence if it is not there."""
+    given = Path(path).expanduser()
+    candidates = [data / given, given.absolute()]  # an absolute path stays what it is
+    found = next((candidate for candidate in candidates if candidate.exists()), None)
+    if found is None:
+        tried = list(dict.fromkeys(map(str, candidates)))
+        missing = f"neither {' nor '.join(tried)} exists" if tried[1:] else f"no {tried[0]} exists"
+        raise DataError(
+            f"{subject}(path={path!r}): {missing}; write path= as it is on this machine"
+        )
+    return found
+
+
 def homes(params: DatasetParams, data: Path) -> list[Path]:
     """Return the folders that belong to a published set; a download goes to the first one."""
     if isinstance(params, Emnist):  # its splits are sets of their own
@@ -53,6 +68,8 @@ def homes(params: DatasetParams, data: Path) -> list[Path]:
             data / "EMNIST" / params.split,
             data / f"emnist-{params.split}",
         ]
+    if isinstance(params, Hub):
+        return [data / "hub" / "--".join([*params.path.split("/"), *params.subset.split()])]
     return [data / name for name in (params.name, *params.card.folders)]
 
 

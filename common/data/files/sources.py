@@ -7,7 +7,7 @@ from fedmirage.common.data.catalogue import params as sets
 from fedmirage.common.data.catalogue.derived import Cifar10C, DigitsDomains, MnistDomains
 from fedmirage.common.data.catalogue.params import DatasetParams, OwnParams, find_origin
 from fedmirage.common.data.files.genuine import find_genuine
-from fedmirage.common.data.files.places import Source, homes, lazily, list_pictures
+from fedmirage.common.data.files.places import Source, find_own, homes, lazily, list_pictures
 from fedmirage.common.data.files.raw import PictureForm, Raw
 from fedmirage.common.errors import DataError
 
@@ -16,6 +16,8 @@ def locate(params: DatasetParams, data: Path) -> Source | None:
     """Find the source of a set: embedded, your own, or files in the data folder, or else None."""
     if isinstance(params, sets.Digits | sets.DigitsMulti | DigitsDomains):
         return _embedded(params)
+    if isinstance(params, sets.Hub):
+        return _hub(params, homes(params, data)[0])
     if isinstance(params, OwnParams):
         return _own(params, data)
     if params.made_from() is not None:
@@ -53,16 +55,7 @@ def _made(params: DatasetParams, data: Path) -> Source | None:
 
 
 def _own(params: OwnParams, data: Path) -> Source:
-    given = Path(params.path).expanduser()
-    candidates = [data / given, given.absolute()]  # an absolute path stays what it is
-    path = next((candidate for candidate in candidates if candidate.exists()), None)
-    if path is None:
-        tried = list(dict.fromkeys(map(str, candidates)))
-        missing = f"neither {' nor '.join(tried)} exists" if tried[1:] else f"no {tried[0]} exists"
-        raise DataError(
-            f"dataset: {params.name}(path={params.path!r}): {missing}; write path= as it is on this"
-            " machine"
-        )
+    path = find_own(f"dataset: {params.name}", params.path, data)
     if isinstance(params, sets.ImageFolder):
         return _image_folder(params, path)
     if isinstance(params, sets.Npz):
@@ -106,6 +99,12 @@ def _own_parquet(params: sets.Parquet, path: Path) -> Source:
             " folder that has them"
         )
     return _parquet_source(params, path, train, test, params.columns)
+
+
+def _hub(params: sets.Hub, folder: Path) -> Source | None:
+    """Find what was fetched from the hub; a set may be without a test split."""
+    train, test = (_shards(folder, (split,), "") for split in (params.train, params.test))
+    return _parquet_source(params, folder, train, test, params.columns) if train else None
 
 
 def _parquet(params: DatasetParams, folders: list[Path]) -> Source | None:

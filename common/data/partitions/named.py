@@ -1,16 +1,33 @@
 """Splits the training samples by the partition that a line names."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
-from fedmirage.common.data.partitions import dirichlet, groups, labels
+from fedmirage.common.data.files.places import data_folder
+from fedmirage.common.data.partitions import dirichlet, groups, labels, listed
 from fedmirage.common.data.partitions import params as kinds
 from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.partitions.params import PARTITIONS, PartitionParams
-from fedmirage.common.data.set import Split, Task
+from fedmirage.common.data.set import DataSet, Split, Task
 from fedmirage.common.errors import ConfigurationError, refuse
 from fedmirage.common.settings.language import resolve_one, write
+
+if TYPE_CHECKING:
+    from fedmirage.common.settings.config import RunConfig
+
+
+def divide(config: RunConfig, dataset: DataSet) -> list[Indices]:
+    """Split the training samples of a run among its clients: one array of positions for each."""
+    params, train = config.partition_params, dataset.train
+    if isinstance(params, kinds.Listed):
+        folder = data_folder(config.data_dir or None)
+        return listed.read_listed(params, dataset, config.clients, config.seed, folder)
+    return split(params, train, len(dataset.classes), config.clients, config.seed)
 
 
 def split(

@@ -124,7 +124,21 @@ class Domains(PartitionParams):
     100)."""
 
 
+class Listed(PartitionParams):
+    """The samples of every client as a JSON file lists them, by their positions in the training
+    split, counted from 0.
+
+    The file holds a list with one list of positions per client, or an object with one per name of a
+    client. No position may be in two lists; those in none are not used. The set must have a test
+    split of its own, because a held-out one would shift the positions.
+    """
+
+    name: ClassVar[str] = "indices"
+    path: str = Field(min_length=1)
+    """Where it is: absolute, or relative to the data folder or else to the current folder."""
+
+
 KINDS: tuple[type[PartitionParams], ...] = (
-    *(Iid, Dirichlet, DirichletEqual, DirichletClient, Classes, Dominant, Natural, Domains),
+    *(Iid, Dirichlet, DirichletEqual, DirichletClient, Classes, Dominant, Natural, Domains, Listed),
 )
 PARTITIONS = {params.name: params for params in KINDS}

@@ -104,7 +104,8 @@ def borrow(params: Vhl, config: RunConfig, count: int) -> tuple[Tensor, Tensor]:
 
     A class may have fewer samples than `per_class`.
     """
-    dataset = load(params.dataset, config.data_dir or None, config.download)
+    # Clients come here as well, and they download no set that only the run names.
+    dataset = load(params.dataset, config.data_dir or None, config.download, any_of_hub=False)
     if dataset.task != "single-label" or len(dataset.classes) < count:
         raise ConfigurationError(
             f"methods: vhl(dataset={params.dataset!r}) is {dataset.task} with"

@@ -5,13 +5,14 @@ from fedmirage.comparison.statistics import CONFIDENCE, Difference
 from fedmirage.comparison.table import (
     AVERAGED,
     NONE,
+    limits,
     name_score,
     remarks,
     say_costs,
     say_difference,
     say_origin,
     say_spread,
-    sentences,
+    verdicts,
 )
 from fedmirage.report.groups import Group
 from fedmirage.report.html import Html, PageSection, bullets, details, element, join, varied_table
@@ -24,7 +25,7 @@ def answer(group: Group) -> PageSection:
     said = [element("p", sentence, class_="answer") for sentence in conclusions(group)]
     drawn = differences(group)
     parts = [*said, drawn.html if drawn else "", accuracy_table(group), costs_table(group)]
-    if remarked := remarks(outcome):
+    if remarked := [*limits(outcome), *remarks(outcome)]:
         parts.append(element("div", bullets(remarked), class_="remarks"))
     if long := [(short, name) for name, short in outcome.short.items() if name != short]:
         named = [join((element("b", short), ": ", element("code", name))) for short, name in long]
@@ -38,7 +39,7 @@ def conclusions(group: Group) -> list[str]:
     if len(group.outcome.standings) < 2:
         return ["There is one methods line here, so nothing is compared."]
     going = ["Runs are still under way, so this is not the answer yet."] * group.going
-    return going + sentences(group.outcome)
+    return going + verdicts(group.outcome)
 
 
 def accuracy_table(group: Group) -> Html:

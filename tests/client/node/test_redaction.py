@@ -16,6 +16,7 @@ from tests.support.inprocess import node_id, run_in_process
 from tests.support.runs import SMALL, lines
 
 SECRET = "label 'Erika Mustermann, HIV'"
+FULL = "its disk is full (No space left on device); free some space there"
 CONTEXT = Context(1, node_id(0), {"partition-id": 0}, RecordDict(), {})
 
 
@@ -25,6 +26,7 @@ CONTEXT = Context(1, node_id(0), {"partition-id": 0}, RecordDict(), {})
         (DataError(f"{SECRET} is not a class"), UNUSABLE_DATA),
         (KeyError(SECRET), FAILURE),
         (MemoryError(SECRET), FAILURE),
+        (OSError(28, "No space left on device", SECRET), FULL),
         (WireError("the server names the run '..'"), "the server names the run '..'"),
     ],
 )

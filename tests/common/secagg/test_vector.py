@@ -187,6 +187,23 @@ def test_clients_without_examples_cannot_have_trained() -> None:
         add_up(codec, [vector])
 
 
+@pytest.mark.parametrize(("steps", "possible"), [(-1.0, True), (0.0, True), (-30.0, False)])
+def test_a_mean_below_what_anybody_can_have_sent_is_refused(steps: float, possible: bool) -> None:
+    """A client may have sent fewer steps than none; it is seen only if the mean is below 0."""
+    codec = secure_vector("fednova")
+    vectors = [
+        codec.encode({"shared": REFERENCE, "effective_steps": [np.array([sent])]}, REFERENCE, 9, {})
+        for sent in (5.0, steps, 5.0 if possible else steps)
+    ]
+    if possible:
+        assert add_up(codec, vectors) is not None
+        return
+    with pytest.raises(
+        WireError, match=r"'effective_steps' is -18\.\d+ on average, which is below 0"
+    ):
+        add_up(codec, vectors)
+
+
 def test_a_figure_that_no_method_declares_is_refused() -> None:
     with pytest.raises(FedmirageError, match=r"'term\.secret' is not declared by any method"):
         secure_vector().encode({"shared": REFERENCE}, REFERENCE, 5, {"term.secret": 1.0})

@@ -43,23 +43,25 @@ def read_npz(path: Path, columns: tuple[str, ...], form: PictureForm) -> Raw:
     }
     splits = []
     for part, ((images, labels), _) in enumerate(pairs):
-        pictures = arrange(_pictures(path, images, arrays[images]), form)
+        pictures = arrange(to_bytes(f"{path}: {images}", arrays[images]), form)
         values = {name: extra[name][part] for name in columns}
         splits.append(RawSplit(pictures, _flat(arrays[labels]), values))
-    return Raw(splits[0], splits[1] if test else None)
+    names = tuple(map(str, arrays.get("class_names", ())))
+    return Raw(splits[0], splits[1] if test else None, names)
 
 
-def _pictures(path: Path, name: str, images: Values) -> Images:
-    """Convert arrays to bytes with channels first.
+def to_bytes(where: str, images: Values) -> Images:
+    """Convert arrays to bytes with channels first; `where` begins the sentence if that fails.
 
     They may be (samples, height, width), or have channels last or first (last where both fit), and
     hold bytes or floats in [0, 1].
     """
-    where = f"{path}: {name}"
     if images.dtype.kind == "f":
-        if images.size and not (
-            np.isfinite(images).all() and images.min() >= 0 and images.max() <= 1
-        ):
+        if not np.isfinite(images).all():
+            raise DataError(
+                f"{where} holds NaN or infinite values; correct them and scale them to [0, 1]"
+            )
+        if images.size and not (images.min() >= 0 and images.max() <= 1):
             raise DataError(
                 f"{where} holds floats from {images.min():g} to {images.max():g}; scale them to [0,"
                 " 1] or save bytes"

@@ -74,8 +74,8 @@ def _column(file: Path, names: Sequence[str], key: str) -> str:
             return name
     wanted = " or ".join(repr(name) for name in names)
     raise DataError(
-        f"{file} has no column {wanted}, only {', '.join(present)}; write parquet({key}=...) with"
-        " the one that is meant"
+        f"{file} has no column {wanted}, only {', '.join(present)}; write {key}=... with the one"
+        " that is meant"
     )
 
 

@@ -213,7 +213,7 @@ def test_a_number_of_classes_makes_nodes_count_alike(data: Path) -> None:
 def test_missing_columns_are_named_with_those_that_are_there(data: Path) -> None:
     write_parquet(data / "own.parquet", pictures(20, 12, 12), {"kind": labels(20)}, image="photo")
     with pytest.raises(
-        DataError, match=r"no column 'image' or 'img', only photo, kind; write parquet\(image="
+        DataError, match=r"no column 'image' or 'img', only photo, kind; write image="
     ):
         load("parquet(path='own.parquet')", data)
     with pytest.raises(DataError, match="no column 'user'"):

@@ -1,0 +1,31 @@
+"""Flower's command line, when it does not answer."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fedmirage.common.errors import FedmirageError
+from fedmirage.runtimes import superlink
+from fedmirage.runtimes.superlink import SuperLink
+
+
+@pytest.mark.parametrize(
+    ("does", "reason"),
+    [
+        ("kill -9 $$", "flwr list failed: it ended with code -9"),
+        ("echo no >&2; exit 1", "flwr list failed: no"),
+        ("exec sleep 60", r"flwr list did not answer within 1 s; see its\.log"),
+    ],
+)
+def test_a_command_that_fails_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, reason: str
+) -> None:
+    (tmp_path / "flwr").write_text(f"#!/bin/sh\n{does}\n")
+    (tmp_path / "flwr").chmod(0o755)
+    monkeypatch.setattr(superlink, "PROGRAMS", tmp_path)
+    monkeypatch.setattr(superlink, "ANSWER", 1.0)
+    link = SuperLink("local", os.environ, "its.log")
+    with pytest.raises(FedmirageError, match=reason):
+        link.flwr("list")
+    assert link.find_run("1") == {}
