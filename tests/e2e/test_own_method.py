@@ -1,4 +1,4 @@
-"""A method of an installed package over gRPC: two nodes have it, and one has not."""
+"""Own methods as real processes: a package over gRPC that one of three nodes has not, and a file."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from fedmirage.common.own_code import VARIABLE
-from fedmirage.common.settings.config import configure
+from fedmirage.common.settings.config import configure, key_of
 from fedmirage.runtimes.grpc import Federation
+from tests.support.commands import fedmirage
 from tests.support.inprocess import run_in_process
-from tests.support.plugins import install_skeleton
+from tests.support.plugins import install_skeleton, write_method
 from tests.support.runs import assert_same_bits
 
 pytestmark = pytest.mark.slow
@@ -63,3 +64,14 @@ def test_nodes_that_have_it_train_and_the_other_refuses(
         assert federation.wait(run_id, run)["status"] == "finished"
     run_in_process(tmp_path / "plain", **SETTINGS, clients=2)
     assert_same_bits(tmp_path / "plain", run)
+
+
+@pytest.mark.parametrize("runtime", ["simulation", "grpc"])
+def test_a_file_gives_the_same_bits_in_every_runtime(tmp_path: Path, runtime: str) -> None:
+    file = write_method(tmp_path / "pull.py")
+    settings = {**SETTINGS, "methods": f"{file}(mu=0.1)", "clients": 2}
+    words = [word for key, value in settings.items() for word in (f"--{key_of(key)}", str(value))]
+    done = fedmirage("run", *words, "--runtime", runtime, "--out", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    run_in_process(tmp_path / "plain", **settings)
+    assert_same_bits(tmp_path / "plain", tmp_path / "run")
