@@ -80,7 +80,7 @@ class FederatedClient(NumPyClient):
         form = appearance(self.view.dataset)
         if self.own_data:
             del form["fingerprint"]  # with it, a guess at the data could be confirmed
-        note_run(self.run.config, self.view)
+        note_run(self.run.config, self.view, self.own_data)
         return {"partition": self.view.partition, "own": self.own_data, **form}
 
     def fit(

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
@@ -160,6 +161,11 @@ def make_error(said: dict[str, Any], code: int, log: str) -> FedmirageError:
     # Ray's processes end with a list of addresses, which says nothing to anybody.
     told = [line for line in log.strip().splitlines() if not ADDRESS.search(line)]
     last = " / ".join(told[-TAIL:]) or "it said nothing"
+    if code == -signal.SIGKILL:
+        return FedmirageError(
+            "the process of the run was killed, as systems do when memory runs out; give it fewer"
+            " --actors or more memory, and continue with --resume, or begin again if no round ended"
+        )
     return FedmirageError(
         f"the process of the run ended with code {code}: {last} (--verbose shows all of it)"
     )

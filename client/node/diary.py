@@ -13,16 +13,16 @@ SHOWN = 12  # names of classes
 log = logging.getLogger("fedmirage")
 
 
-def note_run(config: RunConfig, view: ClientView) -> None:
+def note_run(config: RunConfig, view: ClientView, own_data: bool) -> None:
     """Say what a run does, and with which data of this node."""
     log.info(
         "run: %s, %d rounds, secagg %s, dp %s; this node trains on %s",
         *(config.methods, config.rounds, config.secagg, config.dp),
-        describe_data(view),
+        describe_data(view, own_data),
     )
 
 
-def describe_data(view: ClientView) -> str:
+def describe_data(view: ClientView, own_data: bool) -> str:
     """Say how many samples of which classes a client trains on, and what the others are for."""
     data = view.dataset
     held = [name for name, count in zip(data.classes, view.class_counts, strict=True) if count]
@@ -30,6 +30,7 @@ def describe_data(view: ClientView) -> str:
     text = f"{len(view.train)} samples of {data.name}, classes {', '.join(held[:SHOWN])}{more}"
     if len(view.validation):
         text += f"; {len(view.validation)} more are for validation"
-    if data.divided:  # the node's own data had no test split
-        text += f"; {len(data.test)} are held out and only score local models"
+    if own_data and len(data.test):
+        held_out = "are held out and" if data.divided else "of its test split"
+        text += f"; {len(data.test)} {held_out} only score local models"
     return text

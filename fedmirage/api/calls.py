@@ -34,10 +34,10 @@ def run(
 ) -> RunResult:
     """Run settings over the defaults to the end; a run that fails raises its reason.
 
-    Every flag of `fedmirage run` is a setting, with underscores for hyphens. `model` may also be a
+    Every flag of `fedmirage run` is a setting, with underscores for hyphens. `dataset` also takes
+    data of your own (see `OwnData`), and `partition` a function of labels, number of clients and
+    generator, or the positions of every client's samples as a list or dict. `model` may also be a
     class, a function that returns a network, or a network, whose weights the run begins with.
-    `dataset` also takes data of your own (see `OwnData`), and `partition` a function of labels,
-    number of clients and generator, or the positions of every client's samples as a list or dict.
     Results go to the folder `out`, or else to a new one in runs/. With `resume`, the settings are
     laid over those of the run that goes on. `quiet` shows no progress.
     """

@@ -61,7 +61,7 @@ def supernode(
         option(
             "Pairs such as 'partition-id=0 data=\"/srv/x\"'. Keys: partition-id (which client this"
             " is, from 0), data (its own data), memory (a folder), require, budget, budget-delta,"
-            " secagg-key, secagg-peers (docs/running.md). Or a TOML file.",
+            " secagg-key, secagg-peers, allow, weights (docs/running.md). Or a TOML file.",
             ANSWERS,
             show_default="none",
         ),

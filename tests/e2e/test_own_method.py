@@ -1,4 +1,4 @@
-"""Own methods as real processes: a package over gRPC that one of three nodes has not, and a file."""
+"""Own methods as real processes: a package that one of three nodes has not, and a file."""
 
 import os
 from pathlib import Path

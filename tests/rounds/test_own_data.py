@@ -144,14 +144,14 @@ def test_a_nodes_own_test_split_is_left_alone_or_scored_on_whole(
         write_set(tmp_path / name, 30, seed, tested=7) for seed, name in enumerate("ab")
     ]
     grid, config = federation(tmp_path, arrays(tmp_path), paths, local_evaluation=True)
-    with caplog.at_level(logging.INFO, "flwr"):
+    with caplog.at_level(logging.INFO, "fedmirage"):
         run(grid, config)
     assert examples(tmp_path) == [30, 30]
     for client in lines(tmp_path / "run")[-1]["clients"]:
         accuracy = client["local_model.on_test_shard.by_examples.accuracy"]
         assert round(7 * accuracy, 6) % 1 == 0
     assert "trains on 30 samples" in caplog.text
-    assert "the 7 samples of their test split are used only where" in caplog.text
+    assert "; 7 of its test split only score local models" in caplog.text
 
 
 def test_diagnostics_do_without_a_test_set_on_the_node(tmp_path: Path) -> None:

@@ -70,6 +70,10 @@ def test_of_a_process_that_ended_its_words_are_shown_and_no_addresses() -> None:
     assert "StackTrace" not in told
 
 
+def test_a_process_that_was_killed_is_a_sentence_that_says_what_to_do() -> None:
+    assert "was killed, as systems do when memory runs out" in str(launch.make_error({}, -9, ""))
+
+
 def test_a_disk_that_is_full_before_the_run_begins_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
