@@ -14,8 +14,9 @@ from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.constant import ErrorCode
 
 from fedmirage.client.node.redaction import tell
+from fedmirage.client.node.settings import read_settings
 from fedmirage.client.secagg.mod import secure
-from fedmirage.common.settings.config import RunConfig, validate
+from fedmirage.common.settings.config import RunConfig
 
 
 def make_app(config: RunConfig | None = None, memory: Path | None = None) -> ClientApp:
@@ -27,7 +28,7 @@ def make_app(config: RunConfig | None = None, memory: Path | None = None) -> Cli
     def client_fn(context: Context) -> Client:
         from fedmirage.client.build import build_client
 
-        settings = config or validate(context.run_config)
+        settings = config or read_settings(context)
         return build_client(settings, context, memory, deployed=config is None).to_client()
 
     plain = config is not None and not config.secagg_params.active

@@ -138,6 +138,8 @@ class Method(Params):
     # The parameters that make a placebo of it: the same method without what is supposed to help.
     # Comparisons run it beside the method; {} means that there is none.
     placebo: ClassVar[dict[str, Any]] = {}
+    # The parameters with which two short rounds on a few samples show what it does, for tests.
+    quick: ClassVar[dict[str, Any]] = {}
     # Whether its rounds before `acts_from` are FedAvg's in all that they leave behind, so that
     # comparisons may take them over from a run of FedAvg.
     begins_as_fedavg: ClassVar[bool] = False

@@ -26,14 +26,19 @@ VARIABLE = "FEDMIRAGE_PATH"  # folders in which whoever started a run finds modu
 _importing: list[str] = []  # files that are being imported, to notice scripts that start runs
 
 
+def is_reference(name: str) -> bool:
+    """Whether a line names code itself, instead of something that is known by its name."""
+    return ":" in name or name.endswith(".py")
+
+
 def module_of(reference: str) -> str:
-    """The module or the file of a reference."""
-    return reference.rpartition(":")[0]
+    """The module or the file of a reference; a file may stand alone."""
+    return reference.rpartition(":")[0] or reference
 
 
 def is_file(module: str) -> bool:
     """Whether this names a file instead of a module."""
-    return MODULE.fullmatch(module) is None
+    return MODULE.fullmatch(module) is None or module.endswith(".py")
 
 
 def require_allowed(references: Iterable[str], allow: str) -> None:
@@ -91,9 +96,7 @@ def find(reference: str, key: str) -> Any:
 def load(module: str, key: str) -> ModuleType:
     """Import a module or a file, or say in a sentence why that fails."""
     refuse_standard_library(module, key)
-    for folder in os.environ.get(VARIABLE, "").split(os.pathsep):
-        if folder and folder not in sys.path:
-            sys.path.append(folder)  # at the end: nothing there takes the place of a library
+    find_folders()
     importer = _load_file if is_file(module) else importlib.import_module
     try:
         try:
@@ -115,6 +118,13 @@ def load(module: str, key: str) -> ModuleType:
             f"{key}: {module} cannot be imported ({type(error).__name__}: {text})"
             f"{hint if missing else ''}"
         ) from error
+
+
+def find_folders() -> None:
+    """Let Python find modules in the folders of whoever started the run."""
+    for folder in os.environ.get(VARIABLE, "").split(os.pathsep):
+        if folder and folder not in sys.path:
+            sys.path.append(folder)  # at the end: nothing there takes the place of a library
 
 
 def _load_file(file: str) -> ModuleType:

@@ -106,14 +106,15 @@ def methods() -> Iterator[str]:
         'Several names in one line are joined by commas, `--methods "scaffold, fedcog(start=20)"`:'
         " each wraps those to its left. [The guide](../methods.md) says how they combine."
     )
+    ours = {name: METHODS[name] for name in METHODS.ours}  # not those that happen to be installed
     yield table(
         ("Method", "What it does", "Paper"),
         *(
             (f"[`{name}`](#{name})", text(summary(kind)), kind.authors)
-            for name, kind in METHODS.items()
+            for name, kind in ours.items()
         ),
     )
-    for name, kind in METHODS.items():
+    for name, kind in ours.items():
         yield f"## `{name}`"
         yield from declaration(kind)
         yield keys(kind)

@@ -91,6 +91,7 @@ for listing in (
     views.doctor,
 ):
     app.command(cls=Command)(listing)
+app.command("new-method", cls=Command)(work.new_method)
 app.command(cls=Command)(federation.supernode)
 submitted = {**federation.submit_flags(), **flags.setting_flags()}
 app.command("submit", cls=RunCommand)(flags.with_flags(federation.submit, submitted))

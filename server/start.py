@@ -17,6 +17,8 @@ from fedmirage.common.data.set import DataSet
 from fedmirage.common.errors import ConfigurationError, FedmirageError, collect, refuse
 from fedmirage.common.method import parts_of
 from fedmirage.common.models.examination import examine
+from fedmirage.common.models.params import OwnNetwork
+from fedmirage.common.own_methods import find_missing_halves
 from fedmirage.common.run import Run, blueprint, make_run, task_of
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import write
@@ -148,6 +150,7 @@ def check_with_data(config: RunConfig, dataset: DataSet) -> None:
     partition, clients, train = config.partition_params, config.clients, dataset.train
     problems = check(partition, clients, len(dataset.classes), len(train), dataset.task)
     problems += check_columns(partition, train.columns, clients)
+    problems += find_missing_halves(config.method_list)
     for attempt in (lambda: task_of(config, dataset), lambda: check_model(config, dataset)):
         with collect(problems):
             attempt()
@@ -157,7 +160,7 @@ def check_with_data(config: RunConfig, dataset: DataSet) -> None:
 def check_model(config: RunConfig, dataset: DataSet) -> None:
     """Refuse a model that cannot be built or trained, or that shares what dp cannot protect."""
     model = blueprint(config, dataset.shape, len(dataset.classes))
-    if config.own_code:
+    if isinstance(config.model_params, OwnNetwork):
         refuse(examine(model, dataset.shape, f"model={write(config.model_params)!r}"))
     sends = parts_of(config.method_list).sends
     shared = Manifest.of(model).only(sends)

@@ -29,7 +29,8 @@ PROGRAM = ("common", "client", "server")
 # functions. The package's own `__init__` names later ones, but loads them when they are asked for.
 FRONT = (
     *("records", "runtimes", "settings", "show", "launch", "submission", "comparison"),
-    *("report", "follow", "node", "api", "__init__", "commands", "cli", "entry"),
+    *("report", "follow", "node", "testing", "skeleton", "api", "__init__"),
+    *("commands", "cli", "entry"),
 )
 
 

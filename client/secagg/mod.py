@@ -15,12 +15,13 @@ from flwr.common import log
 from flwr.compat.common import recorddict_compat as compat
 
 from fedmirage.client.node.redaction import tell
+from fedmirage.client.node.settings import read_settings
 from fedmirage.client.secagg.participant import Participant
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.memory import memory_folder
 from fedmirage.common.secagg.protocol import REFUSAL, RefusalError
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
-from fedmirage.common.settings.config import RunConfig, validate
+from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.metrics import ERROR as WHY_NOT
 
 
@@ -31,7 +32,7 @@ def secure(config: RunConfig | None = None, memory: Path | None = None) -> Mod:
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        settings = config or validate(context.run_config)
+        settings = config or read_settings(context)
         secagg = settings.secagg_params
         if message.metadata.message_type != MessageType.TRAIN or not secagg.active:
             return call_next(message, context)

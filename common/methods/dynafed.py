@@ -58,6 +58,17 @@ class DynaFed(Method):
     title: ClassVar[str] = "DYNAFED: Tackling Client Data Heterogeneity with Global Dynamics"
     authors: ClassVar[str] = "Pi et al., CVPR 2023"
     link: ClassVar[str] = "https://arxiv.org/abs/2211.10878"
+    quick: ClassVar[dict[str, Any]] = {
+        "length": 1,
+        "segment": 1,
+        "iterations": 2,
+        "steps": 1,
+        "per_class": 1,
+        "epochs": 1,
+        "lr": 0.01,
+        "max_loss": 100,
+        "min_participants": 1,
+    }
     variants: ClassVar[dict[str, dict[str, Any]]] = VARIANTS
 
     parts: ClassVar[Parts] = Parts(requires=NETWORK)  # the server needs all weights to train on X

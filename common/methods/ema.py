@@ -16,7 +16,7 @@ is scored and saved, its place in the methods line, later runs, and BatchNorm.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -33,6 +33,7 @@ class Ema(Method):
     title: ClassVar[str] = "Acceleration of Stochastic Approximation by Averaging"
     authors: ClassVar[str] = "Polyak and Juditsky, 1992"
     link: ClassVar[str] = "https://doi.org/10.1137/0330046"
+    quick: ClassVar[dict[str, Any]] = {"decay": 0.5}
 
     parts: ClassVar[Parts] = Parts(requires=NETWORK)  # where a part is shared, nothing is scored
     place: ClassVar[Place] = Place.RELEASES

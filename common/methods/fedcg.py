@@ -77,6 +77,7 @@ class FedCg(Method):
     )
     authors: ClassVar[str] = "Wu et al., IJCAI 2022"
     link: ClassVar[str] = "https://arxiv.org/abs/2111.08211"
+    quick: ClassVar[dict[str, Any]] = {"server_steps": 2, "noise_dim": 2}
     variants: ClassVar[dict[str, dict[str, Any]]] = VARIANTS
     metrics: ClassVar[tuple[str, ...]] = (
         "term.generated.features",

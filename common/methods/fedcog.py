@@ -47,6 +47,7 @@ class FedCog(Method):
     )
     authors: ClassVar[str] = "Ye et al., ICLR 2024"
     link: ClassVar[str] = "https://arxiv.org/abs/2312.05966"
+    quick: ClassVar[dict[str, Any]] = {"start": 1, "samples": 6, "steps": 2}
     metrics: ClassVar[tuple[str, ...]] = (
         "term.distillation",
         "seconds.generation",

@@ -75,6 +75,7 @@ class FedGen(Method):
     title: ClassVar[str] = "Data-Free Knowledge Distillation for Heterogeneous Federated Learning"
     authors: ClassVar[str] = "Zhu et al., ICML 2021"
     link: ClassVar[str] = "https://arxiv.org/abs/2105.10056"
+    quick: ClassVar[dict[str, Any]] = {"generator_steps": 2, "hidden": (4,), "noise_dim": 2}
     variants: ClassVar[dict[str, dict[str, Any]]] = VARIANTS
     metrics: ClassVar[tuple[str, ...]] = ("term.generated.classification", "term.generated.logits")
     single_label_because: ClassVar[str] = "the generator makes features of one class"

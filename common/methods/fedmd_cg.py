@@ -83,6 +83,7 @@ class FedMdCg(Method):
     )
     authors: ClassVar[str] = "Luo et al., 2024"
     link: ClassVar[str] = "https://arxiv.org/abs/2409.06955"
+    quick: ClassVar[dict[str, Any]] = {"server_steps": 2, "noise_dim": 4}
     variants: ClassVar[dict[str, dict[str, Any]]] = VARIANTS
     metrics: ClassVar[tuple[str, ...]] = (
         "term.generated.classification",

@@ -24,7 +24,7 @@ also of use where the rate is not cyclical.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -41,6 +41,7 @@ class Swa(Method):
     title: ClassVar[str] = "Averaging Weights Leads to Wider Optima and Better Generalization"
     authors: ClassVar[str] = "Izmailov et al., UAI 2018"
     link: ClassVar[str] = "https://arxiv.org/abs/1803.05407"
+    quick: ClassVar[dict[str, Any]] = {"length": 2}
 
     parts: ClassVar[Parts] = Parts(requires=NETWORK)  # where a part is shared, nothing is scored
     place: ClassVar[Place] = Place.RELEASES

@@ -4,7 +4,7 @@ The server, its clients and the command line all read it here. Defaults are writ
 `[tool.flwr.app.config]` of pyproject.toml and nowhere else; TOML files and flags override them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -24,6 +24,7 @@ from fedmirage.common.dp.settings import DpParams
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.learning.schedules import Exponential, Schedule
 from fedmirage.common.method import NETWORK, Method, Weighting, parts_of, required_weighting
+from fedmirage.common.methods import list_own
 from fedmirage.common.models.params import ModelParams
 from fedmirage.common.secagg.settings import SecAggParams
 from fedmirage.common.settings.language import nearest, sentence
@@ -63,7 +64,8 @@ class RunConfig(BaseModel):
 
     methods: str
     """The methods on top of FedAvg, separated by commas, e.g. "scaffold,
-    vhl(alignment_weight=0.5)"; each name wraps those to its left. See `fedmirage methods`."""
+    vhl(alignment_weight=0.5)"; each name wraps those to its left. See `fedmirage methods`. Your own
+    is the name of an installed one, or "./mymethod.py(mu=0.1)"."""
     dataset: str
     """The data set, e.g. "digits" or "fashion-mnist(size=32)"; several names make one set with
     several domains. See `fedmirage datasets`."""
@@ -210,6 +212,10 @@ class RunConfig(BaseModel):
         """Replace "auto" by the optimiser's own rate, so that every record has a number."""
         return RATES[info.data.get("optimizer", "sgd")] if value == "auto" else value
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Travel to another process as settings; it may not have a class of an own method yet."""
+        return validate, (self.flat(),)
+
     @cached_property
     def lines(self) -> Lines:
         """The parsed lines of the small language; raises with all problems if one is unreadable."""
@@ -256,8 +262,8 @@ class RunConfig(BaseModel):
 
     @property
     def own_code(self) -> list[str]:
-        """What the run has imported beside fedmirage: "module:attribute" of its network."""
-        return [name] if ":" in (name := self.model_params.name) else []
+        """What the run has imported beside fedmirage: "module:attribute" of network and methods."""
+        return ([name] if ":" in (name := self.model_params.name) else []) + list_own(self.methods)
 
     @property
     def weighs(self) -> Weighting:
@@ -370,7 +376,9 @@ def validate(settings: Mapping[str, Any]) -> RunConfig:
     problems += unreadable + contradictions(Draft.model_construct(**valid), lines)
     if problems:
         raise ConfigurationError(problems)
-    return RunConfig.model_construct(**valid)
+    config = RunConfig.model_construct(**valid)
+    config.__dict__["lines"] = lines  # read once; reading them may import somebody's own method
+    return config
 
 
 def _complaint(detail: Any) -> str:

@@ -21,8 +21,10 @@ from fedmirage.common.errors import ConfigurationError, collect, refuse
 LONGEST = 5000  # characters of a line
 NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.IGNORECASE)
 PATH = re.compile(r"(\w+)\s*=\s*([/~.][^,'\"()]*)")  # a path without quotes
-# The name of somebody's own code, e.g. mylab.nets:TinyViT or ./nets.py:TinyViT; see own_code.py.
+# The name of somebody's own code, e.g. mylab.nets:TinyViT or ./nets.py:TinyViT, see own_code.py; a
+# file with one method may stand alone.
 REFERENCE = re.compile(r"(?P<module>[^:()'\"]+):(?P<attribute>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+FILE = re.compile(r"[^:()'\"]+\.py")
 
 
 class Params(BaseModel):
@@ -115,7 +117,7 @@ def _read(piece: str, key: str, problems: list[str]) -> Call | None:
 def _read_call(piece: str, key: str, problems: list[str]) -> Call | None:
     name, bracket, rest = piece.partition("(")
     name = name.strip()
-    own = REFERENCE.fullmatch(name) is not None
+    own = (REFERENCE.fullmatch(name) or FILE.fullmatch(name)) is not None
     if not (own or NAME.fullmatch(name)) or (bracket and not rest.rstrip().endswith(")")):
         problems.append(f"{key}: cannot read {piece!r}; write name or name(key=value, ...)")
         return None

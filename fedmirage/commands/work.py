@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -120,6 +120,24 @@ def reproduce(**given: Any) -> None:
         well = dispatch(given, out)
     if not well:
         raise typer.Exit(1)
+
+
+def new_method(
+    name: Annotated[str, typer.Argument(help="Its name, e.g. my-method.")],
+    folder: Annotated[
+        Path | None, typer.Option(help="Where to write it; the default is fedmirage-NAME.")
+    ] = None,
+) -> None:
+    """Write a package with a new method: declaration, halves, tests and pyproject.toml.
+
+    It passes the test kit as it is. docs/own-method.md says how to go on.
+    """
+    from fedmirage.skeleton import write_skeleton
+
+    place = folder or Path(f"fedmirage-{name}")
+    for path in write_skeleton(name, place):
+        say(out, f"wrote {path}")
+    say(out, f"next: pip install -e {place}, then pytest {place}, fedmirage methods {name}")
 
 
 def show_page(folder: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import ConfigurationError, DataError
+from fedmirage.common.own_methods import nothing_imported
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import parse
 from fedmirage.comparison.choices import Choice, choice_of
@@ -195,7 +196,7 @@ class Outcome:
 
 def bare(line: str) -> str:
     """Write a methods line without its parameters; a comma separates rows where this is read."""
-    return " + ".join(call.name for call in parse(line, "methods"))
+    return " + ".join(Path(call.name).name for call in parse(line, "methods"))
 
 
 def record(plan: Plan, jobs: Sequence[Job], failed: Mapping[Path, str]) -> None:
@@ -242,6 +243,7 @@ def allows_secagg(config: RunConfig) -> bool:
     return True
 
 
+@nothing_imported()
 def read_outcome(folder: Path) -> Outcome:
     """Read a comparison from its folder."""
     path = folder / FILE

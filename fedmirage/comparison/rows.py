@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fedmirage.common.errors import collect
 from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.language import Call, parse
+from fedmirage.settings.layers import locate
 
 FEDAVG = "fedavg"
 GLOBAL, LOCAL = MODELS = ("global", "local")  # whose accuracy may be compared
@@ -36,7 +37,7 @@ def make_rows(
     lines = []
     for text in methods or [FEDAVG, *VIRTUAL]:
         with collect(problems):
-            lines.append(spell(parse(text, "methods")))
+            lines.append(spell(parse(locate(text), "methods")))
     problems += [
         f"methods: {line!r} is given more than once; keep one"
         for line in dict.fromkeys(lines)
@@ -44,7 +45,9 @@ def make_rows(
     ]
     rows: dict[str, Row] = {FEDAVG: Row(FEDAVG), baseline: Row(baseline)}
     for line in lines:
-        placebo = placebo_of(line) if controls else ""
+        placebo = ""
+        with collect(problems):
+            placebo = placebo_of(line) if controls else ""
         rows[line] = Row(line, placebo)
         if placebo and placebo not in lines:
             rows[placebo] = Row(placebo)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.common.errors import DataError
+from fedmirage.common.own_methods import nothing_imported
 from fedmirage.common.settings.config import RunConfig, configure, defaults
 from fedmirage.server.record.results import FILE, read_results, summarise
 
@@ -32,6 +33,7 @@ def read_config(folder: Path) -> RunConfig:
     return config_of(recorded_settings(folder))
 
 
+@nothing_imported()
 def config_of(settings: Mapping[str, Any]) -> RunConfig:
     """Make the configuration of a run from the first line of its record."""
     usual = defaults()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.common.errors import ConfigurationError, DataError
+from fedmirage.common.own_methods import nothing_imported
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.outcome import FILE as COMPARISON
@@ -138,6 +139,7 @@ def _group(runs: Sequence[tuple[ReportedRun, RunConfig]]) -> list[Group]:
     return [_make_group(members) for members in sorted_out.values()]
 
 
+@nothing_imported()
 def _make_group(members: Sequence[tuple[ReportedRun, RunConfig]]) -> Group:
     """Make rows of runs with the same methods, learning rate and schedule, FedAvg first."""
     usual = Counter(choice_of(config) for _, config in members).most_common(1)[0][0]

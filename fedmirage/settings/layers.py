@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedmirage.common.errors import ConfigurationError, collect, reason, refuse
-from fedmirage.common.own_code import is_file, module_of
+from fedmirage.common.own_code import is_file, is_reference, module_of
 from fedmirage.common.settings.config import RunConfig, configure, defaults
-from fedmirage.common.settings.language import nearest
+from fedmirage.common.settings.language import nearest, split
 
 T = TypeVar("T")
 FOLDER = Path(__file__).parents[1] / "presets"
@@ -71,15 +71,18 @@ def place(config: RunConfig) -> RunConfig:
         if getattr(config, key)
     }
     out = str(Path(config.resume or config.out or usual).absolute())
-    return configure(config.flat(), {**absolute, "model": locate(config), "out": out})
+    own = {"model": locate(config.model), "methods": locate(config.methods)}
+    return configure(config.flat(), {**absolute, **own, "out": out})
 
 
-def locate(config: RunConfig) -> str:
-    """Return the model line, in which the path of a file of somebody's own code is absolute."""
-    for reference in config.own_code:
-        if is_file(path := module_of(reference)):
-            return config.model.replace(path, str(Path(path).expanduser().absolute()), 1)
-    return config.model
+def locate(line: str) -> str:
+    """Return a line in which the paths of files of somebody's own code are absolute."""
+    pieces = split(line)
+    for index, piece in enumerate(pieces):
+        name = piece.partition("(")[0].strip()
+        if is_reference(name) and is_file(path := module_of(name)):
+            pieces[index] = piece.replace(path, str(Path(path).expanduser().absolute()), 1)
+    return line if pieces == split(line) else ", ".join(pieces)
 
 
 def _resume(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:

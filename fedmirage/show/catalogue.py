@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedmirage.common.data.partitions.params import PARTITIONS
+from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.learning.schedules import SCHEDULES
 from fedmirage.common.method import describe_parts
 from fedmirage.common.methods import METHODS, Method
@@ -78,7 +79,12 @@ def sends_in_all(kind: type[Method]) -> tuple[str, list[str]]:
 def show_methods(console: Console) -> None:
     """Show what each method does, what its clients send, and whether sums of it are enough."""
     made = table("methods", "name", "what it does, what clients send, and whether secagg allows it")
-    for method in METHODS.values():
+    for name in METHODS:
+        try:
+            method = METHODS[name]
+        except ConfigurationError as error:  # of a package that somebody else wrote
+            made.add_row(name, Text(f"Cannot be used: {error}"))
+            continue
         sent, allowed = sends_in_all(method)
         instead = method.summable_instead.removeprefix("write ") or "no"
         some = "some variants" if "yes" in allowed else instead
@@ -89,7 +95,8 @@ def show_methods(console: Console) -> None:
         console,
         made,
         "fedmirage methods NAME explains one, with its paper and parameters. Join several with"
-        ' commas, e.g. --methods "scaffold, fedcog(start=20)": each wraps those to its left.',
+        ' commas, e.g. --methods "scaffold, fedcog(start=20)": each wraps those to its left. Your'
+        " own may be a file, ./mymethod.py, or an installed package; see docs/own-method.md.",
     )
 
 

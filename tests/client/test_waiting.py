@@ -15,9 +15,9 @@ from fedmirage.client import train as loop
 from fedmirage.client.methods.fedcg import adversary
 from fedmirage.client.methods.fedmd_cg import generator
 from fedmirage.common.methods import METHODS
+from fedmirage.testing.simulated_device import DEVICE, simulated_device
 from tests.support.inprocess import run_in_process
 from tests.support.pairs import BASE, line
-from tests.support.simulated_device import DEVICE, simulated_device
 
 # VHL leaves out a step whose loss is not finite, as if its batch had not been: the optimiser must
 # not see it, so that the loop has to know.

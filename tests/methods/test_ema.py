@@ -5,8 +5,6 @@ import pytest
 from tests.support.released import released_after
 from tests.support.rules import rule
 
-TINY = "ema(decay=0.5)"
-
 
 @pytest.mark.parametrize(
     ("line", "expected"),

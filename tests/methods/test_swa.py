@@ -17,8 +17,6 @@ from tests.support.rules import buffers, named, one_round, reply, rule
 from tests.support.runs import SMALL, KilledError, assert_same_bits, kill_in_round, lines, weights
 from tests.support.strategies import Client
 
-TINY = "swa(length=2)"
-
 
 @pytest.mark.parametrize("methods", ["swa(length=1)", "swa(start=9)", "ema(decay=0)"])
 @pytest.mark.parametrize("model", ["simple-cnn", "lenet-bn"])

@@ -12,19 +12,18 @@ from flwr.common import parameters_to_ndarrays
 from flwr.compat.common import recorddict_compat as compat
 
 from fedmirage.client.app import make_app
-from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.errors import FedmirageError
 from fedmirage.common.memory import local_models
-from fedmirage.common.method import Place
 from fedmirage.common.methods import METHODS
 from fedmirage.common.secagg.keys import draw_mask
 from fedmirage.common.secagg.protocol import ADVERTISE, AGREE, MASK, OPEN, RECORD, REFUSAL, SHARE
-from fedmirage.common.secagg.settings import why_not
 from fedmirage.common.settings.config import configure
 from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.rounds import Rounds
 from fedmirage.server.run import run
+from fedmirage.testing.checks import check_secure
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
-from tests.support.pairs import BASE, BATCH_NORM, finite, line
+from tests.support.pairs import BASE, BATCH_NORM, line
 from tests.support.runs import KilledError, kill_in_round
 from tests.support.secure_rounds import (
     both,
@@ -54,43 +53,10 @@ def close(one: list[np.ndarray], other: list[np.ndarray], within: float) -> bool
     return all(np.abs(a - b).max(initial=0) <= within for a, b in zip(one, other, strict=True))
 
 
-def found_in(wanted: dict[str, float], metrics: dict[str, float]) -> dict[str, float]:
-    """Select some of a secure round's metrics; those that no client reports are 0."""
-    assert not any(value for name, value in metrics.items() if name not in wanted)
-    return {name: metrics[name] for name in wanted}
-
-
 @pytest.mark.parametrize("model", [BASE["model"], BATCH_NORM])
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_gives_the_plain_numbers(tmp_path: Path, name: str, model: str) -> None:
-    """A secure round equals the plain one up to the quantisation step.
-
-    Methods that must see clients one by one are refused.
-    """
-    settings = {**SMALL, "model": model, "methods": line(name), "secagg": "on"}
-    (method,) = configure({"methods": line(name)}).method_list
-    if why_not(method) is not None:
-        with pytest.raises(ConfigurationError, match=f"secagg: {name} needs"):
-            configure(settings)
-        return
-    run_in_process(tmp_path / "secure", **{**settings, "rounds": 1})
-    run_in_process(tmp_path / "plain", **{**settings, "rounds": 1, "secagg": "off"})
-    within = 5e-3 if method.place is Place.REPAIRS else 2e-6
-    assert close(shared(tmp_path / "secure"), shared(tmp_path / "plain"), within)
-    secure, plain = lines(tmp_path / "secure"), lines(tmp_path / "plain")
-    assert found_in(plain[0]["train"], secure[0]["train"]) == pytest.approx(
-        plain[0]["train"], abs=1e-4
-    )
-    assert secure[0]["secagg"] == {
-        "clients": 4,
-        "examples": sum(client["examples"] for client in plain[0]["clients"]),
-    }
-    if "methods" in plain[0]:
-        assert found_in(plain[0]["methods"], secure[0]["methods"]) == pytest.approx(
-            plain[0]["methods"], rel=1e-2, abs=1e-3
-        )
-    run_in_process(tmp_path / "two", **settings)
-    assert finite([*shared(tmp_path / "two"), np.zeros(1)])
+    check_secure(name, tmp_path, model)
 
 
 def test_one_seed_gives_the_same_bits_again(tmp_path: Path) -> None:

@@ -1,44 +1,5 @@
-"""The inprocess runtime for tests: in the test's own process, with replies that can be changed."""
+"""The runs of the public test kit, under the name by which tests here know them."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from fedmirage.testing.inprocess import InProcessGrid, Intercept, node_id, run_in_process
 
-from flwr.app import Message
-from flwr.clientapp import ClientApp
-
-from fedmirage.client.app import make_app
-from fedmirage.common.settings.config import RunConfig, configure
-from fedmirage.runtimes.grid import node_id
-from fedmirage.runtimes.inprocess import LocalGrid
-from fedmirage.server.run import run
-
-__all__ = ["InProcessGrid", "node_id", "run_in_process"]
-
-Intercept = Callable[[int, Message], Message | None]
-
-
-class InProcessGrid(LocalGrid):
-    """`intercept` plays a faulty client: it may change a reply, or drop it by returning None.
-
-    Deadlines never expire: the short ones of tests are meant for faulty clients, not for a slow
-    machine.
-    """
-
-    def __init__(self, app: ClientApp, nodes: int, intercept: Intercept | None = None) -> None:
-        super().__init__(app, nodes)
-        self.intercept = intercept
-
-    def receive(self, node: int, reply: Message) -> Message | None:
-        return self.intercept(node, reply) if self.intercept else reply
-
-    def seconds_left(self, message: Message) -> float:
-        return float("inf")
-
-
-def run_in_process(out: Path, intercept: Intercept | None = None, **settings: Any) -> RunConfig:
-    """Run a configuration to its end, with results under `out`."""
-    config = configure({"out": str(out), **settings})
-    app = make_app(config, Path(config.resume or config.out) / "memory")
-    run(InProcessGrid(app, config.clients, intercept), config)
-    return config
+__all__ = ["InProcessGrid", "Intercept", "node_id", "run_in_process"]

@@ -3,11 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from flwr.app import Message
+from fedmirage.testing.runs import KilledError, assert_same_bits, kill_in_round, lines, weights
 
-from fedmirage.server.record.checkpoint import read_checkpoint
-from fedmirage.server.record.results import read_results
+__all__ = [
+    "SMALL",
+    "KilledError",
+    "assert_same_bits",
+    "kill_in_round",
+    "lines",
+    "pictures",
+    "some_client_returned",
+    "weights",
+    "without_times",
+]
 
 SMALL: dict[str, Any] = {
     "dataset": "digits(limit=300)",
@@ -16,20 +24,6 @@ SMALL: dict[str, Any] = {
     "batch_size": 16,
     "local_steps": 3,
 }
-
-
-def lines(folder: Path, kind: str = "round") -> list[dict[str, Any]]:
-    return [line for line in read_results(folder / "results.jsonl") if line["kind"] == kind]
-
-
-def weights(folder: Path) -> list[np.ndarray]:
-    return read_checkpoint(folder / "checkpoint.safetensors").shared
-
-
-def assert_same_bits(one: Path, other: Path) -> None:
-    pairs = list(zip(weights(one), weights(other), strict=True))
-    assert pairs
-    assert all(a.tobytes() == b.tobytes() for a, b in pairs)
 
 
 def without_times(folder: Path) -> list[dict[str, Any]]:
@@ -58,22 +52,3 @@ def some_client_returned(folder: Path) -> bool:
         for earlier, between, later in zip(seen, seen[1:], seen[2:], strict=False)
         for client in later
     )
-
-
-class KilledError(Exception):
-    """Stands for a process that was killed."""
-
-
-def kill_in_round(number: int) -> Any:
-    """Let half of the clients of a round finish, and then stop everything."""
-    seen = []
-
-    def intercept(node: int, reply: Message) -> Message:
-        group = reply.metadata.group_id
-        if group == str(number):
-            seen.append(node)
-            if len(seen) > 1:
-                raise KilledError
-        return reply
-
-    return intercept

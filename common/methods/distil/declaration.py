@@ -25,7 +25,7 @@ would subtract the very means that are matched; models without BatchNorm do the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -112,4 +112,5 @@ class Distil(Distilling):
     )
     authors: ClassVar[str] = "Huang et al., TMLR 2024"
     link: ClassVar[str] = "https://arxiv.org/abs/2303.02278"
+    quick: ClassVar[dict[str, Any]] = {"per_class": 20, "steps": 2, "real_per_class": 8}
     metrics: ClassVar[tuple[str, ...]] = ("distil.loss",)

@@ -67,6 +67,17 @@ class FedLgd(Distilling):
     )
     authors: ClassVar[str] = "Huang et al., TMLR 2024"
     link: ClassVar[str] = "https://arxiv.org/abs/2303.02278"
+    quick: ClassVar[dict[str, Any]] = {
+        "per_class": 20,
+        "steps": 1,
+        "real_per_class": 4,
+        "refresh_steps": 1,
+        "global_per_class": 1,
+        "global_steps": 1,
+        "gap": 2,
+        "min_participants": 1,
+        "train_on_global": False,
+    }
     metrics: ClassVar[tuple[str, ...]] = (
         "term.global_contrast",
         "fedlgd.local_images",

@@ -69,6 +69,7 @@ class Vhl(Method):
     )
     authors: ClassVar[str] = "Tang et al., ICML 2022"
     link: ClassVar[str] = "https://arxiv.org/abs/2206.02465"
+    quick: ClassVar[dict[str, Any]] = {"generator": "gaussian", "per_class": 2, "batch": 4}
     metrics: ClassVar[tuple[str, ...]] = (
         "term.virtual",
         "term.alignment",

@@ -16,7 +16,6 @@ from tests.support.pairs import BASE
 from tests.support.runs import KilledError, assert_same_bits, lines, weights
 
 # As many virtual images as there are real ones: clients stay of unlike size.
-TINY = "distil(per_class=20, steps=2, real_per_class=8)"
 SMALL = {**BASE, "methods": "distil(per_class=2, steps=4, real_per_class=4)"}
 
 

@@ -44,11 +44,6 @@ from tests.support.runs import (
 )
 from tests.support.strategies import Client, Manager
 
-TINY = (
-    "dynafed(length=1, segment=1, iterations=2, steps=1, per_class=1, epochs=1, lr=0.01,"
-    " max_loss=100, min_participants=1)"
-)
-
 
 def state(folder: Path) -> dict[str, Any]:
     saved = read_checkpoint(folder / "checkpoint.safetensors").strategy

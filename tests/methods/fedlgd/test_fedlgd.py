@@ -18,10 +18,6 @@ from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lin
 
 # Clients of unlike size that train on their own images alone: FedNova and FedExP have something to
 # do beside it.
-TINY = (
-    "fedlgd(per_class=20, steps=1, real_per_class=4, refresh_steps=1, global_per_class=1,"
-    " global_steps=1, gap=2, min_participants=1, train_on_global=False)"
-)
 NOTHING_GLOBAL = {"train_on_global": False, "contrast_weight": 0, "times": 0}
 
 

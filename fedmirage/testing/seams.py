@@ -16,7 +16,7 @@ from fedmirage.common.method import Method, clashes
 from fedmirage.common.methods import METHODS, half
 from fedmirage.common.settings.language import resolve_line
 from fedmirage.server.strategy.wrapper import StrategyWrapper
-from tests.support.pairs import line
+from fedmirage.testing.quick import line
 
 Pair = tuple[str, str]
 CLASSES = 10  # of the digits, which all pairs are tried on
@@ -33,6 +33,7 @@ def hooks(base: type) -> dict[str, Callable[..., Any]]:
 
 
 def arguments(hook: Callable[..., Any]) -> list[str]:
+    """Name what a hook gets."""
     return list(inspect.signature(hook).parameters)[1:]
 
 
@@ -43,6 +44,7 @@ NESTED = {name for name, hook in CLIENT.items() if len(arguments(hook)) > 1} | {
 
 
 def overridden(kind: type | None, base: dict[str, Callable[..., Any]]) -> dict[str, Any]:
+    """Select the hooks that a half overrides."""
     return {
         name: getattr(kind, name)
         for name, hook in base.items()
@@ -60,6 +62,7 @@ class Seams:
 
     @property
     def changes_model(self) -> bool:
+        """Whether it adds parts or outputs, or chooses what is trained or sent."""
         return self.method.parts.chooses or self.method.extra_outputs(CLASSES) > 0
 
     def of(self, other: "Seams") -> list[str]:
@@ -89,6 +92,7 @@ class Seams:
 
 @cache
 def seams(name: str) -> Seams:
+    """Read the seams of a method off its declaration and halves."""
     (method,) = resolve_line(line(name), METHODS, "methods")
     client, server = half("client", method, Objective), half("server", method, StrategyWrapper)
     return Seams(method, overridden(client, CLIENT), overridden(server, SERVER))
@@ -103,11 +107,13 @@ def meeting(pair: Pair) -> list[str]:
 
 
 def order_matters(pair: Pair) -> bool:
+    """Whether one of the two gets what the other has made."""
     one, other = ({*seams(name).client, *seams(name).server} for name in pair)
     return bool(one & other & NESTED)
 
 
 def problems(names: Iterable[str]) -> list[str]:
+    """Say why these methods may not stand in one line."""
     return clashes([seams(name).method for name in names])
 
 
@@ -148,7 +154,7 @@ def where_to_look(pair: Pair) -> str:
         f"{side}/methods/{name.replace('-', '_')}"
         for side in ("client", "server")
         for name in pair
-        if getattr(seams(name), side)
+        if name in METHODS.ours and getattr(seams(name), side)
     )
     return (
         f"{' and '.join(pair)} meet: {places}.\nRead {files or 'common/methods'}, and run:"

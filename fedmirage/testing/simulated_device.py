@@ -4,6 +4,9 @@ Its tensors hold tensors of the CPU, which compute. As on a GPU, an operation re
 with tensors of the CPU, and values reach the host only through calls that a test can count.
 """
 
+# Torch has no types for what is overridden here.
+# mypy: disable-error-code="override, assignment, no-untyped-call"
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +21,7 @@ from torch.utils.backend_registration import (
 )
 
 
-class Backend(_DummyBackendModule):  # type: ignore[misc]
+class Backend(_DummyBackendModule):
     """What torch asks about the device; other tests of the process must not find one."""
 
     def device_count(self) -> int:
@@ -26,6 +29,7 @@ class Backend(_DummyBackendModule):  # type: ignore[misc]
         return 0
 
 
+# Torch asks for devices when it first computes a gradient, so this must be imported before that.
 _setup_privateuseone_for_python_backend("simulated", backend_module=Backend())
 DEVICE, HOST = torch.device("simulated", 0), torch.device("cpu")
 # These take tensors of both devices: copies, and indices, which CUDA accepts from the host.
@@ -39,7 +43,7 @@ class DeviceTensor(Tensor):
 
     @staticmethod
     def __new__(cls: Any, held: Tensor) -> "DeviceTensor":
-        made: DeviceTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made: DeviceTensor = torch.Tensor._make_wrapper_subclass(
             cls,
             held.shape,
             strides=held.stride(),
