@@ -61,6 +61,8 @@ def deploy(config: RunConfig, console: Console, verbose: bool = False, code: str
 class Federation(SuperLink):
     """The processes of one federation; whatever happens, none of them outlives the `with` block."""
 
+    start_within = 120.0  # it has no other run
+
     def __init__(self, home: Path, logs: Path, verbose: bool, code: str = "own") -> None:
         self.home, self.logs, self.verbose, self.code = home, logs, verbose, code
         # Flower's programs call each other by name.

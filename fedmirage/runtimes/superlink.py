@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -22,10 +23,13 @@ ENDED = "finished"  # how the status of a run that is over begins
 ANSWER = 120.0  # seconds in which Flower's command line must have answered
 REASON = "ServerApp failed with exception: "  # how Flower begins the details of a failed run
 STATUS_EVERY = 30.0  # seconds between two requests for the run's status
+NOT_BEGUN = ("pending", "starting")  # the status of a run that nobody has taken up yet
 
 
 class SuperLink:
     """A SuperLink, which Flower's config.toml knows by a name."""
+
+    start_within = math.inf  # seconds; runs may have to wait for others
 
     def __init__(
         self, name: str, environment: Mapping[str, str], log: str, every: float = STATUS_EVERY
@@ -49,7 +53,7 @@ class SuperLink:
 
         A run that ends without one has failed, whatever Flower's exit codes say.
         """
-        asked = time.monotonic()
+        began = asked = time.monotonic()
         while not (summary := find_summary(folder)):
             time.sleep(0.3)
             self.check()
@@ -58,6 +62,11 @@ class SuperLink:
                 run = self.find_run(run_id)
                 if run.get("status", "").startswith(ENDED) and not find_summary(folder):
                     raise self.failure(run)
+                if run.get("status") in NOT_BEGUN and asked - began > self.start_within:
+                    raise FedmirageError(
+                        f"the SuperLink has not begun the run within {self.start_within:.0f} s; its"
+                        f" SuperExec may have been lost. See {self.log}, and start the run again"
+                    )
         return summary
 
     def failure(self, run: Mapping[str, Any]) -> FedmirageError:

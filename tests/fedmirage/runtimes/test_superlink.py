@@ -29,3 +29,14 @@ def test_a_command_that_fails_is_a_sentence(
     with pytest.raises(FedmirageError, match=reason):
         link.flwr("list")
     assert link.find_run("1") == {}
+
+
+def test_a_run_that_nobody_takes_up_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SuperExec of the SuperLink was killed before it started the ServerApp."""
+    link = SuperLink("local", os.environ, "its.log", every=0.1)
+    monkeypatch.setattr(link, "find_run", lambda run_id: {"status": "pending"})
+    monkeypatch.setattr(link, "start_within", 0.5)
+    with pytest.raises(FedmirageError, match="has not begun the run within 0 s; its SuperExec"):
+        link.wait("1", tmp_path)
