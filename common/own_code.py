@@ -97,6 +97,8 @@ def load(module: str, key: str) -> ModuleType:
     """Import a module or a file, or say in a sentence why that fails."""
     refuse_standard_library(module, key)
     find_folders()
+    if module.endswith(".py") and not Path(module).expanduser().is_file():
+        raise ConfigurationError(f"{key}: there is no file {module!r}; check the path")
     importer = _load_file if is_file(module) else importlib.import_module
     try:
         try:
