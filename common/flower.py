@@ -1,5 +1,7 @@
 """Places inside Flower that this project changes, though they are no public interface."""
 
+import contextlib
+import importlib
 import os
 from collections.abc import Container
 
@@ -19,6 +21,16 @@ def require(known: Container[str], names: tuple[str, ...], consequence: str) -> 
             raise FedmirageError(
                 f"this release of Flower has no {name}, so {consequence}; install flwr 1.34"
             )
+
+
+def name_task() -> None:
+    """Name the task of this process, without which newer releases of Flower make no message.
+
+    Flower 1.34 has no such names; under Flower's own runtimes, Flower sets them.
+    """
+    with contextlib.suppress(ModuleNotFoundError):
+        task = importlib.import_module("flwr.supercore.task_identity").TaskIdentity
+        task.task_id = task.run_id = task.node_id = 1
 
 
 def fetch_promptly() -> None:

@@ -4,11 +4,13 @@ No committed file names a path of one machine.
 """
 
 import ast
+import importlib
 import os
 import re
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +52,13 @@ SOURCES = [path.relative_to(ROOT).as_posix() for room in MAY_IMPORT for path in 
 # multiprocessing does it.
 MAY_UNPICKLE = {"common/data/files/archives.py", "fedmirage/runtimes/parcels.py"}
 PICKLES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+# What these packages export is Flower's public interface; docs/flower.md lists what else is used.
+PUBLIC_FLOWER = (
+    *("flwr.app", "flwr.common", "flwr.simulation"),
+    *("flwr.client", "flwr.client.mod", "flwr.clientapp", "flwr.clientapp.mod"),
+    *("flwr.server", "flwr.server.strategy", "flwr.server.workflow"),
+    *("flwr.serverapp", "flwr.serverapp.strategy"),
+)
 MACHINE_PATH = re.compile(r"(?<![\w./~-])/(?:work|root)/")
 
 
@@ -118,6 +127,33 @@ def test_nothing_is_unpickled(source: str) -> None:
         assert keywords.get("allow_pickle", "False") == "False", (
             f"{source}:{node.lineno}: allow_pickle"
         )
+
+
+def find_private_flower() -> dict[str, set[str]]:
+    """Map names of Flower's that are not public to the files that import them, also by a text."""
+    public = set(PUBLIC_FLOWER)
+    for package in PUBLIC_FLOWER:
+        public |= {f"{package}.{name}" for name in importlib.import_module(package).__all__}
+    used: dict[str, set[str]] = defaultdict(set)
+    for path in [ROOT / source for source in SOURCES] + list_files("deploy"):
+        tree = ast.parse(path.read_text())
+        texts = [str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        named = [text for text in texts if re.fullmatch(r"flwr(\.\w+)+", text)]
+        for name in {*imports(tree), *named} - public:
+            if name.split(".")[0] == "flwr":
+                used[name].add(path.relative_to(ROOT).as_posix())
+    return used
+
+
+@pytest.mark.skipif(not (ROOT / "docs").exists(), reason="the pages are not here")
+def test_private_names_of_flower_are_listed_with_the_files_that_use_them() -> None:
+    listed: dict[str, set[str]] = {}
+    for row in re.findall(r"^\| (`flwr\..*)", (ROOT / "docs/flower.md").read_text(), re.MULTILINE):
+        names, files, reason, *_ = row.split(" | ")
+        assert len(reason) > len("why"), row
+        for name in re.findall("`(.+?)`", names):
+            listed.setdefault(name, set()).update(re.findall("`(.+?)`", files))
+    assert listed == find_private_flower(), "docs/flower.md lists each, with the reason"
 
 
 @pytest.mark.parametrize("lock", sorted((ROOT / "deploy" / "locks").glob("*.lock")))

@@ -20,6 +20,7 @@ from flwr.common import log
 from flwr.common.constant import ErrorCode
 
 from fedmirage.common.errors import FedmirageError
+from fedmirage.common.flower import name_task
 from fedmirage.runtimes.parcels import Load
 from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
 from fedmirage.server.messages.replies import WaitingGrid
@@ -35,6 +36,7 @@ class WorkerGrid(WaitingGrid):
 
     def __init__(self, nodes: int) -> None:
         super().__init__()
+        name_task()
         self.contexts: dict[int, Context] = {}
         for partition in range(nodes):
             facts: dict[str, Any] = {"partition-id": partition, "num-partitions": nodes}

@@ -15,7 +15,7 @@ from flwr.app import Message, RecordDict
 from flwr.common import GetPropertiesIns, MessageTypeLegacy, Scalar, log
 from flwr.common.constant import ErrorCode
 from flwr.compat.common import recorddict_compat as compat
-from flwr.server.client_manager import ClientManager
+from flwr.server import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.compat.grid_client_proxy import GridClientProxy
 from flwr.server.criterion import Criterion

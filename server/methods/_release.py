@@ -8,7 +8,7 @@ from abc import abstractmethod
 from typing import TypeVar
 
 from flwr.common import EvaluateIns, Parameters, ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.server.client_manager import ClientManager
+from flwr.server import ClientManager
 from flwr.server.client_proxy import ClientProxy
 
 from fedmirage.common.methods.ema import Ema

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from flwr.common import Parameters
-from flwr.server.client_manager import ClientManager
+from flwr.server import ClientManager
 
 from fedmirage.common.methods.feddyn import MOVED, FedDyn
 from fedmirage.common.wire.payload import Arrays

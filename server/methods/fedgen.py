@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from flwr.common import Parameters, Scalar, parameters_to_ndarrays
-from flwr.server.client_manager import ClientManager
+from flwr.server import ClientManager
 from flwr.server.strategy import Strategy
 from torch import Tensor, nn
 

@@ -6,7 +6,7 @@ Declared in common/methods/fedmd_cg.py. Equations 10 to 12, which FedCG can use 
 import numpy as np
 import torch.nn.functional as F
 from flwr.common import Parameters
-from flwr.server.client_manager import ClientManager
+from flwr.server import ClientManager
 
 from fedmirage.common.methods._labels import SHARES
 from fedmirage.common.methods.fedmd_cg import FedMdCg

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from flwr.common import Parameters, parameters_to_ndarrays
-from flwr.server.client_manager import ClientManager
+from flwr.server import ClientManager
 
 from fedmirage.common.methods.scaffold import CONTROL, CONTROL_DELTA, Scaffold
 from fedmirage.common.wire.payload import Arrays

@@ -7,7 +7,7 @@ statistics are only averaged.
 
 import numpy as np
 from flwr.common import Parameters, ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.server.client_manager import ClientManager
+from flwr.server import ClientManager
 
 from fedmirage.common.wire.payload import Array, Arrays
 from fedmirage.server.strategy.average import Aggregated, Failures, Results

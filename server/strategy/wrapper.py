@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
 
 from flwr.common import EvaluateIns, EvaluateRes, FitIns, Parameters, Scalar
-from flwr.server.client_manager import ClientManager
+from flwr.server import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 from pydantic import ConfigDict, TypeAdapter, ValidationError

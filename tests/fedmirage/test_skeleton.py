@@ -47,7 +47,7 @@ def test_a_new_method_passes_the_kit_where_it_is_installed(tmp_path: Path) -> No
     Path(target, "ours.pth").write_text("\n".join([str(ROOT), *seen]))
     write_skeleton("tilted-prior", tmp_path / "repository")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    quiet = ["--no-deps", "--no-build-isolation", "--target", target]
+    quiet = ["--no-deps", "--no-index", "--no-build-isolation", "--target", target]
     subprocess.run([*pip, *quiet, str(tmp_path / "repository")], check=True)
     variables = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     assert "38 passed" in run_its_tests(tmp_path / "repository", python, variables)

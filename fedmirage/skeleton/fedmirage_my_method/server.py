@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from flwr.common import Parameters
-from flwr.server.client_manager import ClientManager
+from flwr.server import ClientManager
 
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.strategy.average import Aggregated, Failures, Results

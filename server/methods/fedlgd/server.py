@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from flwr.common import Parameters, Scalar, parameters_to_ndarrays
-from flwr.server.client_manager import ClientManager
+from flwr.server import ClientManager
 from flwr.server.strategy import Strategy
 from torch import Tensor
 
