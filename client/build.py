@@ -9,6 +9,7 @@ from flwr.app import Context
 from fedmirage.client.client import FederatedClient
 from fedmirage.client.node.demands import read_demands
 from fedmirage.common import device
+from fedmirage.common.data.catalogue.encoded import Embeddings
 from fedmirage.common.data.catalogue.params import Hub, OwnParams
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.counts import Indices
@@ -76,9 +77,11 @@ def load_own_view(config: RunConfig, partition: int, path: str) -> ClientView:
         )
     (params,) = config.dataset_list
     line, folder = config.dataset, path
-    if isinstance(params, OwnParams) and not isinstance(params, Hub):
-        share = params.test_share if config.scores_local_models else 0.0
-        line = write(params.model_copy(update={"path": path, "test_share": share}))
+    inner = params.inner if isinstance(params, Embeddings) else params
+    if isinstance(inner, OwnParams) and not isinstance(inner, Hub):
+        place = {"path": path, "test_share": inner.test_share * config.scores_local_models}
+        own = params.place(**place) if isinstance(params, Embeddings) else None
+        line = write(own or inner.model_copy(update=place))
         folder = config.data_dir
     dataset = load(line, folder or None)
     return own_view(dataset, partition, config.clients, config.validation, config.seed)

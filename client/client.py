@@ -24,7 +24,6 @@ from fedmirage.client.objective import Objective
 from fedmirage.client.preparation import prepare
 from fedmirage.client.round import LocalClient, LocalRound
 from fedmirage.client.train import train
-from fedmirage.common.data.batches import Resident
 from fedmirage.common.data.names import name_problem
 from fedmirage.common.data.view import ClientView
 from fedmirage.common.dp.ledger import FILE as RELEASES
@@ -135,7 +134,7 @@ class FederatedClient(NumPyClient):
     def surroundings(self) -> dict[str, Any]:
         """Gather what methods may know before any round: a `LocalClient`'s fields."""
         data, run = self.view.dataset, self.run
-        resident = Resident.load(data.train, self.view.train, run.device, run.memory_format)
+        resident = run.load(data.train, self.view.train)
         return {
             "partition": self.view.partition,
             "run": run,
@@ -265,5 +264,5 @@ class FederatedClient(NumPyClient):
 
     def score(self, split: Any, indices: Any) -> dict[str, float]:
         """Compute the model's named metrics on some samples of this client."""
-        samples = Resident.load(split, indices, self.run.device, self.run.memory_format)
+        samples = self.run.load(split, indices)
         return evaluate(self.model, self.run.in_batches(samples), self.run.task, self.run.classes)

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedmirage.common.data.batches import Resident
 from fedmirage.common.data.view import ClientView
 from fedmirage.common.learning.task import Meter, SingleLabel, SingleLabelMeter, evaluate
 from fedmirage.common.models.base import Model
@@ -26,7 +25,7 @@ def local_model_scores(run: Run, model: Model, view: ClientView) -> dict[str, fl
     The second metric exists only where a sample has one label.
     """
     data, task = run.dataset, run.task
-    samples = Resident.load(data.test, np.arange(len(data.test)), run.device, run.memory_format)
+    samples = run.load(data.test, np.arange(len(data.test)))
     if task.name == SingleLabel.name:
         task = OwnLabels(torch.from_numpy(view.class_counts).to(run.device))
     scores = evaluate(model, run.in_batches(samples), task, run.classes)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
 
 Weighting = Literal["examples", "uniform"]
-Shape = tuple[int, int, int]  # channels, height, width of one image
-Shapes = Callable[[int, Shape], Sequence[tuple[int, ...]]]  # (classes, image shape) -> shapes
+Shape = tuple[int, ...]  # of one input: channels, height, width of a picture
+Shapes = Callable[[int, Shape], Sequence[tuple[int, ...]]]  # (classes, input shape) -> shapes
 
 FEATURES, CLASSIFIER = "features", "classifier"
 NETWORK = (FEATURES, CLASSIFIER)  # the parts that every model has
@@ -135,6 +135,8 @@ class Method(Params):
     diagnostics: ClassVar[tuple[str, ...]] = ()  # what it reports under --diagnostics only
     # What to write instead if the method must see clients one by one but only sums are visible.
     summable_instead: ClassVar[str] = ""
+    # Parameters that only pictures give a meaning, with the values that leave them out.
+    only_pictures: ClassVar[dict[str, Any]] = {}
     # The parameters that make a placebo of it: the same method without what is supposed to help.
     # Comparisons run it beside the method; {} means that there is none.
     placebo: ClassVar[dict[str, Any]] = {}
@@ -195,6 +197,22 @@ class Method(Params):
         same weights.
         """
         return {}
+
+    def without_pictures(self) -> Method:
+        """Return this method without what only pictures have."""
+        return self.model_copy(update=self.only_pictures)
+
+    def check_inputs(self) -> list[str]:
+        """Say in sentences what was asked for that only pictures have."""
+        asked = {
+            key: getattr(self, key) for key in self.only_pictures if key in self.model_fields_set
+        }
+        return [
+            f"methods: {self.name}({key}={value!r}) is for pictures, and the inputs are none; leave"
+            f" it out or write {key}={self.only_pictures[key]!r}"
+            for key, value in asked.items()
+            if value != self.only_pictures[key]
+        ]
 
     def check(self, config: RunConfig) -> list[str]:
         """Say in sentences why this method cannot run with these settings; none if it can."""

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from fedmirage.common.data.batches import Resident
-from fedmirage.common.data.set import DataSet
+from fedmirage.common.data.partitions.counts import Indices
+from fedmirage.common.data.set import DataSet, Split
 from fedmirage.common.device import memory_format
 from fedmirage.common.errors import refuse
 from fedmirage.common.learning.task import ALL_OUTPUTS, TASKS, Task
@@ -44,13 +45,13 @@ class Run:
 
     @property
     def shape(self) -> Shape:
-        """(channels, height, width) of an image."""
+        """The shape of one input; (channels, height, width) of a picture."""
         return self.dataset.shape
 
     @property
     def memory_format(self) -> torch.memory_format:
-        """How image tensors lie in memory."""
-        return memory_format(self.config)
+        """How inputs lie in memory; only pictures have channels that could be last."""
+        return memory_format(self.config) if len(self.shape) == 3 else torch.contiguous_format
 
     @cached_property
     def parts(self) -> Parts:
@@ -95,6 +96,11 @@ class Run:
         """The names of the metrics that an evaluation returns."""
         widened = any(method.extra_outputs(self.classes) for method in self.config.method_list)
         return (*self.task.metrics, ALL_OUTPUTS) if widened else self.task.metrics
+
+    def load(self, split: Split, indices: Indices) -> Resident:
+        """Put the indexed samples of a split on the device."""
+        data = self.dataset
+        return Resident.load(split, indices, self.device, self.memory_format, data.mean, data.std)
 
     def in_batches(self, samples: Resident) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield all samples once, normalised as the run's model expects them, for evaluation."""

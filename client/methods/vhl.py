@@ -188,9 +188,7 @@ class VhlClient(Objective[Vhl]):
 
 def make_set(params: Vhl, local: LocalRound, seed: int) -> Arrays:
     """Make the set from its seed, exactly as the server does."""
-    channels, height, width = local.data.resident.images.shape[1:]
+    shape = tuple(local.data.resident.images.shape[1:])
     if params.variant != "vfa":
-        return virtual_images(params, local.config, (channels, height, width), local.classes, seed)
-    return virtual_means(
-        local.model, params.feature, (channels, height, width), local.classes, seed
-    )
+        return virtual_images(params, local.config, shape, local.classes, seed)
+    return virtual_means(local.model, params.feature, shape, local.classes, seed)

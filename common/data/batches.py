@@ -16,12 +16,13 @@ ENDLESS = 2**62  # steps: passes follow each other for as long as a round lasts
 
 @dataclass(frozen=True)
 class Resident:
-    """A client's images (as bytes) and labels, both on one device.
+    """A client's inputs and labels, both on one device.
 
-    Batches are index tensors, so that nothing is copied before it is needed.
+    Pictures stay bytes, in the memory format of the run; all other inputs are floats that are
+    normalised already. Batches are index tensors, so that nothing is copied before it is needed.
     """
 
-    images: Tensor  # (samples, channels, height, width) uint8, in the memory format of the run
+    images: Tensor  # (samples, channels, ...)
     labels: Tensor  # (samples,) int64, or (samples, classes) float32 for multi-label sets
 
     @classmethod
@@ -31,9 +32,16 @@ class Resident:
         indices: Indices,
         device: torch.device | str = "cpu",
         memory_format: torch.memory_format = torch.contiguous_format,
+        mean: tuple[float, ...] = (),
+        std: tuple[float, ...] = (),
     ) -> "Resident":
-        """Gather the indexed samples once from the (possibly memory-mapped) arrays."""
+        """Gather the indexed samples once from the (possibly memory-mapped) arrays.
+
+        Mean and standard deviation are for inputs that are no pictures.
+        """
         images = torch.from_numpy(np.take(split.images, indices, axis=0)).to(device)
+        if images.dtype != torch.uint8:
+            images = standardise(images, mean, std)
         labels = torch.from_numpy(np.take(split.labels, indices, axis=0)).to(device)
         dtype = torch.int64 if labels.ndim == 1 else torch.float32
         return cls(images.contiguous(memory_format=memory_format), labels.to(dtype))
@@ -96,14 +104,28 @@ def batches(
             remaining -= 1
 
 
+def standardise(inputs: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """Compute (inputs - mean) / std of inputs that are no pictures; a missing value becomes 0."""
+    centre, spread = (
+        torch.tensor(value, device=inputs.device).view(-1, *[1] * (inputs.ndim - 2))
+        for value in (mean, std)
+    )
+    return ((inputs - centre) / spread).nan_to_num(0.0)
+
+
 def normalise(
     images: Tensor,
     mean: tuple[float, ...],
     std: tuple[float, ...],
     memory_format: torch.memory_format = torch.contiguous_format,
 ) -> Tensor:
-    """Compute (images / 255 - mean) / std as one multiply-add, in the given memory format."""
+    """Compute (images / 255 - mean) / std as one multiply-add, in the given memory format.
+
+    Floats are normalised already, and stay as they are.
+    """
     images = images.contiguous(memory_format=memory_format)
+    if images.dtype != torch.uint8:
+        return images
     scale, shift = _planes(
         mean, std, images.shape[2], images.shape[3], images.device, memory_format
     )

@@ -3,27 +3,32 @@
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedmirage.common.data.cache import content_fingerprint, load_or_build, stamp_files
 from fedmirage.common.data.catalogue.cards import Card
+from fedmirage.common.data.catalogue.encoded import Embeddings, Texts
 from fedmirage.common.data.catalogue.params import (
     DATASETS,
     DatasetParams,
     Hub,
     ImageFolder,
     OwnParams,
+    PictureParams,
     find_origin,
 )
 from fedmirage.common.data.combine import combine
 from fedmirage.common.data.files.checks import check_lengths, check_splits
 from fedmirage.common.data.files.places import Source, data_folder, homes
-from fedmirage.common.data.files.raw import PictureForm
-from fedmirage.common.data.files.sources import locate
+from fedmirage.common.data.files.sources import form_of, locate
 from fedmirage.common.data.set import DataSet, NamedBy
 from fedmirage.common.errors import ConfigurationError, DataError
+from fedmirage.common.own_code import hash_source
 from fedmirage.common.settings.language import resolve_line, write
+
+UNSCALED = {"mean": (0.0,), "std": (1.0,)}  # of inputs that are no pictures, unless given
 
 
 def load(
@@ -55,8 +60,9 @@ def list_available(data_dir: str | Path | None = None) -> dict[str, str | None]:
 
     For EMNIST this is its default split.
     """
-    names = [name for name, kind in DATASETS.items() if not issubclass(kind, OwnParams)]
-    sources = {name: locate(DATASETS[name](), data_folder(data_dir)) for name in names}
+    own = OwnParams | Embeddings
+    kinds = {name: kind for name, kind in DATASETS.items() if not issubclass(kind, own)}
+    sources = {name: locate(kind(), data_folder(data_dir)) for name, kind in kinds.items()}
     return {
         name: ("embedded" if not source.files else source.origin) if source else None
         for name, source in sources.items()
@@ -65,6 +71,11 @@ def list_available(data_dir: str | Path | None = None) -> dict[str, str | None]:
 
 def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
     """Load one set; it is decoded once per combination of files and parameters."""
+    if isinstance(params, Texts):
+        raise ConfigurationError(
+            f"dataset: {write(params)} holds texts, which no network here reads; write"
+            ' embeddings(of="texts(...)", encoder="module:function")'
+        )
     source, origin = locate(params, folder), find_origin(params)
     if source is None and download and origin.about().hub:
         from fedmirage.common.data.files.hub import fetch
@@ -72,15 +83,19 @@ def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
         fetch(origin, homes(origin, folder)[0])
         source = locate(params, folder)
     if source is None:
-        raise DataError(_missing(params, folder, download))
+        read = params.inner if isinstance(params, Embeddings) else params
+        raise DataError(_missing(read, folder, download))
     found = source
     key = [params.model_dump(mode="json", exclude={"mean", "std"}), stamp_files(found.files)]
-    own = isinstance(params, OwnParams)
+    if isinstance(params, Embeddings):
+        key.append(hash_source(params.encoder))
+    own = isinstance(params, OwnParams | Embeddings)
     dataset = load_or_build(params.name, key, lambda: _decode(params, found), private=own)
-    mean, std = (_normalisation(params, name, dataset.shape[0]) for name in ("mean", "std"))
-    named_by, domains = _named_by(params, dataset), _domains(params, dataset)
-    facts = {"mean": mean, "std": std, "named_by": named_by, "domains": domains}
-    return replace(dataset, name=write(params), **facts)  # type: ignore[arg-type]
+    facts: dict[str, Any] = {"named_by": _named_by(params, dataset)}
+    facts["domains"] = _domains(params, dataset)
+    if isinstance(params, PictureParams):
+        facts |= {key: _normalisation(params, key, dataset.shape[0]) for key in ("mean", "std")}
+    return replace(dataset, name=write(params), **facts)
 
 
 def _name_sources(chosen: list[DatasetParams]) -> tuple[str, ...]:
@@ -100,16 +115,14 @@ def _name_sources(chosen: list[DatasetParams]) -> tuple[str, ...]:
 
 def _decode(params: DatasetParams, source: Source) -> DataSet:
     card = params.about()
-    raw = source.read(
-        PictureForm(params.size, params.channels or (card.shape[0] if card.shape else None))
-    )
+    raw = source.read(form_of(params))
     check_lengths(source.origin, raw)
     divided = raw.test is None
     if divided:
         # imported here, because it loads torch, which most sets do not need
         from fedmirage.common.data.holdout import hold_out_test
 
-        raw = hold_out_test(raw, params.test_share if isinstance(params, OwnParams) else 0.0)
+        raw = hold_out_test(raw, getattr(params, "test_share", 0.0))
     train, test, classes, task = check_splits(source.origin, raw, card, _expected(params, card))
     fingerprint = content_fingerprint(train, test)
     if params.limit is not None:
@@ -117,13 +130,15 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
 
         train, test = limit_samples(train, test, params.limit, fingerprint)
         fingerprint = content_fingerprint(train, test)
-    return DataSet(
-        params.name, train, test, classes, task, card.mean, card.std, fingerprint, divided=divided
-    )
+    mean, std = raw.scale or (card.mean, card.std)
+    facts: dict[str, Any] = {"categories": raw.categories, "divided": divided}
+    return DataSet(params.name, train, test, classes, task, mean, std, fingerprint, **facts)
 
 
 def _named_by(params: DatasetParams, dataset: DataSet) -> NamedBy:
     """Say where the class names come from; arrays and parquet files may have none, folders do."""
+    if isinstance(params, Embeddings):
+        return _named_by(params.inner, dataset)
     if not isinstance(params, OwnParams):
         return "published"
     numbers = tuple(map(str, range(len(dataset.classes))))
@@ -140,15 +155,15 @@ def _domains(params: DatasetParams, dataset: DataSet) -> tuple[str, ...]:
     return tuple(map(str, range(int(top) + 1)))
 
 
-def _expected(params: DatasetParams, card: Card) -> tuple[int, int, int] | None:
-    """Return the shape that the decoded pictures of a published set must have."""
-    if card.shape is None:
-        return None
+def _expected(params: DatasetParams, card: Card) -> tuple[int, ...] | None:
+    """Return the shape that the decoded inputs of a published set must have."""
+    if card.shape is None or not isinstance(params, PictureParams):
+        return card.shape
     channels, height, width = card.shape
     return params.channels or channels, params.size or height, params.size or width
 
 
-def _normalisation(params: DatasetParams, key: str, channels: int) -> tuple[float, ...]:
+def _normalisation(params: PictureParams, key: str, channels: int) -> tuple[float, ...]:
     """Return one number per channel: the user's or else the set's own.
 
     The set's numbers are averaged or repeated where the channels of its pictures were.
@@ -157,11 +172,12 @@ def _normalisation(params: DatasetParams, key: str, channels: int) -> tuple[floa
     if isinstance(given, tuple) and len(given) != channels:
         wanted = "a number" if channels == 1 else f"a number or {channels} numbers"
         raise ConfigurationError(
-            f"dataset: {params.name}({key}={given}): the pictures have {channels} channels;"
+            f"dataset: {params.name}({key}={given}): the inputs have {channels} channels;"
             f" write {wanted}"
         )
     written = given if isinstance(given, tuple) else (given,)
-    values = getattr(params.card, key) if given is None else written
+    usual = getattr(params.card, key) if params.pictures else UNSCALED[key]
+    values = usual if given is None else written
     if len(values) == channels:
         return tuple(map(float, values))
     return (float(np.mean(values)),) * channels

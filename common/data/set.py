@@ -1,7 +1,7 @@
-"""A loaded data set: pictures as bytes, labels, and the facts that a run needs about them."""
+"""A loaded data set: its inputs, labels, and the facts that a run needs about them."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,15 @@ NamedBy = Literal["published", "own", "numbers"]
 
 @dataclass(frozen=True)
 class Split:
-    """One split, indexed by sample. Arrays may be read-only maps of a cache file."""
+    """One split, indexed by sample. Arrays may be read-only maps of a cache file.
 
-    images: npt.NDArray[np.uint8]  # (samples, channels, height, width)
+    Inputs are pictures, as bytes, or anything else that has a fixed shape (rows of a table,
+    signals, embeddings), as floats. The first axis of an input is its channels: the colours of a
+    picture, the columns of a table. NaN stands for a value that is missing.
+    """
+
+    # (samples, channels, height, width) uint8 of pictures, else (samples, channels, ...) float32
+    images: npt.NDArray[Any]
     # (samples,) class numbers, or (samples, classes) of 0 and 1
     labels: npt.NDArray[np.int64] | npt.NDArray[np.uint8]
     # further columns such as "user" or "domain", one number per sample
@@ -35,18 +41,24 @@ class DataSet:
     test: Split
     classes: tuple[str, ...]
     task: Task
-    mean: tuple[float, ...]  # per channel, of pixels in [0, 1]
+    mean: tuple[float, ...]  # per channel; of pixels in [0, 1] where there are pictures
     std: tuple[float, ...]
     fingerprint: str  # of the content, not of the files: what the server and its nodes compare
     named_by: NamedBy = "published"
     domains: tuple[str, ...] = ()  # names of the numbers in the column "domain", if there is one
     divided: bool = False  # the files have no test split: this one was held out of the samples
+    # the channels, as (first, behind the last), of each category: exactly one of them is 1
+    categories: tuple[tuple[int, int], ...] = ()
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width) of one image."""
-        channels, height, width = self.train.images.shape[1:]
-        return channels, height, width
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input; (channels, height, width) of a picture."""
+        return self.train.images.shape[1:]
+
+    @property
+    def pictures(self) -> bool:
+        """Whether the inputs are pictures, which can be shown, cropped and flipped."""
+        return self.train.images.dtype == np.uint8
 
     @property
     def everything(self) -> Split:

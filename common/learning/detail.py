@@ -1,4 +1,4 @@
-"""Metrics in detail: recall per class, macro-F1, the confusion matrix, accuracy per domain.
+"""Metrics in detail: by class, by domain, the confusion matrix, the area under the ROC curve.
 
 On skewed data, a single accuracy hides all of this.
 """
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedmirage.common.data.set import Task
+from fedmirage.common.learning.roc import roc_area
 
 LISTED = 20  # with more classes than this, a round's line does not list the recall per class
 DRAWN = 100  # with more classes than this, the confusion matrix is too large to be read
@@ -20,7 +21,7 @@ RECALL = "recall"
 
 
 class Detail:
-    """Counts over the same batches as a meter; `result` waits for the device once.
+    """Counts over the same batches as a meter, and keeps their logits; `result` needs all of them.
 
     `domains` numbers the domain of every sample of the set, in the order of the batches.
     """
@@ -39,9 +40,11 @@ class Detail:
         # Multi-label: (2, classes), hits and true labels.
         self.counts: Tensor | None = None
         self.right: Tensor | None = None  # (2, domains): right decisions and samples
+        self.seen: list[tuple[Tensor, Tensor]] = []  # logits and labels
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
         """Count one batch; the logits are those of the real classes."""
+        self.seen.append((logits, labels))
         if self.single:
             size, answers = len(self.classes), logits.argmax(1)
             counted = torch.bincount(labels * size + answers, minlength=size * size)
@@ -63,12 +66,13 @@ class Detail:
         """All metrics by name: `recall` per class, the worst class, and the domains' accuracies.
 
         The recall of a class that the set lacks is None. With one label per sample there are also
-        `confusion` and `macro_f1`, the latter over the classes that the set has.
+        `confusion`, and `balanced_accuracy` and `macro_f1` over the classes that the set has. `auc`
+        is absent if the set has one class only.
         """
         assert self.counts is not None, "count at least one batch"
         parts = [self.counts.double().flatten()]
         parts += [self.right.flatten()] if self.right is not None else []
-        values = torch.cat(parts).cpu()  # the only wait for the device
+        values = torch.cat(parts).cpu()  # one wait for the device
         counts = values[: self.counts.numel()].view(self.counts.shape)
         hits, true = (counts.diagonal(), counts.sum(1)) if self.single else counts
         present = true > 0
@@ -80,19 +84,28 @@ class Detail:
             worst = min(known, key=lambda number: recall[number])
             found |= {"worst_recall": recall[worst], "worst_class": self.classes[worst]}
         if self.single:
+            found["balanced_accuracy"] = statistics.fmean(recall[number] for number in known)
             f1 = 2 * hits / (true + counts.sum(0)).clamp(min=1)
             found["macro_f1"] = f1[present].mean().item()
             found[CONFUSION] = counts.long().tolist()
-        if self.right is not None:
-            right, samples = values[self.counts.numel() :].view(2, -1).tolist()
-            found["domains"] = {
-                name: one / of
-                for name, one, of in zip(self.domain_names, right, samples, strict=True)
-                if of
-            }
-            # every domain counts once, however many samples it has
-            found["accuracy_domain_mean"] = statistics.fmean(found["domains"].values())
-        return found
+        logits, labels = map(torch.cat, zip(*self.seen, strict=True))
+        area = roc_area(logits, labels)
+        found |= {} if area is None else {"auc": area}
+        return found | self._domain_scores(values[self.counts.numel() :])
+
+    def _domain_scores(self, values: Tensor) -> dict[str, Any]:
+        """Return the accuracy on each domain that has samples, and their mean."""
+        if self.right is None:
+            return {}
+        right, samples = values.view(2, -1).tolist()
+        accuracies = {
+            name: one / of
+            for name, one, of in zip(self.domain_names, right, samples, strict=True)
+            if of
+        }
+        # every domain counts once, however many samples it has
+        mean = statistics.fmean(accuracies.values())
+        return {"domains": accuracies, "accuracy_domain_mean": mean}
 
 
 def select_for_round(evaluation: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ Sections: none. X and Y never leave the server, and only averages of at least `m
 clients enter the path. It stands right of a server rule: the rule's step comes first, and the next
 round's reference is the repaired model that was sent out. Beside VHL, whose head is wider, the path
 and the labels are those of the real classes.
+Without pictures: X are free numbers; the channels of a category need not add up to 1.
 Differs from the paper: X and Y are learned by Adam with the code's learning rates, because the
 paper's plain gradient descent comes without any.
 Differs from the paper: the distance is the code's normalised squared one, because the text leaves
@@ -75,6 +76,7 @@ class DynaFed(Method):
     single_label_because: ClassVar[str] = (
         "a synthetic image has one distribution over all classes for its label"
     )
+    only_pictures: ClassVar[dict[str, Any]] = {"augment": False}
     placebo: ClassVar[dict[str, Any]] = {"source": "noise"}
     begins_as_fedavg: ClassVar[bool] = True
     place: ClassVar[Place] = Place.REPAIRS  # the global model changes after the server's update

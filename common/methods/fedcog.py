@@ -15,6 +15,8 @@ Sections: none besides `shared`. Remembered: the last local model ("local.model"
 images are thrown away. The paper counts rounds from 0: its 50 rounds of FedAvg
 and 20 of FedCOG are here rounds 1 to 50 and 51 to 70. Beside VHL, whose head is wider, only the
 real classes are generated and distilled.
+Without pictures (appendix A.1.2): x are rows, signals or embeddings, normalised like the real ones.
+The channels of a category are generated as a relaxation of one-hot: the softmax of what is learned.
 Differs from the paper: labels are distributed by largest remainder, because rounding down loses a
 quarter of them with 100 classes.
 Differs from the code: images and logits are both those of the best step, because in the code the
@@ -59,6 +61,7 @@ class FedCog(Method):
     )
 
     renamed: ClassVar[dict[str, str]] = {"js": "disagreement", "shared": "same_images"}
+    only_pictures: ClassVar[dict[str, Any]] = {"augment": False, "downsample": False}
     placebo: ClassVar[dict[str, Any]] = {"source": "none"}
     begins_as_fedavg: ClassVar[bool] = True
     reads_local_model: ClassVar[bool] = True
@@ -137,15 +140,21 @@ class FedCog(Method):
         return max(self.start, first_round(config))
 
     def check(self, config: RunConfig) -> list[str]:
-        """The BatchNorm term needs a model with BatchNorm."""
+        """The BatchNorm term needs a model with BatchNorm, and a generator draws pictures."""
         norm = getattr(config.model_params, "norm", "none")
+        problems = []
+        if self.source == "generator" and not config.pictures:
+            problems.append(
+                "methods: fedcog(source='generator') draws pictures, and"
+                f" dataset={config.dataset!r} holds none; write source='pixels'"
+            )
         if self.lambda_bn and norm not in ("batch", "unknown"):
-            return [
+            problems += [
                 f"methods: fedcog(lambda_bn={self.lambda_bn:g}) compares BatchNorm's statistics,"
                 f" but model={config.model!r} has none; write lambda_bn=0 or take a model with"
                 " batch norm"
             ]
-        return []
+        return problems
 
     def cautions(self, config: RunConfig) -> list[str]:
         """Warn of a start that is too early to help or too late to happen, and of an early stop."""

@@ -10,7 +10,7 @@ from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.models.params import ModelParams
 from fedmirage.common.settings.language import write
 
-Shape = tuple[int, int, int]  # channels, height, width of one image
+Shape = tuple[int, ...]  # of one input: channels, height, width of a picture
 LAST = "last"
 
 
@@ -92,6 +92,11 @@ def norm_layer(kind: str, channels: int) -> nn.Module:
 
 def require_size(params: ModelParams, shape: Shape, smallest: int) -> None:
     """Refuse images that are so small that pooling would leave nothing of them."""
+    if len(shape) != 3:
+        raise ConfigurationError(
+            f"model={write(params)!r} is for pictures, and the data set gives inputs of the shape"
+            f" {'x'.join(map(str, shape))}; choose model='mlp'"
+        )
     _, height, width = shape
     if min(height, width) < smallest:
         raise ConfigurationError(

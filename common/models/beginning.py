@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedmirage.common.errors import refuse
+from fedmirage.common.errors import ConfigurationError, DataError, refuse
 from fedmirage.common.method import CLASSIFIER, NETWORK
 from fedmirage.common.models.base import Model
 from fedmirage.common.settings.language import nearest
@@ -22,7 +22,11 @@ def begin_with(model: Model, path: str | Path) -> None:
     the classifier must be there. A classifier for other classes is left as the seed gives it, which
     is how a network is fine-tuned.
     """
-    named, key = read_any_arrays(path), f"initial-weights={str(path)!r}"
+    key = f"initial-weights={str(path)!r}"
+    try:
+        named = read_any_arrays(path)
+    except DataError as error:
+        raise ConfigurationError(f"initial-weights: {error}") from None
     entries = [(name, tensor) for name, tensor in floating(model) if part_of(name) in NETWORK]
     found = {name: named.get(name, named.get(model.original_name(name))) for name, _ in entries}
     problems, left = [], []

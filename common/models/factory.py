@@ -13,12 +13,12 @@ from fedmirage.common.seeds import seed_torch
 
 def build(
     line_or_params: str | ModelParams,
-    shape: tuple[int, int, int],
+    shape: Shape,
     classes: int,
     extra_outputs: int = 0,
     seed: int = 0,
 ) -> Model:
-    """Build a network for images of this shape, on the CPU and in training mode.
+    """Build a network for inputs of this shape, on the CPU and in training mode.
 
     `extra_outputs` widens the head beyond the classes. The weights of the features are drawn before
     those of the head, so that a wider head does not change the features.
@@ -53,5 +53,6 @@ SMALL: dict[str, Callable[[Any, Shape, int], Model]] = {
     "lenet-bn": small.lenet_bn,
     "convnet": small.convnet,
     "mlp": small.mlp,
+    "cnn1d": small.cnn1d,
     "vhl-cnn": small.vhl_cnn,
 }

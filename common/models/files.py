@@ -10,7 +10,7 @@ import torch
 from pydantic import Field, TypeAdapter
 from torch import Tensor
 
-from fedmirage.common.data.batches import normalise
+from fedmirage.common.data.batches import normalise, standardise
 from fedmirage.common.data.set import Task
 from fedmirage.common.errors import DataError
 from fedmirage.common.method import NETWORK
@@ -33,24 +33,29 @@ class ModelFacts:
     parameters: Count  # how many numbers the whole network has, batch norm's statistics included
     classes: tuple[str, ...]
     task: Task
-    shape: tuple[Count, Count, Count]  # (channels, height, width) of an image
-    mean: Numbers  # per channel, of pixels in [0, 1]
+    shape: tuple[Count, ...]  # of one input; (channels, height, width) of a picture
+    mean: Numbers  # per channel; of pixels in [0, 1] where there are pictures
     std: Numbers
     methods: str
     round: Count
     version: str  # of fedmirage
     # The parts in the file. "features" and "classifier" are the network; a method may add others.
     parts: tuple[str, ...] = NETWORK
+    pictures: bool = True  # whether the inputs are pictures
 
     def normalise(self, images: Tensor) -> Tensor:
-        """Normalise bytes, (batch, channels, height, width), for the network."""
-        if images.dtype != torch.uint8 or tuple(images.shape[1:]) != self.shape:
-            wanted = "x".join(map(str, self.shape))
+        """Normalise inputs, (batch, channels, ...), for the network: bytes of pictures, or floats.
+
+        NaN stands for a value that is missing.
+        """
+        dtype = torch.uint8 if self.pictures else torch.float32
+        if images.dtype != dtype or tuple(images.shape[1:]) != self.shape:
             raise DataError(
-                f"images are {images.dtype} {tuple(images.shape)}; this model takes torch.uint8 of"
-                f" (batch, {wanted.replace('x', ', ')})"
+                f"images are {images.dtype} {tuple(images.shape)}; this model takes {dtype} of"
+                f" (batch, {', '.join(map(str, self.shape))})"
             )
-        return normalise(images, self.mean, self.std)
+        change = normalise if self.pictures else standardise
+        return change(images, self.mean, self.std)
 
     @classmethod
     def read(cls, found: Mapping[str, Any], path: str | Path) -> "ModelFacts":
@@ -58,7 +63,7 @@ class ModelFacts:
         try:
             # JSON has lists where the facts have tuples.
             facts = TypeAdapter(cls).validate_json(json.dumps(found), strict=True)
-            if not len(facts.mean) == len(facts.std) == facts.shape[0]:
+            if not facts.shape or not len(facts.mean) == len(facts.std) == facts.shape[0]:
                 raise ValueError("it has not one mean and one std for every channel")
             return facts
         except ValueError:

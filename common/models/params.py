@@ -60,6 +60,19 @@ class Mlp(ModelParams):
     """Number of hidden layers."""
 
 
+class Cnn1d(ModelParams):
+    """Blocks of a 1-d convolution of 5 steps, ReLU and pooling, then a layer: for signals of the
+    shape (channels, length)."""
+
+    name: ClassVar[str] = "cnn1d"
+    width: Width = 16
+    """Channels of the first block; every further one has twice as many."""
+    depth: Annotated[int, Field(ge=1, le=6)] = 2
+    """Number of blocks; each halves the length."""
+    hidden: Width = 64
+    """Width of the layer behind the blocks."""
+
+
 class VhlCnn(ModelParams):
     """Two padded 5x5 convolutions (32, 64), then a layer of 512: the small network of VHL."""
 
@@ -101,7 +114,7 @@ class ResNet50(ResNetParams):
     name: ClassVar[str] = "resnet50"
 
 
-SMALL: tuple[type[ModelParams], ...] = (SimpleCnn, Cnn3, LenetBn, ConvNet, Mlp, VhlCnn)
+SMALL: tuple[type[ModelParams], ...] = (SimpleCnn, Cnn3, LenetBn, ConvNet, Mlp, Cnn1d, VhlCnn)
 RESIDUAL: tuple[type[ModelParams], ...] = (ResNet10, ResNet18, ResNet34, ResNet50)
 MODELS = {params.name: params for params in SMALL + RESIDUAL}
 

@@ -18,9 +18,9 @@ BLOCKS = {
 
 def resnet(params: ResNetParams, shape: Shape, outputs: int) -> Model:
     """Features end after the global average pool: 512 values, or 2,048 for resnet50."""
-    if params.norm == "instance":
-        # The last stage must keep more than one pixel: the instance norm of a single value is zero.
-        require_size(params, shape, 33 if params.stem == "imagenet" else 9)
+    # The last stage must keep more than one pixel: the instance norm of a single value is zero.
+    least = 33 if params.stem == "imagenet" else 9
+    require_size(params, shape, least if params.norm == "instance" else 1)
     published = torchvision().models.resnet
     block = published.Bottleneck if params.name == "resnet50" else published.BasicBlock
     body = published.ResNet(

@@ -5,10 +5,14 @@ place, because DynaFed's synthesis differentiates twice. Where a paper has ReLU 
 pooling comes first here: values and gradients are the same bits, and ReLU has less to do.
 """
 
+import math
+
 from torch import nn
 
+from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.models.base import Model, Shape, chain, norm_layer, require_size
-from fedmirage.common.models.params import Cnn3, ConvNet, LenetBn, Mlp, SimpleCnn, VhlCnn
+from fedmirage.common.models.params import Cnn1d, Cnn3, ConvNet, LenetBn, Mlp, SimpleCnn, VhlCnn
+from fedmirage.common.settings.language import write
 
 
 def simple_cnn(params: SimpleCnn, shape: Shape, outputs: int) -> Model:
@@ -81,10 +85,10 @@ def convnet(params: ConvNet, shape: Shape, outputs: int) -> Model:
 
     A one-channel image is padded by 3, so that 28 pixels become 32.
     """
-    channels, height, width = shape
-    padding = 3 if channels == 1 else 1
+    padding = 3 if shape[0] == 1 else 1
     grown = 2 * (padding - 1)
     require_size(params, shape, max(1, 2**params.depth - grown))
+    channels, height, width = shape
     blocks: dict[str, nn.Module] = {}
     for index in range(1, params.depth + 1):
         blocks[f"stage{index}"] = chain(
@@ -104,13 +108,37 @@ def convnet(params: ConvNet, shape: Shape, outputs: int) -> Model:
 
 def mlp(params: Mlp, shape: Shape, outputs: int) -> Model:
     """DynaFed's 784-128-128-10 on Fashion-MNIST."""
-    channels, height, width = shape
     layers: dict[str, nn.Module] = {"flatten": nn.Flatten()}
-    size = channels * height * width
+    size = math.prod(shape)
     for index in range(1, params.layers + 1):
         layers[f"hidden{index}"] = _linear(size, params.hidden)
         size = params.hidden
     return Model(chain(**layers), nn.Linear(size, outputs), feature_dim=size)
+
+
+def cnn1d(params: Cnn1d, shape: Shape, outputs: int) -> Model:
+    """Refuse inputs that are no signals, or too short for the pools."""
+    least = 2**params.depth
+    if len(shape) != 2 or shape[1] < least:
+        raise ConfigurationError(
+            f"model={write(params)!r} needs signals of the shape channels x length, at least"
+            f" {least} steps long, but the data set gives {'x'.join(map(str, shape))}; choose"
+            " model='mlp' or a smaller depth"
+        )
+    channels, length = shape
+    blocks: dict[str, nn.Module] = {}
+    for index in range(1, params.depth + 1):
+        width = params.width * 2 ** (index - 1)
+        blocks[f"stage{index}"] = chain(
+            conv=nn.Conv1d(channels, width, 5, padding=2),
+            pool=nn.MaxPool1d(2),
+            activation=nn.ReLU(),
+        )
+        channels, length = width, length // 2
+    features = chain(
+        **blocks, flatten=nn.Flatten(), hidden1=_linear(channels * length, params.hidden)
+    )
+    return Model(features, nn.Linear(params.hidden, outputs), feature_dim=params.hidden)
 
 
 def vhl_cnn(params: VhlCnn, shape: Shape, outputs: int) -> Model:

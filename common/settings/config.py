@@ -18,6 +18,7 @@ from pydantic import (
     field_validator,
 )
 
+from fedmirage.common.data.catalogue.encoded import Embeddings
 from fedmirage.common.data.catalogue.params import DatasetParams
 from fedmirage.common.data.partitions.params import PartitionParams
 from fedmirage.common.dp.settings import DpParams
@@ -227,7 +228,13 @@ class RunConfig(BaseModel):
     @cached_property
     def method_list(self) -> tuple[Method, ...]:
         """The methods, resolved; `fedavg` names the base and adds nothing."""
-        return require(self.lines.methods, "methods")
+        methods = require(self.lines.methods, "methods")
+        return methods if self.pictures else tuple(one.without_pictures() for one in methods)
+
+    @property
+    def pictures(self) -> bool:
+        """Whether the data sets hold pictures."""
+        return all(params.pictures for params in self.dataset_list)
 
     @cached_property
     def dataset_list(self) -> tuple[DatasetParams, ...]:
@@ -262,8 +269,10 @@ class RunConfig(BaseModel):
 
     @property
     def own_code(self) -> list[str]:
-        """What the run has imported beside fedmirage: "module:attribute" of network and methods."""
-        return ([name] if ":" in (name := self.model_params.name) else []) + list_own(self.methods)
+        """What the run has imported beside fedmirage: its network, encoders and methods."""
+        encoders = [one.encoder for one in self.dataset_list if isinstance(one, Embeddings)]
+        network = [name] if ":" in (name := self.model_params.name) else []
+        return network + encoders + list_own(self.methods)
 
     @property
     def weighs(self) -> Weighting:

@@ -136,6 +136,19 @@ def weighting_that_methods_require(config: RunConfig, lines: Lines) -> list[str]
     ]
 
 
+def only_for_pictures(config: RunConfig, lines: Lines) -> list[str]:
+    """Rows of a table and signals cannot be cropped, flipped or shown."""
+    if all(params.pictures for params in require(lines.dataset, "dataset")):
+        return []
+    asked = {"augment": config.augment != "none", "save-images": config.save_images}
+    off = {"augment": "'none'", "save-images": "false"}
+    return [
+        f"{key} is for pictures, and dataset={config.dataset!r} holds none; write {key}={off[key]}"
+        for key, wanted in asked.items()
+        if wanted
+    ] + [problem for method in lines.methods or () for problem in method.check_inputs()]
+
+
 RULES: tuple[Rule, ...] = (
     one_length_of_training,
     one_schedule,
@@ -146,4 +159,5 @@ RULES: tuple[Rule, ...] = (
     known_device,
     methods_that_go_together,
     weighting_that_methods_require,
+    only_for_pictures,
 )

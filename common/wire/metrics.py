@@ -32,6 +32,13 @@ SHARD_SCORES = f"{SCORES}on_test_shard."  # those on the client's own shard of t
 TEST_SHARD = f"{SHARD_SCORES}by_examples."  # their mean over the clients, weighted by examples
 # The prefix of the scores of the average of all local models, which only a simulation knows.
 AVERAGE_SCORES = "average_of_local_models.on_test.by_examples."
+# Scores of a model on the whole test set beside its accuracy, and what they are called. Clients do
+# not report them: a ROC area cannot be added up from their parts.
+FURTHER_SCORES = {
+    "balanced_accuracy": "balanced accuracy",
+    "macro_f1": "macro-F1",
+    "auc": "area under the ROC curve",
+}
 DIAGNOSTICS = "diagnostics."  # the prefix of the metrics that --diagnostics adds
 DRIFT = f"{DIAGNOSTICS}drift"
 LOCAL_MODEL = f"{DIAGNOSTICS}local_model"

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedmirage.common.data.catalogue.params import PictureParams
+from fedmirage.common.method import Shape
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.comparison.plan import Job
 from fedmirage.comparison.runs import is_over
@@ -50,7 +52,7 @@ class Clock:
     def step(self, config: RunConfig) -> float:
         """Return the seconds of one training step."""
         how = (config.augment, config.optimizer, config.threads)
-        key = (config.model, image_of(config), config.batch_size, how)
+        key = (config.model, inputs_of(config), config.batch_size, how)
         if key not in self.known:
             self.known[key] = measure(config)
         return self.known[key]
@@ -65,13 +67,14 @@ def measure(config: RunConfig) -> float:
     from fedmirage.common.learning.augment import AUGMENTATIONS, augment
     from fedmirage.common.models.factory import build
 
-    where, (channels, size, classes) = device.pick(config.device), image_of(config)
+    where, (shape, classes) = device.pick(config.device), inputs_of(config)
     threads = torch.get_num_threads()
     torch.set_num_threads(config.threads)
-    model = device.place(build(config.model_params, (channels, size, size), classes), where, config)
+    model = device.place(build(config.model_params, shape, classes), where, config)
     optimiser = make_optimizer(config, list(model.parameters()), 1e-4)
-    images = torch.randint(256, (config.batch_size, channels, size, size), dtype=torch.uint8)
-    images = images.to(where, memory_format=device.memory_format(config))
+    images = torch.randint(256, (config.batch_size, *shape), dtype=torch.uint8).to(where)
+    if config.pictures:
+        images = images.contiguous(memory_format=device.memory_format(config))
     varied, draws = AUGMENTATIONS[config.augment], torch.Generator()
     labels = torch.randint(classes, (config.batch_size,), device=where)
     # processor time does not count what other programs take of a busy machine
@@ -90,12 +93,18 @@ def measure(config: RunConfig) -> float:
     return min(seconds[WARM:])
 
 
-def image_of(config: RunConfig) -> tuple[int, int, int]:
-    """Return channels, side and classes of the images of a run, without opening any file."""
+def inputs_of(config: RunConfig) -> tuple[Shape, int]:
+    """Return the shape of an input of a run, and the number of classes, without opening any file.
+
+    Where only the files know them, those of FLAIR are assumed.
+    """
     params = config.dataset_list[0]
     card = params.about()
-    channels, side, _ = card.shape or (3, 64, 64)
-    return params.channels or channels, params.size or side, card.class_count or 17
+    shape, classes = card.shape or (3, 64, 64), card.class_count or 17
+    if not isinstance(params, PictureParams):
+        return shape, classes
+    channels, side, _ = shape
+    return (params.channels or channels, *[params.size or side] * 2), classes
 
 
 def samples_of(config: RunConfig) -> tuple[int, int]:
@@ -134,7 +143,7 @@ def steps_of(config: RunConfig) -> float:
     samples = samples_of(config)[0] / config.clients
     for method in config.method_list:
         if method.name in ("distil", "fedlgd"):
-            classes = image_of(config)[2]
+            classes = inputs_of(config)[1]
             shared = method.global_per_class if method.name == "fedlgd" else 0  # type: ignore[attr-defined]
             samples = classes * (method.per_class + shared)  # type: ignore[attr-defined]
     return config.local_epochs * max(1, math.ceil(samples / config.batch_size))
@@ -150,7 +159,7 @@ def fedcog_steps(method: Any, config: RunConfig, per_client: float) -> float:
 
 def dynafed_steps(method: Any, config: RunConfig, per_client: float) -> float:
     """Synthesis differentiates through its steps, which is three times a step; then repairs."""
-    images = method.per_class * image_of(config)[2] / config.batch_size
+    images = method.per_class * inputs_of(config)[1] / config.batch_size
     repairs = max(0, config.rounds - method.length) * method.epochs * images
     return float(3 * method.iterations * method.steps * images + repairs)
 
@@ -164,14 +173,14 @@ def fedlgd_steps(method: Any, config: RunConfig, per_client: float) -> float:
     """The initial distillation, refreshes on the clients, and gradient matching on the server."""
     times = min(method.times, config.rounds // method.gap)
     refreshes = times * config.drawn * method.refresh_steps * matching_steps(method, config)
-    images = method.global_per_class * image_of(config)[2] / config.batch_size
+    images = method.global_per_class * inputs_of(config)[1] / config.batch_size
     matching = 3 * (times + 1) * method.global_steps * images
     return float(distil_steps(method, config, per_client) + refreshes + matching)
 
 
 def matching_steps(method: Any, config: RunConfig) -> float:
     """Return what one step of distribution matching costs, in training steps."""
-    classes = image_of(config)[2]
+    classes = inputs_of(config)[1]
     real = min(method.real_per_class, samples_of(config)[0] / config.clients / classes)
     return float(classes * (real * FORWARD + method.per_class) / config.batch_size)
 

@@ -103,9 +103,9 @@ def read_run(folder: str | Path) -> RunResult:
     return RunResult(folder)
 
 
-def read_comparison(folder: str | Path) -> Comparison:
-    """Open the folder of a comparison that has ended."""
-    return Comparison(folder)
+def read_comparison(folder: str | Path, score: str | None = None) -> Comparison:
+    """Open the folder of a comparison that has ended, compared by its own score or another one."""
+    return Comparison(folder, score)
 
 
 def load_model(path: str | Path, model: Any = "") -> tuple[Model, ModelFacts]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -14,14 +16,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
+    from fedmirage.comparison.statistics import Spread
+
 
 class Comparison:
     """What a comparison left in its folder. Frames are attributes, pictures are methods.
 
-    Accuracies are shares, and differences are differences of shares: 0.01 is a percentage point.
+    It is compared by the score that it was run with, or by another one that its runs have.
+    Scores are shares, and differences are differences of shares: 0.01 is a percentage point.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, score: str | None = None) -> None:
         from fedmirage.comparison.outcome import FILE, read_outcome
 
         self.folder = Path(folder).expanduser().absolute()
@@ -29,13 +34,13 @@ class Comparison:
             raise DataError(
                 f"there is no {FILE} in {self.folder}; give the folder of a comparison that ended"
             )
-        self.outcome = read_outcome(self.folder)
+        self.outcome = read_outcome(self.folder, score)
 
     @cached_property
     def table(self) -> DataFrame:
         """One row per methods line, by its name.
 
-        The mean and the standard deviation over seeds of the final accuracy and of the mean of the
+        The mean and the standard deviation over seeds of the final score and of the mean of the
         last five rounds; then the difference of the latter to the baseline and to the line's own
         placebo, each with half the width of its interval (`margin`) and a verdict: "ahead",
         "behind", "equivalent within 1.5 points" or "undecided", and empty where nothing is
@@ -46,9 +51,7 @@ class Comparison:
         rows = []
         for standing in self.outcome.standings:
             row: dict[str, Any] = {"methods": standing.entry.name, "seeds": len(standing.scores)}
-            for name, spread in standing.spreads.items():
-                row[name] = spread and spread.mean
-                row[f"{name}_std"] = spread and spread.deviation
+            row |= _flatten(standing.spreads)
             for name, found in self.outcome.differences(standing).items():
                 row[name] = found and found.mean
                 row[f"{name}_margin"] = found and found.margin
@@ -58,6 +61,28 @@ class Comparison:
             rows.append(row)
         texts = "methods seeds to_baseline_verdict to_placebo_verdict placebo schedule"
         return _with_numbers(DataFrame(rows), texts).set_index("methods")
+
+    @cached_property
+    def scores(self) -> DataFrame:
+        """One row per methods line and score, whichever is compared: mean and standard deviation.
+
+        The scores are accuracy, balanced accuracy, macro-F1 and the area under the ROC curve
+        (`auc`); those that no run has are left out.
+        """
+        from pandas import DataFrame
+
+        from fedmirage.comparison.rows import METRICS
+
+        rows = []
+        for standing in self.outcome.standings:
+            for metric in METRICS:
+                one = standing.by(metric)
+                if one.scores:
+                    known = {"methods": standing.entry.name, "score": metric}
+                    rows.append({**known, "seeds": len(one.scores), **_flatten(one.spreads)})
+        columns = "methods score seeds final final_std last_five last_five_std"
+        frame = _with_numbers(DataFrame(rows, columns=columns.split()), "methods score seeds")
+        return frame.set_index(["methods", "score"])
 
     @cached_property
     def differences(self) -> DataFrame:
@@ -94,7 +119,7 @@ class Comparison:
 
     @cached_property
     def rounds(self) -> DataFrame:
-        """One row per run and round: methods, seed, round, accuracy, loss, and costs so far.
+        """One row per run and round: methods, seed, round, all scores, loss, and costs so far.
 
         Rounds that a method takes over from FedAvg are there for both of them.
         """
@@ -104,6 +129,7 @@ class Comparison:
         from fedmirage.report.groups import find_groups
 
         (group,) = find_groups([self.folder]).groups
+        group = replace(group, outcome=self.outcome)  # which may have another score
         every = DataFrame(list(list_rounds(group))).drop(columns=["group", "reason"])
         frame = every.dropna(subset=["round"]).astype({"round": "int64"})  # not runs without any
         return _with_numbers(frame, "methods placebo schedule seed state round").reset_index(
@@ -137,16 +163,16 @@ class Comparison:
         return RunResult(self.folder / runs[methods][chosen])
 
     def plot(self) -> Figure:
-        """Draw accuracy by round: the mean of every line over seeds, with its range."""
+        """Draw the score by round: the mean of every line over seeds, with its range."""
         from fedmirage.api.plots import draw_curves
 
-        return draw_curves(self.rounds, self.outcome.short)
+        return draw_curves(self.rounds, self.outcome.short, self.outcome.question)
 
     def plot_differences(self) -> Figure:
         """Draw every difference to the baseline and to the placebo with its interval."""
         from fedmirage.api.plots import draw_differences
 
-        return draw_differences(self.differences, self.outcome.short, self.outcome.baseline)
+        return draw_differences(self.differences, self.outcome)
 
     def page(self) -> Path:
         """Write report.html, the page about this comparison, into its folder; return its path."""
@@ -159,7 +185,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         from pandas import DataFrame
 
-        from fedmirage.comparison.table import say_difference, say_spread
+        from fedmirage.comparison.table import name_score, say_difference, say_spread
 
         others = (f"\N{MINUS SIGN} {other}" for other in (self.outcome.baseline, "placebo"))
         heads = ("methods", "final", "last five", *others)
@@ -170,7 +196,15 @@ class Comparison:
             rows.append([self.outcome.short[standing.entry.name], *spreads, *differences])
         table = DataFrame(rows, columns=heads).set_index("methods").to_html()
         said = "".join(f"<p>{escape(text)}</p>" for text in [*self.remarks, *self.sentences])
-        return f"<p>Accuracy in %, mean and spread over seeds</p>{table}{said}"
+        return f"<p>{name_score(self.outcome)} in %, mean and spread over seeds</p>{table}{said}"
+
+
+def _flatten(spreads: Mapping[str, Spread | None]) -> dict[str, Any]:
+    """Give mean and standard deviation names of their own."""
+    found: dict[str, Any] = {}
+    for name, spread in spreads.items():
+        found |= {name: spread and spread.mean, f"{name}_std": spread and spread.deviation}
+    return found
 
 
 def _with_numbers(frame: DataFrame, others: str) -> DataFrame:

@@ -12,6 +12,9 @@ from matplotlib.ticker import MaxNLocator
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from fedmirage.comparison.outcome import Outcome
+    from fedmirage.comparison.rows import Question
+
 STYLES = {"to_baseline": ("o", "C0", -0.12), "to_placebo": ("s", "C1", 0.12)}
 
 
@@ -33,15 +36,15 @@ def draw_rounds(rounds: DataFrame, columns: Sequence[str], title: str) -> Figure
     return _finish(figure, axes)
 
 
-def draw_curves(rounds: DataFrame, names: Mapping[str, str]) -> Figure:
-    """Draw the mean accuracy of every line over seeds; the band is the range of the seeds."""
-    figure, axes = _begin("accuracy on the test set")
+def draw_curves(rounds: DataFrame, names: Mapping[str, str], question: Question) -> Figure:
+    """Draw the mean score of every line over seeds; the band is the range of the seeds."""
+    figure, axes = _begin(f"{question.what} on the test set")
     placebos = set(rounds["placebo"])
     colours: dict[str, str] = {}
     for name, own in rounds.groupby("methods", sort=False):
         method = next(iter(rounds.loc[rounds["placebo"] == name, "methods"]), name)
         colour = colours.setdefault(method, f"C{len(colours) % 10}")
-        by_round = own.groupby("round")["accuracy"]
+        by_round = own.groupby("round")[question.metric]
         mean = by_round.mean().dropna()
         style = "--" if name in placebos else "-"
         axes.plot(mean.index, mean, style, color=colour, label=names[name])
@@ -50,13 +53,14 @@ def draw_curves(rounds: DataFrame, names: Mapping[str, str]) -> Figure:
     return _finish(figure, axes)
 
 
-def draw_differences(differences: DataFrame, names: Mapping[str, str], baseline: str) -> Figure:
+def draw_differences(differences: DataFrame, outcome: Outcome) -> Figure:
     """Draw differences with their intervals, in percentage points."""
-    figure, axes = _begin("difference of the mean accuracy of the last five rounds")
+    what, names = outcome.question.what, outcome.short
+    figure, axes = _begin(f"difference of the mean {what} of the last five rounds")
     order = list(dict.fromkeys(differences["methods"]))
     for kind, (marker, colour, shift) in STYLES.items():
         own = differences[differences["kind"] == kind]
-        label = f"to {baseline if kind == 'to_baseline' else 'its placebo'}"
+        label = f"to {outcome.baseline if kind == 'to_baseline' else 'its placebo'}"
         heights = [order.index(name) + shift for name in own["methods"]]
         margins = 100 * own["margin"].astype("float64").fillna(0)
         means = 100 * own["mean"]

@@ -110,8 +110,8 @@ def compare_flags() -> Flags:
     title = "What the tables and the page call the comparison."
     baseline = "The methods line that all others are compared with; it runs too."
     score = (
-        "Whose accuracy is compared: that of the global model, or of local models, each on its own"
-        " shard of the test set."
+        "What is compared: the accuracy of the global model; that of local models, each on its own"
+        " shard of the test set; or another score of the global model, which skewed data need."
     )
     page = "Write report.html, a page about the comparison, into its folder."
     return {
@@ -124,9 +124,15 @@ def compare_flags() -> Flags:
         "share_warm_up": flag(bool, True, share),
         "title": flag(str, "", title),
         "baseline": flag(str, "fedavg", baseline),
-        "score": flag(str, "global", score, metavar="global|local"),
+        "score": flag(
+            str | None,
+            None,
+            score,
+            show_default="global",
+            metavar="global|local|balanced-accuracy|macro-f1|auc",
+        ),
         "report": flag(bool, True, page),
-        "picture": flag(Path | None, None, "Draw accuracy by round into this PNG."),
+        "picture": flag(Path | None, None, "Draw the score by round into this PNG."),
         "csv": flag(Path | None, None, "Export the numbers of every run to this CSV file."),
         "json": flag(
             Path | None, None, "Export settings, numbers and intervals to this JSON file."

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -65,25 +64,28 @@ def compare(runs: list[Path], **given: Any) -> None:
     comparison that was interrupted.
 
     With folders, nothing runs: the folder of a comparison is shown again, and folders of runs are
-    compared; --picture draws their accuracy by round.
+    compared; --score chooses another score than before, and --picture draws it by round.
     """
     settings = pick_settings(given)
     files = {kind: given[kind] for kind in ("csv", "json", "latex")}
+    from fedmirage.comparison.rows import Question
+
     if runs:
         from fedmirage.comparison.command import show_folders
-        from fedmirage.comparison.rows import Question
 
         names = ("seeds", "preset", "config", "log", "watch", "watch_port")
         more = [name for name in names if given[name]]
-        more += [name for name, usual in asdict(Question()).items() if given[name] != usual]
+        usual = {"title": Question.title, "baseline": Question.baseline}
+        more += [name for name, value in usual.items() if given[name] != value]
         extra = [f"--{key_of(name)}" for name in (*settings, *more)]
-        show_folders(runs, given["picture"], files, extra, out)
+        show_folders(runs, given["picture"], files, extra, out, given["score"])
         return
     from fedmirage.comparison.command import plan_comparison, present, run_comparison, suggest
 
     wanted = want(given)
     flags = {name: value for name, value in settings.items() if name != "methods"}
     asked = "methods seeds controls tune tune_schedules share_warm_up title baseline score"
+    given["score"] = given["score"] or Question.score
     with report_together(wanted.find_problems()):
         layers = read_layers(given["preset"], given["config"])
         plan = plan_comparison(layers, flags, *(given[name] for name in asked.split()))
@@ -96,7 +98,7 @@ def compare(runs: list[Path], **given: Any) -> None:
     if given["picture"]:
         from fedmirage.comparison.curves import draw_runs
 
-        say(out, f"picture: {draw_runs(outcome.run_folders, given['picture'])}")
+        say(out, f"picture: {draw_runs(outcome.run_folders, given['picture'], outcome.question)}")
     suggest(outcome, out)
     if any(standing.failed for standing in outcome.standings):
         raise typer.Exit(1)

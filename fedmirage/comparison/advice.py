@@ -4,7 +4,7 @@ import shlex
 
 from fedmirage.comparison.outcome import Outcome, Standing
 from fedmirage.comparison.repeat import flags_of, repeat_comparison
-from fedmirage.comparison.rows import GLOBAL
+from fedmirage.comparison.rows import LOCAL
 from fedmirage.comparison.statistics import AHEAD, UNDECIDED
 
 FEW = 3  # seeds with which intervals begin to say something
@@ -31,7 +31,7 @@ def advise(outcome: Outcome) -> str:
     averages = (
         f"fedavgm(momentum=0.5), swa(length={max(2, min(LONGEST, outcome.settings.rounds // 3))})"
     )
-    if outcome.question.score == GLOBAL and averages not in outcome.by_name:
+    if outcome.question.score != LOCAL and averages not in outcome.by_name:
         reason = (
             "nothing here is ahead of FedAvg and of its placebo; averages over rounds cost nothing"
         )

@@ -7,13 +7,13 @@ from typing import Any
 
 from rich.console import Console
 
-from fedmirage.common.errors import refuse
+from fedmirage.common.errors import collect, refuse
 from fedmirage.comparison.advice import advise
 from fedmirage.comparison.export import WRITERS, write_files
 from fedmirage.comparison.folders import lay_out_runs
 from fedmirage.comparison.outcome import FILE, Outcome, read_outcome, record
-from fedmirage.comparison.plan import Plan, make_plan
-from fedmirage.comparison.rows import FEDAVG, GLOBAL, make_question
+from fedmirage.comparison.plan import QUESTION, Plan, make_plan
+from fedmirage.comparison.rows import FEDAVG, GLOBAL, check_score, make_question
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
 from fedmirage.comparison.scores import choose
 from fedmirage.comparison.table import show_outcome
@@ -84,8 +84,9 @@ def show_folders(
     files: Mapping[str, Path | None],
     flags: Sequence[str],
     console: Console,
+    score: str | None = None,
 ) -> None:
-    """Show a comparison again, or compare the runs in some folders.
+    """Show a comparison again, by its own score or another one, or compare the runs in folders.
 
     Flags that would start runs are refused.
     """
@@ -98,20 +99,23 @@ def show_folders(
     ]
     problems += [
         f"--{kind} is for a whole comparison; give its folder alone"
-        for kind, path in files.items()
-        if path is not None and not whole
+        for kind, value in {**files, "score": score}.items()
+        if value is not None and not whole
     ]
+    with collect(problems):
+        check_score(score or GLOBAL)
     refuse(problems)
-    outcomes = [read_outcome(folder.absolute()) for folder in whole]
+    outcomes = [read_outcome(folder.absolute(), score) for folder in whole]
     for outcome in outcomes:
         present(outcome, console, files)
         folders = outcome.run_folders
     if not outcomes:
         console.print(lay_out_runs(folders))
+    question = outcomes[0].question if outcomes else QUESTION
     if drawing is not None:
         from fedmirage.comparison.curves import draw_runs  # here, because it loads matplotlib
 
-        say(console, f"picture: {draw_runs(folders, drawing)}")
+        say(console, f"picture: {draw_runs(folders, drawing, question)}")
     for outcome in outcomes:
         suggest(outcome, console)
 

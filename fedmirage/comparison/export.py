@@ -6,9 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedmirage.comparison.outcome import COSTS, Outcome
+from fedmirage.comparison.outcome import COSTS, Outcome, Standing
+from fedmirage.comparison.rows import METRICS
+from fedmirage.comparison.scores import Score
 from fedmirage.comparison.statistics import CONFIDENCE, EQUIVALENCE
-from fedmirage.comparison.table import say_difference, say_spread
+from fedmirage.comparison.table import name_score, say_difference, say_spread
 
 Writers = Mapping[str, Callable[[Any], str]]  # by kind: what makes the text of a file
 SPECIAL = {"\\": r"\textbackslash{}", **{sign: f"\\{sign}" for sign in "&%$#_{}"}}
@@ -42,7 +44,8 @@ def describe_outcome(outcome: Outcome) -> dict[str, Any]:
     rows = []
     for standing in outcome.standings:
         row = asdict(standing.entry)
-        row |= {name: one and asdict(one) for name, one in standing.spreads.items()}
+        row |= _describe_spreads(standing)
+        row["scores"] = {metric: _describe_spreads(standing.by(metric)) for metric in METRICS}
         for name, one in outcome.differences(standing).items():
             row[name] = one and one.as_values()
         rows.append(row)
@@ -59,8 +62,8 @@ def describe_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def latex_table(outcome: Outcome) -> str:
-    """Make the table of accuracies for a paper that loads booktabs."""
-    lines = [r"\begin{tabular}{lrrrr}", r"\toprule"]
+    """Make the first table for a paper that loads booktabs; a comment says what it compares."""
+    lines = [f"% {name_score(outcome)} in per cent", r"\begin{tabular}{lrrrr}", r"\toprule"]
     baseline = _escape(outcome.baseline)
     lines += [rf"Methods & Final & Last five & $-$ {baseline} & $-$ placebo \\", r"\midrule"]
     for standing in outcome.standings:
@@ -70,6 +73,10 @@ def latex_table(outcome: Outcome) -> str:
         shown = ["--" if cell == "-" else f"${cell}$" for cell in signs]
         lines.append(" & ".join([_escape(standing.entry.name), *shown]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _describe_spreads(standing: Standing) -> dict[str, Any]:
+    return {name: one and asdict(one) for name, one in standing.spreads.items()}
 
 
 def _escape(text: str) -> str:
@@ -90,8 +97,7 @@ def list_runs(outcome: Outcome) -> list[dict[str, Any]]:
                     **row,
                     "schedule": entry.schedule,
                     "seed": seed,
-                    "final_accuracy": score and score.final,
-                    "last5_accuracy": score and score.last_five,
+                    **_describe_scores(score),
                     "averaged_local_models": score and score.averaged,
                     **{f"{name}_to_target": cost.get(name) for name in COSTS},
                     "drift": score and score.drift,
@@ -99,6 +105,16 @@ def list_runs(outcome: Outcome) -> list[dict[str, Any]]:
                     "failed": standing.failed.get(seed, ""),
                 }
             )
+    return found
+
+
+def _describe_scores(score: Score | None) -> dict[str, Any]:
+    """Return every score of a run: the final one, and the mean of the last five rounds."""
+    found: dict[str, Any] = {}
+    for metric in METRICS:
+        one = score and score.by(metric)
+        found[f"final_{metric}"] = one and one.final
+        found[f"last5_{metric}"] = one and one.last_five
     return found
 
 

@@ -3,7 +3,7 @@
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import parse
 from fedmirage.comparison.choices import Choice, choice_of
 from fedmirage.comparison.plan import QUESTION, Job, Plan
-from fedmirage.comparison.rows import FEDAVG, GLOBAL, Question
+from fedmirage.comparison.rows import FEDAVG, Question, check_score
 from fedmirage.comparison.scores import Score, read_score
 from fedmirage.comparison.statistics import (
     Difference,
@@ -58,18 +58,23 @@ class Standing:
 
     @property
     def final(self) -> Spread | None:
-        """The final accuracy over seeds."""
+        """The final score over seeds."""
         return spread([score.final for score in self.scores.values()])
 
     @property
     def last_five(self) -> Spread | None:
-        """The mean accuracy of the last five rounds over seeds."""
+        """The mean score of the last five rounds over seeds."""
         return spread([score.last_five for score in self.scores.values()])
 
     @property
     def spreads(self) -> dict[str, Spread | None]:
         """What a row reached, by name."""
         return {"final": self.final, "last_five": self.last_five}
+
+    def by(self, metric: str) -> "Standing":
+        """Return the row with another score, and with those seeds alone that have it."""
+        found = {seed: other for seed, one in self.scores.items() if (other := one.by(metric))}
+        return replace(self, scores=found)
 
     @property
     def drift(self) -> Spread | None:
@@ -101,10 +106,15 @@ class Outcome:
 
     @cached_property
     def target(self) -> float | None:
-        """The accuracy to reach: that of the settings, or else the baseline's in the last five."""
+        """The score to reach: the given one, or else the baseline's in the last five."""
         baseline = self.by_name.get(self.question.baseline)
         reference = baseline.last_five if baseline else None
-        return self.settings.target or (reference.mean if reference else None)
+        return self.given_target or (reference.mean if reference else None)
+
+    @property
+    def given_target(self) -> float:
+        """The target of the settings, which is an accuracy; 0 if there is none."""
+        return self.settings.target if self.question.metric == "accuracy" else 0.0
 
     @cached_property
     def short(self) -> dict[str, str]:
@@ -134,7 +144,7 @@ class Outcome:
 
     @cached_property
     def ranked(self) -> tuple[Standing, ...]:
-        """The rows by their last-five accuracy, the best first; those without one come last."""
+        """The rows by their mean of the last five, the best first; those without one come last."""
         means = {one.entry.name: one.last_five for one in self.standings}
         return tuple(
             sorted(
@@ -150,11 +160,11 @@ class Outcome:
         return "FedAvg" if name == FEDAVG else self.short.get(name, name)
 
     def to_baseline(self, standing: Standing) -> Difference | None:
-        """Compare the last-five accuracy with the baseline's, which is FedAvg unless it is said."""
+        """Compare the mean of the last five with the baseline's, FedAvg unless it is said."""
         return self._judged.get((standing.entry.name, self.question.baseline))
 
     def to_placebo(self, standing: Standing) -> Difference | None:
-        """Compare the last-five accuracy with that of the row's own placebo."""
+        """Compare the mean of the last five with that of the row's own placebo."""
         return self._judged.get((standing.entry.name, standing.entry.placebo))
 
     def differences(self, standing: Standing) -> dict[str, Difference | None]:
@@ -244,8 +254,8 @@ def allows_secagg(config: RunConfig) -> bool:
 
 
 @nothing_imported()
-def read_outcome(folder: Path) -> Outcome:
-    """Read a comparison from its folder."""
+def read_outcome(folder: Path, score: str | None = None) -> Outcome:
+    """Read a comparison from its folder, by its own score or by another one."""
     path = folder / FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -256,26 +266,34 @@ def read_outcome(folder: Path) -> Outcome:
         settings = configure(content["settings"])
         failed, seeds = dict(content["failed"]), tuple(content["seeds"])
         question = Question(**content.get("question", {}))  # records of before have none
+        question = replace(question, score=score or question.score)
+        check_score(question.score)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(f"{path} is damaged and cannot be read: {error}") from None
     except ConfigurationError as error:
         refused = "; ".join(error.problems)
         raise DataError(f"{path} has settings that this version refuses: {refused}") from None
-    standings = tuple(stand(folder, entry, failed, question.score) for entry in entries)
+    standings = tuple(stand(folder, entry, failed, question) for entry in entries)
+    if score and not any(standing.scores for standing in standings):
+        reason = next(why for standing in standings for why in standing.failed.values())
+        raise DataError(
+            f"score={score!r}: no run in {folder} can be compared by it. Of the first, {reason};"
+            " choose another score, or run the comparison anew"
+        )
     return Outcome(folder, settings, seeds, standings, question)
 
 
 def stand(
-    folder: Path, entry: ComparedLine, failed: Mapping[str, str], models: str = GLOBAL
+    folder: Path, entry: ComparedLine, failed: Mapping[str, str], question: Question = QUESTION
 ) -> Standing:
     """Score the runs of a row; `failed` has reasons that their own records may lack."""
     scores, reasons = {}, {}
     for seed, name in entry.runs.items():
         try:
             reason = failed.get(name) or _explain(find_summary(folder / name))
-            score = None if reason else read_score(folder / name, models)
+            score = None if reason else read_score(folder / name, question.score)
             if score is None:
-                reasons[seed] = reason or "it has no accuracy on the test set"
+                reasons[seed] = reason or question.missing
             else:
                 scores[seed] = score
         except DataError as error:

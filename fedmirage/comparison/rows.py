@@ -3,23 +3,49 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedmirage.common.errors import collect
+from fedmirage.common.errors import collect, refuse
 from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.language import Call, parse
+from fedmirage.common.wire.metrics import FURTHER_SCORES
 from fedmirage.settings.layers import locate
 
 FEDAVG = "fedavg"
-GLOBAL, LOCAL = MODELS = ("global", "local")  # whose accuracy may be compared
+GLOBAL, LOCAL = "global", "local"  # whose accuracy may be compared
+METRICS = {"accuracy": "accuracy", **FURTHER_SCORES}  # what each is called
+# What may be compared: an accuracy, or another score of the global model.
+SCORES = {GLOBAL: "accuracy", LOCAL: "accuracy"}
+SCORES |= {name.replace("_", "-"): name for name in FURTHER_SCORES}
 VIRTUAL = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")  # compared if nothing else is named
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a comparison is called, what its rows are compared with, and which models are scored."""
+    """What a comparison is called, what its rows are compared with, and by which score."""
 
     title: str = ""
     baseline: str = FEDAVG
     score: str = GLOBAL
+
+    @property
+    def metric(self) -> str:
+        """The score as results.jsonl names it."""
+        return SCORES[self.score]
+
+    @property
+    def what(self) -> str:
+        """What is compared, in the words of a sentence."""
+        return METRICS[self.metric] + " of local models" * (self.score == LOCAL)
+
+    @property
+    def missing(self) -> str:
+        """Say of a run why it may lack the score."""
+        if self.score == LOCAL:
+            return "it has no accuracy of local models, which --local-evaluation records"
+        if self.metric == "accuracy":
+            return "it has no accuracy on the test set"
+        several = "its samples have several labels each"
+        data = "its test set has one class only" if self.metric == "auc" else several
+        return f"it has no {self.what}, because an earlier version made it, or because {data}"
 
 
 @dataclass(frozen=True)
@@ -56,12 +82,19 @@ def make_rows(
 
 def make_question(title: str, baseline: str, score: str, problems: list[str]) -> Question:
     """Make the question of a comparison; what is wrong with it is added to the problems."""
-    if score not in MODELS:
-        problems.append(f"score={score!r} is not known; write {' or '.join(MODELS)}")
+    with collect(problems):
+        check_score(score)
     line = FEDAVG
     with collect(problems):
         line = spell(parse(baseline, "baseline"))
     return Question(title, line, score)
+
+
+def check_score(score: str) -> None:
+    """Refuse a score that there is not."""
+    *some, last = SCORES
+    known = f"{', '.join(some)} or {last}"
+    refuse([] if score in SCORES else [f"score={score!r} is not known; write {known}"])
 
 
 def placebo_of(line: str) -> str:

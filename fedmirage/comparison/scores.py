@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from fedmirage.common.errors import DataError
 from fedmirage.common.wire.metrics import AVERAGE_SCORES, TEST_SHARD
 from fedmirage.comparison.choices import Choice, choice_of
 from fedmirage.comparison.plan import Job
-from fedmirage.comparison.rows import GLOBAL, LOCAL
+from fedmirage.comparison.rows import GLOBAL, LOCAL, METRICS, SCORES
 from fedmirage.records.lines import find_summary, read_rounds
 
 LAST = 5  # evaluated rounds in the headline score
@@ -20,7 +20,8 @@ LAST = 5  # evaluated rounds in the headline score
 class Score:
     """What one run reached."""
 
-    accuracies: list[tuple[int, float]]  # rounds with their accuracy on the test set
+    metric: str  # which score is compared
+    values: dict[str, list[tuple[int, float]]]  # by metric: rounds, and what they scored
     lines: list[dict[str, Any]] = field(repr=False)
     averaged: bool  # whether they are those of the average of the local models
     remarks: list[str]
@@ -28,13 +29,17 @@ class Score:
 
     @property
     def final(self) -> float:
-        """The accuracy in the last round."""
-        return self.accuracies[-1][1]
+        """The score in the last round."""
+        return self.values[self.metric][-1][1]
 
     @property
     def last_five(self) -> float:
-        """The mean accuracy of the last five rounds that were evaluated."""
-        return statistics.fmean(accuracy for _, accuracy in self.accuracies[-LAST:])
+        """The mean score of the last five rounds that were evaluated."""
+        return statistics.fmean(value for _, value in self.values[self.metric][-LAST:])
+
+    def by(self, metric: str) -> "Score | None":
+        """Return the same run with another score; None if it has no such score."""
+        return replace(self, metric=metric) if self.values[metric] else None
 
     @property
     def drift(self) -> float | None:
@@ -44,8 +49,9 @@ class Score:
         return statistics.fmean(drifts[-LAST:]) if drifts else None
 
     def reach(self, target: float) -> dict[str, float] | None:
-        """Count rounds, bytes and seconds until an accuracy; None if it was never reached."""
-        at = next((number for number, accuracy in self.accuracies if accuracy >= target), None)
+        """Count rounds, bytes and seconds until a score; None if it was never reached."""
+        scored = self.values[self.metric]
+        at = next((number for number, value in scored if value >= target), None)
         if at is None:
             return None
         lines = [line for line in self.lines if line["round"] <= at]
@@ -54,34 +60,38 @@ class Score:
         return {"rounds": at, "bytes": sent, "seconds": seconds}
 
 
-def read_score(folder: Path, models: str = GLOBAL) -> Score | None:
-    """Read what a run reached; None if it was never scored on the test set.
+def read_score(folder: Path, score: str = GLOBAL) -> Score | None:
+    """Read what a run reached; None if it has no such score on the test set.
 
     A method that shares only a part of the model has no global one. What is scored then is the
     average of the local models, which for FedAvg would be the global model.
     """
     lines, summary = read_rounds(folder), find_summary(folder)
-    found, averaged = [], False
-    for line in lines:
-        accuracy = score_of(line, "accuracy", models)
-        if accuracy is not None:
-            averaged = averaged or (models == GLOBAL and line.get("accuracy") is None)
-            found.append((int(line["round"]), accuracy))
+    values = {
+        metric: [
+            (int(line["round"]), value)
+            for line in lines
+            if (value := score_of(line, metric, score)) is not None
+        ]
+        for metric in METRICS
+    }
+    metric, own = SCORES[score], {line["round"]: line.get("accuracy") for line in lines}
+    averaged = score != LOCAL and any(own[number] is None for number, _ in values[metric])
     idle = [f"{name} never acted: {why}" for name, why in summary.get("idle", {}).items()]
     seconds = float(summary.get("seconds", 0.0))
-    return Score(found, lines, averaged, idle, seconds) if found else None
+    return Score(metric, values, lines, averaged, idle, seconds) if values[metric] else None
 
 
-def score_of(line: dict[str, Any], name: str, models: str = GLOBAL) -> float | None:
+def score_of(line: dict[str, Any], name: str, score: str = GLOBAL) -> float | None:
     """Return a score of a round: the global model's, or else that of the local models' average.
 
     That of local models is the mean of what each of them scores on its own shard of the test set.
     """
     evaluation = line.get("evaluation", {})
-    if models == LOCAL:
+    if score == LOCAL:
         value = evaluation.get(f"{TEST_SHARD}{name}")
     else:
-        value = line.get(name)
+        value = line.get(name, evaluation.get(name))
         value = evaluation.get(f"{AVERAGE_SCORES}{name}") if value is None else value
     return None if value is None else float(value)
 

@@ -10,7 +10,6 @@ from rich.text import Text
 
 from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.outcome import Outcome, Standing
-from fedmirage.comparison.rows import LOCAL
 from fedmirage.comparison.statistics import UNDECIDED, VERDICTS, Difference, Spread
 
 Cell = TypeVar("Cell")
@@ -58,12 +57,17 @@ def cost_table(outcome: Outcome, target: float) -> Table:
 
 def name_score(outcome: Outcome) -> str:
     """Name what is compared."""
-    return "Accuracy of local models" if outcome.question.score == LOCAL else "Accuracy"
+    return capitalise(outcome.question.what)
+
+
+def capitalise(words: str) -> str:
+    """Make words the beginning of a title."""
+    return f"{words[:1].upper()}{words[1:]}"
 
 
 def say_origin(outcome: Outcome) -> str:
     """Say where the target comes from, unless it was given."""
-    return "" if outcome.settings.target else f", {outcome.baseline}'s mean of the last five"
+    return "" if outcome.given_target else f", {outcome.baseline}'s mean of the last five"
 
 
 def say_seconds(outcome: Outcome) -> str:
@@ -110,7 +114,7 @@ def verdicts(outcome: Outcome) -> list[str]:
     found = [f"Over {len(outcome.seeds)} seeds, {_verdicts(to_baseline, outcome.baseline)}."]
     if any(difference for _, difference in to_placebo):
         text = _verdicts(to_placebo, "its placebo")
-        found.append(f"{text[:1].upper()}{text[1:]}.")
+        found.append(f"{capitalise(text)}.")
     return found
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fedmirage.common.wire.metrics import FURTHER_SCORES
 from fedmirage.comparison.export import Writers, as_csv, as_json, describe_outcome, latex_table
 from fedmirage.comparison.scores import score_of
 from fedmirage.report.data import make_sections
@@ -24,7 +25,7 @@ def describe_groups(groups: Sequence[Group]) -> dict[str, Any]:
 
 def list_rounds(group: Group) -> Iterator[dict[str, Any]]:
     """Describe every round of every run in flat values; a run without rounds by its state."""
-    models = group.outcome.question.score
+    score = group.outcome.question.score
     for name, runs in group.runs.items():
         entry = group.outcome.by_name[name].entry
         for seed, run in runs.items():
@@ -36,8 +37,9 @@ def list_rounds(group: Group) -> Iterator[dict[str, Any]]:
                 yield {
                     **known,
                     "round": sums.pop("rounds"),
-                    "accuracy": score_of(line, "accuracy", models),
-                    "loss": score_of(line, "loss", models),
+                    "accuracy": score_of(line, "accuracy", score),
+                    "loss": score_of(line, "loss", score),
+                    **{name: score_of(line, name, score) for name in FURTHER_SCORES},
                     **{f"{axis}_so_far": value for axis, value in sums.items()},
                     "drift": line.get("diagnostics", {}).get("drift"),
                     "epsilon": line.get("dp", {}).get("epsilon"),

@@ -141,13 +141,18 @@ def show_models(console: Console) -> None:
     """Show one line per model, with its number of weights for two usual shapes and ten classes."""
     made = table("models", "name", "28x28 grey", "32x32 colour", "parameters", "what it is")
     for name, params in MODELS.items():
-        sizes = [
-            f"{sum(weight.numel() for weight in build(name, shape, 10).parameters()):,}"
-            for shape in ((1, 28, 28), (3, 32, 32))
-        ]
+        sizes = [count_weights(name, shape) for shape in ((1, 28, 28), (3, 32, 32))]
         made.add_row(name, *sizes, keys(params), first_sentence(params))
     text = "The numbers are weights, for ten classes. fedmirage models NAME explains one. Your own"
     show(console, made, text, ' network is "module:Class(width=64)"; see docs/own-network.md.')
+
+
+def count_weights(model: str, shape: tuple[int, ...]) -> str:
+    """Count the weights of a model for ten classes; "-" if it does not take such inputs."""
+    try:
+        return f"{sum(weight.numel() for weight in build(model, shape, 10).parameters()):,}"
+    except ConfigurationError:
+        return "-"
 
 
 def show_partitions(console: Console) -> None:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedmirage.common.errors import TRACEBACK
-from fedmirage.common.wire.metrics import SHARD_SCORES
+from fedmirage.common.wire.metrics import FURTHER_SCORES, SHARD_SCORES
 from fedmirage.server.record.results import FILE, read_results
 from fedmirage.server.record.shown import describe_scores, fold, local_scores
 from fedmirage.server.strategy.budget import spent
@@ -96,10 +96,11 @@ def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
     """Describe what an accuracy hides.
 
     That is the accuracy over all outputs of a widened head (the headline is over the real classes),
-    macro-F1, the worst class, the accuracy per domain, and the spread of the local models.
+    balanced accuracy, macro-F1, the area under the ROC curve, the worst class, the accuracy per
+    domain, and the spread of the local models.
     """
-    labels = {"accuracy_all_outputs": "accuracy over all outputs", "macro_f1": "macro-F1"}
-    known = {name: label for name, label in labels.items() if name in evaluation}
+    labels = {"accuracy_all_outputs": "accuracy over all outputs", **FURTHER_SCORES}
+    known = {name: label for name, label in labels.items() if evaluation.get(name) is not None}
     shown = {label: percent(evaluation[name]) for name, label in known.items()}
     if "worst_recall" in evaluation:
         recall = percent(evaluation["worst_recall"])

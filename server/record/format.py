@@ -140,8 +140,15 @@ class Evaluation(Named):
     """The class with the worst recall."""
     worst_recall: Score = ABSENT
     """That recall."""
+    balanced_accuracy: Score = ABSENT
+    """Recall averaged over the classes of the test set; single-label data only. The first versions
+    did not write it."""
     macro_f1: Score = ABSENT
     """F1 averaged over the classes of the test set; single-label data only."""
+    auc: Score = ABSENT
+    """Area under the ROC curve on the whole test set; of more than two classes, the mean of each
+    against all others. It is missing if the test set has one class only; the first versions did
+    not write it."""
     confusion: Annotated[list[list[Whole]], AfterValidator(_require_square)] = ABSENT
     """In the summary only, for up to 100 classes: rows are true classes, columns are answers."""
     domains: Scores = ABSENT

@@ -21,7 +21,7 @@ from fedmirage.common.run import Run
 from fedmirage.common.settings.language import write
 from fedmirage.common.settings.project import project
 from fedmirage.common.wire.manifest import from_arrays
-from fedmirage.common.wire.metrics import AVERAGE_SCORES
+from fedmirage.common.wire.metrics import AVERAGE_SCORES, FURTHER_SCORES
 from fedmirage.common.wire.payload import Arrays
 from fedmirage.server.strategy.average import shares_of, weighted_mean
 
@@ -42,7 +42,7 @@ class Evaluator:
     def use(self, split: Split) -> None:
         """Make a split the test set."""
         indices = np.arange(len(split))
-        self.test = Resident.load(split, indices, self.run.device, self.run.memory_format)
+        self.test = self.run.load(split, indices)
         column = split.columns.get("domain")
         self.domains = None if column is None else torch.tensor(column, device=self.run.device)
 
@@ -78,7 +78,11 @@ class Evaluator:
             return {}
         types = [array.dtype for array in self.run.initial]
         mean = weighted_mean((arrays for _, arrays in found), weights, types)
-        return {f"{AVERAGE_SCORES}{name}": value for name, value in self.score(mean).items()}
+        detail = Detail(self.run.dataset.classes, self.run.dataset.task)
+        scores = self.score(mean, detail)
+        more = detail.result()
+        scores |= {name: more[name] for name in FURTHER_SCORES if name in more}
+        return {f"{AVERAGE_SCORES}{name}": value for name, value in scores.items()}
 
     def save(self, shared: Arrays, path: Path, round_number: int) -> None:
         """Write the shared weights by name, with the facts that are needed to use them.
@@ -100,6 +104,7 @@ class Evaluator:
             classes=data.classes,
             task=data.task,
             shape=data.shape,
+            pictures=data.pictures,
             mean=data.mean,
             std=data.std,
             methods=config.methods,

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from sklearn.metrics import recall_score
 
 from fedmirage.common.data.batches import normalise
 from fedmirage.common.data.loading import load
 from fedmirage.common.run import blueprint
 from fedmirage.common.wire.manifest import from_arrays
+from fedmirage.common.wire.metrics import AVERAGE_SCORES, FURTHER_SCORES
 from fedmirage.comparison.folders import lay_out_runs
 from fedmirage.show.progress import summary_table
 from tests.support.inprocess import run_in_process
@@ -21,7 +23,7 @@ from tests.support.runs import SMALL, lines
 from tests.support.vhl import BASE
 
 
-def test_recall_macro_f1_and_at_the_end_the_confusion_matrix(tmp_path: Path) -> None:
+def test_scores_beside_the_accuracy_and_at_the_end_the_confusion_matrix(tmp_path: Path) -> None:
     run_in_process(tmp_path, **SMALL)
     rounds, (summary,) = lines(tmp_path), lines(tmp_path, "summary")
     final = summary["final_evaluation"]
@@ -32,13 +34,16 @@ def test_recall_macro_f1_and_at_the_end_the_confusion_matrix(tmp_path: Path) -> 
     assert final["recall"] == pytest.approx(recall.tolist(), abs=1e-6)
     assert final["worst_recall"] == recall.min()
     assert final["worst_class"] == str(recall.argmin())
+    assert final["balanced_accuracy"] == pytest.approx(recall.mean())
     for line in rounds:
-        assert {"macro_f1", "recall", "worst_recall", "worst_class"} <= set(line["evaluation"])
-        assert "confusion" not in line["evaluation"]
+        names = {"recall", "worst_recall", "worst_class", *FURTHER_SCORES}
+        assert names == set(line["evaluation"])
         assert len(json.dumps(line["evaluation"])) < 400
     cells = [list(column.cells) for column in summary_table(summary).columns]
     shown = dict(zip(map(str, cells[0]), map(str, cells[1]), strict=True))
     assert shown["macro-F1"] == f"{100 * final['macro_f1']:.2f} %"
+    assert shown["balanced accuracy"] == f"{100 * final['balanced_accuracy']:.2f} %"
+    assert shown["area under the ROC curve"] == f"{100 * final['auc']:.2f} %"
     assert shown["worst class"].startswith(f"{final['worst_class']}, recall")
 
 
@@ -64,7 +69,7 @@ def test_every_domain_has_its_accuracy(tmp_path: Path) -> None:
     settings = {**SMALL, "dataset": "digits(limit=300, mean=0.3), digits(limit=200, mean=0.3)"}
     run_in_process(tmp_path / "same", **settings)
     evaluation = lines(tmp_path / "same")[-1]["evaluation"]
-    names = ["digits(mean=0.3, limit=300)", "digits(mean=0.3, limit=200)"]
+    names = ["digits(limit=300, mean=0.3)", "digits(limit=200, mean=0.3)"]
     assert list(evaluation["domains"]) == names
     accuracies = list(evaluation["domains"].values())
     # both have 200 test samples
@@ -154,6 +159,9 @@ def test_the_average_of_local_models_is_weighted_by_examples(tmp_path: Path) -> 
     assert found["average_of_local_models.on_test.by_examples.accuracy"] == pytest.approx(
         (answers == dataset.test.labels).mean()
     )
+    recall = recall_score(dataset.test.labels, answers, average="macro")
+    assert found[f"{AVERAGE_SCORES}balanced_accuracy"] == pytest.approx(recall)
+    assert {f"{AVERAGE_SCORES}{name}" for name in FURTHER_SCORES} < set(found)
 
 
 @pytest.mark.parametrize("secagg", ["off", "on"])

@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +15,15 @@ from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.server.run import run
 from fedmirage.server.start import check_run
+from tests.support.deployed import SMALL, deploy
 from tests.support.inprocess import InProcessGrid, run_in_process
-from tests.support.pairs import BASE, BATCH_NORM, line
+from tests.support.pairs import BATCH_NORM, line
 from tests.support.rules import initial, named
 from tests.support.runs import assert_same_bits, lines, weights
 
 PLAIN = "tests.support.nets:Plain"
 RICH = "tests.support.nets:Rich(head='fc')"
 FIVE = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")
-SMALL: dict[str, Any] = {**BASE, "clients": 2}
 
 
 @pytest.mark.parametrize("model", [PLAIN, RICH])
@@ -175,17 +174,6 @@ def write_lab(folder: Path, name: str, width: int = 4) -> Path:
         "        return self.classifier(self.features(images))\n"
     )
     return folder
-
-
-def deploy(out: Path, node: dict[str, str], **settings: Any) -> InProcessGrid:
-    """Run with clients that are deployed nodes: messages bring the configuration, as over gRPC."""
-    config = configure({**SMALL, "out": str(out), "node_timeout": 0.1, **settings})
-    grid = InProcessGrid(make_app(), config.clients)
-    for partition, context in enumerate(grid.contexts.values()):
-        context.run_config = dict(config.flat())
-        context.node_config.update({"memory": str(out / f"memory-{partition}"), **node})
-    run(grid, config)
-    return grid
 
 
 def test_a_node_imports_nothing_that_its_owner_does_not_list(

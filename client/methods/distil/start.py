@@ -57,7 +57,8 @@ def draw_start(
         noise = torch.randn(wanted, *real.shape, generator=generator).to(real.device)
         if params.start == "class_stats":
             mean, std = class_statistics(real.all(label))  # (channels,) each
-            noise = noise * std.view(1, -1, 1, 1) + mean.view(1, -1, 1, 1)
+            each = (1, -1, *[1] * (noise.ndim - 2))
+            noise = noise * std.view(each) + mean.view(each)
         images.append(noise)
     labels = torch.from_numpy(np.repeat(np.arange(len(counts)), counts)).to(real.device)
     return torch.cat(images).contiguous(memory_format=real.memory_format), labels
@@ -65,5 +66,5 @@ def draw_start(
 
 def class_statistics(images: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation per channel, over all pixels of all images of one class."""
-    std, mean = torch.std_mean(images, dim=(0, 2, 3), correction=0)
+    std, mean = torch.std_mean(images, dim=(0, *range(2, images.ndim)), correction=0)
     return mean, std

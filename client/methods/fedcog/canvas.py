@@ -31,19 +31,31 @@ def draw_canvases(
         noise = torch.randn(params.samples, *shape, generator=generator)
         noise = noise.to(local.device).contiguous(memory_format=image_format)
         for batch in torch.split(noise, sizes):
-            yield Pixels(batch)
+            yield Pixels(batch, local.run.dataset.categories)
 
 
 class Pixels(nn.Module):
-    """The images themselves are learned."""
+    """The images themselves are learned; of a category, the logits of its relaxation."""
 
-    def __init__(self, noise: Tensor) -> None:
+    def __init__(self, noise: Tensor, categories: Sequence[tuple[int, int]] = ()) -> None:
         super().__init__()
         self.images = nn.Parameter(noise)
+        self.categories = categories
 
     def forward(self) -> Tensor:
-        """(samples, channels, height, width)."""
-        return self.images
+        """(samples, channels, ...)."""
+        return relax(self.images, self.categories)
+
+
+def relax(inputs: Tensor, categories: Sequence[tuple[int, int]]) -> Tensor:
+    """Replace the channels of every category by their softmax, which adds up to 1."""
+    if not categories:
+        return inputs
+    parts, done = [], 0
+    for first, end in categories:
+        parts += [inputs[:, done:first], inputs[:, first:end].softmax(1)]
+        done = end
+    return torch.cat([*parts, inputs[:, done:]], dim=1)
 
 
 class Generated(nn.Module):

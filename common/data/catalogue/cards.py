@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Card:
     """The facts about one set. What is empty here is read from the files."""
 
-    shape: tuple[int, int, int] | None = None  # (channels, height, width) as published
+    # of one input as published, (channels, height, width) of a picture
+    shape: tuple[int, ...] | None = None
     samples: tuple[int, int] = (0, 0)  # of the training set and of the test set
     classes: tuple[str, ...] = ()  # names of the classes
     count: int | None = None  # number of classes, where the names come from the files

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pydantic import Field, field_validator
 
 from fedmirage.common.data.catalogue import cards
-from fedmirage.common.data.catalogue.base import DatasetParams, Names
+from fedmirage.common.data.catalogue.base import Names, PictureParams
 from fedmirage.common.data.catalogue.cards import Card
 
 
-class StyleParams(DatasetParams):
+class StyleParams(PictureParams):
     """The parameters of digits in five styles."""
 
     seed: int = Field(0, ge=0)
@@ -46,7 +46,7 @@ class MnistDomains(StyleParams):
         return "mnist"
 
 
-class Cifar10C(DatasetParams):
+class Cifar10C(PictureParams):
     """CIFAR-10-C: CIFAR-10 with 19 kinds of corruption, each a domain, at five severities; 50,000 +
     10,000 pictures, 32x32.
 

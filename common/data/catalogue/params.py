@@ -2,21 +2,20 @@
 
 import re
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fedmirage.common.data.catalogue import cards
-from fedmirage.common.data.catalogue.base import DatasetParams, Names
+from fedmirage.common.data.catalogue.base import DatasetParams, Names, OwnParams, PictureParams
 from fedmirage.common.data.catalogue.cards import Card
 from fedmirage.common.data.catalogue.derived import Cifar10C, DigitsDomains, MnistDomains
+from fedmirage.common.data.catalogue.encoded import Embeddings, Texts
 
-__all__ = ["DATASETS", "DatasetParams", "find_origin"]
-
-MOST_CLASSES = 100_000  # a head of more outputs is a mistyped number
+__all__ = ["DATASETS", "DatasetParams", "OwnParams", "PictureParams", "find_origin"]
 
 
-class Digits(DatasetParams):
+class Digits(PictureParams):
     """1,797 real digits that come with scikit-learn; a fifth of every class is the test set."""
 
     name = "digits"
@@ -25,7 +24,7 @@ class Digits(DatasetParams):
     """Side in pixels; the genuine pictures are 8x8, and 28 fits every model."""
 
 
-class DigitsMulti(DatasetParams):
+class DigitsMulti(PictureParams):
     """Several embedded digits in one 28x28 picture; the labels say which. Test pictures show only
     digits of the test set."""
 
@@ -41,19 +40,19 @@ class DigitsMulti(DatasetParams):
     """Decides which digits appear where; another seed gives another set."""
 
 
-class FashionMnist(DatasetParams):
+class FashionMnist(PictureParams):
     """Fashion-MNIST: 60,000 + 10,000 pictures, 28x28."""
 
     name = "fashion-mnist"
 
 
-class Mnist(DatasetParams):
+class Mnist(PictureParams):
     """MNIST: 60,000 + 10,000 pictures, 28x28."""
 
     name = "mnist"
 
 
-class Emnist(DatasetParams):
+class Emnist(PictureParams):
     """EMNIST, 28x28, delivered upright (the genuine files are transposed)."""
 
     name = "emnist"
@@ -73,55 +72,55 @@ class Emnist(DatasetParams):
         return replace(self.card, classes=classes, hub=hub, subset=subset, files=files)
 
 
-class Cifar10(DatasetParams):
+class Cifar10(PictureParams):
     """CIFAR-10: 50,000 + 10,000 pictures, 32x32."""
 
     name = "cifar10"
 
 
-class Cifar100(DatasetParams):
+class Cifar100(PictureParams):
     """CIFAR-100 with its fine labels: 50,000 + 10,000 pictures, 32x32."""
 
     name = "cifar100"
 
 
-class Svhn(DatasetParams):
+class Svhn(PictureParams):
     """Street View House Numbers, cropped digits: 73,257 + 26,032 pictures, 32x32."""
 
     name = "svhn"
 
 
-class Cinic10(DatasetParams):
+class Cinic10(PictureParams):
     """CINIC-10: 90,000 + 90,000 pictures, 32x32; its validation split is not used."""
 
     name = "cinic10"
 
 
-class Usps(DatasetParams):
+class Usps(PictureParams):
     """USPS: 7,291 + 2,007 pictures, 16x16."""
 
     name = "usps"
 
 
-class MnistM(DatasetParams):
+class MnistM(PictureParams):
     """MNIST-M, MNIST blended with crops of photographs: 59,001 + 9,001 pictures, 32x32."""
 
     name = "mnist-m"
 
 
-class SynthDigits(DatasetParams):
+class SynthDigits(PictureParams):
     """SynthDigits, rendered from fonts: 479,400 + 9,553 pictures, 32x32."""
 
     name = "synth-digits"
 
 
-class TinyImagenet(DatasetParams):
+class TinyImagenet(PictureParams):
     """Tiny ImageNet: 100,000 + 10,000 pictures, 64x64."""
 
     name = "tiny-imagenet"
 
 
-class Flair(DatasetParams):
+class Flair(PictureParams):
     """FLAIR with its 17 coarse labels; the partition natural(by="user") splits it by its users. The
     validation split is not used."""
 
@@ -132,57 +131,34 @@ class Flair(DatasetParams):
     it takes 4 GB."""
 
 
-class OwnParams(DatasetParams):
-    """The parameters of data of your own.
+class TensorParams(OwnParams, PictureParams):
+    """The parameters of files that hold pictures or other inputs of a fixed shape."""
 
-    The default normalisation is 0.5/0.5, because values computed from the data would differ between
-    nodes.
-    """
+    inputs: Literal["pictures", "tensors"] = "pictures"
+    """What the inputs are: pictures; or numbers of any fixed shape, channels first, such as
+    (channels, length) for signals, which are then normalised by `mean` and `std` alone (0 and 1
+    unless given)."""
 
-    path: str = Field(min_length=1)
-    """Where it is: absolute, or relative to the data folder or else to the current folder."""
-    test_share: float = Field(0.2, ge=0, lt=1)
-    """Share of every class that is held out as the test set where the files have no test split. A
-    node with data of its own holds out nothing unless the run scores local models; where all nodes
-    have their own, the server tests on all of its set."""
-    classes: int | tuple[str, ...] | None = None
-    """Number or names of the classes; needed where a node may lack some of them, so all nodes
-    number them in the same way."""
+    @model_validator(mode="after")
+    def _only_pictures(self) -> Self:
+        asked = [key for key in ("size", "channels") if getattr(self, key) is not None]
+        if asked and not self.pictures:
+            raise ValueError(f"{asked[0]}= is for pictures; leave it out with inputs='tensors'")
+        return self
 
-    @field_validator("classes", mode="before")
-    @classmethod
-    def _count_or_names(cls, value: Any) -> Any:
-        names = isinstance(value, tuple | list) and all(isinstance(name, str) for name in value)
-        count = isinstance(value, int) and not isinstance(value, bool)
-        if not (value is None or names or count):
-            raise ValueError("write the number of classes, or a tuple of their names")
-        return value
-
-    @field_validator("classes")
-    @classmethod
-    def _two_or_more(cls, value: int | tuple[str, ...] | None) -> int | tuple[str, ...] | None:
-        if isinstance(value, tuple) and len(set(value)) < len(value):
-            raise ValueError("a class is named twice")
-        if value is not None and (value if isinstance(value, int) else len(value)) < 2:
-            raise ValueError("there must be two classes or more")
-        if isinstance(value, int) and value > MOST_CLASSES:
-            raise ValueError(f"there can be {MOST_CLASSES} classes at the most")
-        return value
-
-    def about(self) -> Card:
-        """Return the facts that the parameters state."""
-        names = self.classes if isinstance(self.classes, tuple) else ()
-        count = self.classes if isinstance(self.classes, int) else None
-        return replace(self.card, classes=names, count=count)
+    @property
+    def pictures(self) -> bool:
+        """Whether its inputs are pictures."""
+        return self.inputs == "pictures"
 
 
-class ImageFolder(OwnParams):
+class ImageFolder(OwnParams, PictureParams):
     """Pictures in <path>/<class>/, or in <path>/train/<class>/ and <path>/test/<class>/."""
 
     name = "imagefolder"
 
 
-class Npz(OwnParams):
+class Npz(TensorParams):
     """Arrays train_images, train_labels, test_images, test_labels (or x_train, y_train, ...), or
     just images and labels; class_names names the classes."""
 
@@ -193,14 +169,14 @@ class Npz(OwnParams):
     partitions that split by them."""
 
 
-class Parquet(OwnParams):
+class Parquet(TensorParams):
     """A parquet file, or a folder with train*.parquet and test*.parquet; pictures are encoded (PNG,
-    JPEG, ...)."""
+    JPEG, ...), other inputs are (nested) lists of numbers."""
 
     name = "parquet"
 
     image: str | None = None
-    """Column of the pictures; None takes image or img."""
+    """Column of the pictures or other inputs; None takes image or img."""
     label: str | None = None
     """Column of the labels: numbers, names, or lists of them for several labels per picture; None
     takes label or labels."""
@@ -256,15 +232,50 @@ class Hub(Parquet):
         return replace(card, origin=place, files=f"{self.train}.parquet and {self.test}.parquet")
 
 
-EMBEDDED: tuple[type[DatasetParams], ...] = (Digits, DigitsMulti, DigitsDomains)
+class BreastCancer(DatasetParams):
+    """569 rows of 30 measured numbers and a diagnosis, which come with scikit-learn; a fifth of
+    every class is the test set."""
+
+    name = "breast-cancer"
+
+
+class Wine(DatasetParams):
+    """178 rows of 13 measured numbers and one of three growers, which come with scikit-learn; a
+    fifth of every class is the test set."""
+
+    name = "wine"
+
+
+class Waves(DatasetParams):
+    """1,200 + 300 made signals of three channels and 64 steps, in six shapes: sine, square,
+    sawtooth, chirp, two tones and burst.
+
+    Frequency, phase and strength are drawn for every signal, and noise is added. One of five
+    sensors records it: each has a gain and an offset of its own per channel, and its own noise. The
+    partition `domains` gives each of five clients its own sensor.
+    """
+
+    name = "waves"
+
+    noise: float = Field(0.6, ge=0, le=10)
+    """Standard deviation of the noise of a middling sensor; the shapes have amplitudes around 1."""
+    seed: int = Field(0, ge=0)
+    """Decides everything that is random; another seed gives another set."""
+
+
+EMBEDDED: tuple[type[DatasetParams], ...] = (
+    *(Digits, DigitsMulti, DigitsDomains),
+    *(BreastCancer, Wine, Waves),
+)
 PUBLISHED: tuple[type[DatasetParams], ...] = (
     *(FashionMnist, Mnist, Emnist, Cifar10, Cifar100, Svhn, Cinic10, Usps, MnistM, SynthDigits),
     *(TinyImagenet, Flair),
 )
 MADE: tuple[type[DatasetParams], ...] = (MnistDomains, Cifar10C)
+ENCODED: tuple[type[DatasetParams], ...] = (Texts, Embeddings)
 OWN: tuple[type[DatasetParams], ...] = (ImageFolder, Npz, Parquet, Hub)
 DATASETS: dict[str, type[DatasetParams]] = {
-    params.name: params for params in EMBEDDED + PUBLISHED + MADE + OWN
+    params.name: params for params in EMBEDDED + PUBLISHED + MADE + OWN + ENCODED
 }
 
 

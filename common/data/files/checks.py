@@ -36,7 +36,7 @@ def check_lengths(origin: str, raw: Raw) -> None:
 
 
 def check_splits(
-    origin: str, raw: Raw, card: Card, expected: tuple[int, int, int] | None
+    origin: str, raw: Raw, card: Card, expected: tuple[int, ...] | None
 ) -> tuple[Split, Split, tuple[str, ...], Task]:
     """Return both splits with labels of their final type, the class names and the task.
 
@@ -75,6 +75,9 @@ def check_splits(
 
 def _check_images(origin: str, split: RawSplit, expected: tuple[int, ...], published: bool) -> None:
     images = split.images
+    if images.dtype == np.float32:
+        _check_rows(origin, split, expected)
+        return
     if images.dtype != np.uint8 or images.ndim != 4:
         raise DataError(
             f"{origin}: the pictures are {images.dtype} with {images.ndim} dimensions instead of"
@@ -86,6 +89,21 @@ def _check_images(origin: str, split: RawSplit, expected: tuple[int, ...], publi
         raise DataError(
             f"{origin}: the pictures are {shape} (channels, height, width), {reason} {wanted};"
             " write size= and channels="
+        )
+
+
+def _check_rows(origin: str, split: RawSplit, expected: tuple[int, ...]) -> None:
+    """Refuse inputs of another shape, and infinite ones; NaN stands for a missing value."""
+    inputs = split.images
+    if inputs.ndim < 2 or inputs.shape[1:] != tuple(expected):
+        shape, wanted = ("x".join(map(str, numbers)) for numbers in (inputs.shape[1:], expected))
+        raise DataError(
+            f"{origin}: the inputs have the shape {shape or 'of one number'}, those of the training"
+            f" split {wanted}; give all of them one shape"
+        )
+    if infinite := int(np.isinf(inputs).reshape(len(inputs), -1).any(1).sum()):
+        raise DataError(
+            f"{origin}: {infinite} of the {len(inputs)} inputs hold infinite values; correct them"
         )
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fedmirage.common.errors import DataError
 
 Images = npt.NDArray[np.uint8]  # (samples, channels, height, width)
+Rows = npt.NDArray[np.float32]  # (samples, channels, ...) of inputs that are no pictures
 Values = npt.NDArray[Any]
 
 
@@ -25,9 +26,9 @@ class PictureForm:
 
 @dataclass(frozen=True)
 class RawSplit:
-    """Pictures in their final form, labels and further columns as they were found."""
+    """Inputs in their final form, labels and further columns as they were found."""
 
-    images: Images
+    images: Values  # bytes (Images), or float32 (Rows)
     labels: Values
     columns: dict[str, Values] = field(default_factory=dict)
 
@@ -39,6 +40,9 @@ class Raw:
     train: RawSplit
     test: RawSplit | None
     classes: tuple[str, ...] = ()  # names, where the files have them
+    # mean and standard deviation of every channel, where the inputs are no pictures
+    scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    categories: tuple[tuple[int, int], ...] = ()  # see DataSet
 
     def change(self, make: Callable[[RawSplit, str], RawSplit]) -> "Raw":
         """Make a set of both splits, each of which is changed on its own, with its name."""

@@ -5,7 +5,13 @@ from pathlib import Path
 
 from fedmirage.common.data.catalogue import params as sets
 from fedmirage.common.data.catalogue.derived import Cifar10C, DigitsDomains, MnistDomains
-from fedmirage.common.data.catalogue.params import DatasetParams, OwnParams, find_origin
+from fedmirage.common.data.catalogue.encoded import Embeddings, Texts
+from fedmirage.common.data.catalogue.params import (
+    DatasetParams,
+    OwnParams,
+    PictureParams,
+    find_origin,
+)
 from fedmirage.common.data.files.genuine import find_genuine
 from fedmirage.common.data.files.places import Source, find_own, homes, lazily, list_pictures
 from fedmirage.common.data.files.raw import PictureForm, Raw
@@ -14,8 +20,10 @@ from fedmirage.common.errors import DataError
 
 def locate(params: DatasetParams, data: Path) -> Source | None:
     """Find the source of a set: embedded, your own, or files in the data folder, or else None."""
-    if isinstance(params, sets.Digits | sets.DigitsMulti | DigitsDomains):
+    if isinstance(params, sets.EMBEDDED):
         return _embedded(params)
+    if isinstance(params, Embeddings):
+        return _encoded(params, data)
     if isinstance(params, sets.Hub):
         return _hub(params, homes(params, data)[0])
     if isinstance(params, OwnParams):
@@ -33,7 +41,34 @@ def _embedded(params: DatasetParams) -> Source:
         read = lazily("files.formats.embedded.digits_multi", *counts, params.seed)
     if isinstance(params, DigitsDomains):
         read = lazily("files.formats.embedded.digits_domains", params.seed)
+    if isinstance(params, sets.Waves):
+        read = lazily("derived.waves.make_waves", params.noise, params.seed)
+    if isinstance(params, sets.BreastCancer | sets.Wine):
+        read = lazily("files.formats.embedded.measurements", params.name)
     return Source(params.name, (), read)
+
+
+def form_of(params: DatasetParams) -> PictureForm:
+    """Return the form to which every picture of a set is converted."""
+    if not isinstance(params, PictureParams):
+        return PictureForm()
+    shape = params.about().shape
+    return PictureForm(params.size, params.channels or (shape[0] if shape else None))
+
+
+def _encoded(params: Embeddings, data: Path) -> Source | None:
+    """Find the set that is encoded."""
+    inner = params.inner
+    origin = locate(inner, data)
+    if origin is None:
+        return None
+
+    def read(form: PictureForm) -> Raw:
+        from fedmirage.common.data.files.formats.encoded import encode_raw
+
+        return encode_raw(origin.read(form_of(inner)), params.encoder)
+
+    return replace(origin, read=read)
 
 
 def _made(params: DatasetParams, data: Path) -> Source | None:
@@ -59,8 +94,12 @@ def _own(params: OwnParams, data: Path) -> Source:
     if isinstance(params, sets.ImageFolder):
         return _image_folder(params, path)
     if isinstance(params, sets.Npz):
-        read = lazily("files.formats.npz.read_npz", path, columns=params.columns)
+        facts = {"columns": params.columns, "tensors": not params.pictures}
+        read = lazily("files.formats.npz.read_npz", path, **facts)
         return Source(str(path), (path,), read)
+    if isinstance(params, Texts):
+        facts = {"text": params.text, "label": params.label, "classes": params.about().classes}
+        return Source(str(path), (path,), lazily("files.formats.texts.read_texts", path, **facts))
     assert isinstance(params, sets.Parquet)
     return _own_parquet(params, path)
 
@@ -125,7 +164,7 @@ def _parquet_source(
     columns: tuple[str, ...],
 ) -> Source:
     transposed = isinstance(params, sets.Emnist) and params.transposed
-    facts = train, test, params.about(), columns, transposed
+    facts = train, test, params.about(), columns, transposed, not params.pictures
     return Source(str(origin), train + test, lazily("files.formats.parquet.read_parquet", *facts))
 
 

@@ -15,6 +15,8 @@ One round
 Sections: none besides `shared`; no image leaves its client. Remembered: the virtual images, in the
 client's cache and not in the memory of a run, so all runs with the same data, seed, model and
 parameters train on the very same images. FedLGD contains this stage.
+Without pictures: virtual rows and signals are free numbers; the channels of a category need not add
+up to 1.
 Differs from the paper: 300 steps unless told otherwise, because the paper names no number and the
 code's 10,000 take more than a day on two cores.
 Differs from the code: the start from class statistics divides by the size of the class and not of
@@ -47,6 +49,7 @@ class Distilling(Method):
     replaces_data: ClassVar[bool] = True
     prepares: ClassVar[bool] = True
     single_label_because: ClassVar[str] = "a virtual image is made for one class"
+    only_pictures: ClassVar[dict[str, Any]] = {"augment": ""}
 
     per_class: Annotated[int, Field(ge=1)] = 10
     """IPC: virtual images per class; a class with fewer real images gets only as many as it has,

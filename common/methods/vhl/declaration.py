@@ -23,6 +23,8 @@ that was silent, failed, or came back as another node gets it again. Remembered:
 Results: `accuracy` and `loss` are over the first C outputs; if the head is wider,
 `accuracy_all_outputs` is over all of them. `virtual_accuracy` is the global model's on the virtual
 set, over all outputs. A step whose loss is not finite is left out and counted.
+Without pictures: the virtual set is Gaussian noise around one random mean per class, in the shape
+of the real inputs and as if it were normalised like them.
 Differs from the paper: 8-bit images without JPEG, because a set that is sent or made anew must be
 the same everywhere.
 Differs from the code: the learning rate decays by round and not by a client's own visits,
@@ -82,6 +84,7 @@ class Vhl(Method):
     single_label_because: ClassVar[str] = (
         "a virtual sample is paired with the real ones of its one class"
     )
+    only_pictures: ClassVar[dict[str, Any]] = {"generator": "gaussian", "augment": "none"}
     placebo: ClassVar[dict[str, Any]] = {"shuffle_labels": True}
     down: ClassVar[tuple[Section, ...]] = (Section(VIRTUAL, holds=None),)
     renamed: ClassVar[dict[str, str]] = {

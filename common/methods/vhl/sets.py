@@ -12,7 +12,7 @@ from fedmirage.common.data.loading import load
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.method import Shape
 from fedmirage.common.methods.vhl import Vhl
-from fedmirage.common.methods.vhl.gaussian import gaussian
+from fedmirage.common.methods.vhl.gaussian import gaussian, gaussian_inputs
 from fedmirage.common.methods.vhl.simple_cnn import simple_cnn
 from fedmirage.common.methods.vhl.stylegan import stylegan
 from fedmirage.common.models.base import Model
@@ -34,20 +34,24 @@ def seed_of(config: RunConfig) -> int:
 def virtual_images(params: Vhl, config: RunConfig, shape: Shape, classes: int, seed: int) -> Arrays:
     """Make [images, labels] for C real classes, class after class.
 
-    The images are uint8 (samples, *shape), the labels int16 (samples,).
+    The images are (samples, *shape), as bytes if the real inputs are pictures and else as floats;
+    the labels are int16 (samples,).
     """
     count = params.count(classes)
-    if params.generator == "dataset":
+    labels = torch.arange(count).repeat_interleave(params.per_class)
+    if not config.pictures:
+        images = gaussian_inputs(params, count, shape, torch_generator(seed, params.generator))
+    elif params.generator == "dataset":
         images, labels = borrow(params, config, count)
     else:
         with one_thread():
             images = MAKERS[params.generator](
                 params, count, max(shape[1:]), torch_generator(seed, params.generator)
             )
-        labels = torch.arange(count).repeat_interleave(params.per_class)
     if params.shuffle_labels:
         labels = labels[torch.randperm(len(labels), generator=torch_generator(seed, "shuffle"))]
-    return [to_bytes(images, shape), labels.to(torch.int16).numpy()]
+    inputs = to_bytes(images, shape) if config.pictures else images.numpy()
+    return [inputs, labels.to(torch.int16).numpy()]
 
 
 def virtual_means(model: Model, layer: str, shape: Shape, classes: int, seed: int) -> Arrays:

@@ -34,7 +34,7 @@ class PerImage:
     matching: float  # the gradient by the weights, and its derivative by the pixels
 
 
-def measure(model: Model, shape: tuple[int, int, int], classes: int) -> PerImage:
+def measure(model: Model, shape: tuple[int, ...], classes: int) -> PerImage:
     """Count the operations of every kind of step with a few images of noise."""
     images, labels = torch.randn(IMAGES, *shape), torch.arange(IMAGES) % classes
     task, still = TASKS["single-label"], frozen(model)

@@ -1,10 +1,13 @@
 """The answer: which differences the numbers support, their picture, and the two tables."""
 
+from fedmirage.common.wire.metrics import FURTHER_SCORES
 from fedmirage.comparison.outcome import Outcome, Standing
+from fedmirage.comparison.rows import METRICS
 from fedmirage.comparison.statistics import CONFIDENCE, Difference
 from fedmirage.comparison.table import (
     AVERAGED,
     NONE,
+    capitalise,
     limits,
     name_score,
     remarks,
@@ -15,8 +18,26 @@ from fedmirage.comparison.table import (
     verdicts,
 )
 from fedmirage.report.groups import Group
-from fedmirage.report.html import Html, PageSection, bullets, details, element, join, varied_table
+from fedmirage.report.html import (
+    Html,
+    PageSection,
+    bullets,
+    details,
+    element,
+    join,
+    table,
+    varied_table,
+)
 from fedmirage.report.sections.differences import comparisons, differences, find_rows
+
+SCORES_CAPTION = (
+    "Scores of the last five evaluated rounds in per cent, over the whole test set. Balanced"
+    " accuracy and macro-F1 are means over classes, so rare classes count as much as common ones."
+)
+AREA = (
+    " The area under the ROC curve says how well the outputs rank samples: 50 is chance. It cannot"
+    " be added up from parts, so clients' own models have none."
+)
 
 
 def answer(group: Group) -> PageSection:
@@ -24,7 +45,8 @@ def answer(group: Group) -> PageSection:
     outcome = group.outcome
     said = [element("p", sentence, class_="answer") for sentence in conclusions(group)]
     drawn = differences(group)
-    parts = [*said, drawn.html if drawn else "", accuracy_table(group), costs_table(group)]
+    tables = [accuracy_table(group), scores_table(group), costs_table(group)]
+    parts = [*said, drawn.html if drawn else "", *tables]
     if remarked := [*limits(outcome), *remarks(outcome)]:
         parts.append(element("div", bullets(remarked), class_="remarks"))
     if long := [(short, name) for name, short in outcome.short.items() if name != short]:
@@ -67,11 +89,27 @@ def accuracy_table(group: Group) -> Html:
     return varied_table(caption, head, rows, _classes(outcome))
 
 
+def scores_table(group: Group) -> Html:
+    """Show the accuracy beside the other scores, as far as the runs have them."""
+    outcome = group.outcome
+    found = {
+        metric: [standing.by(metric).last_five for standing in outcome.ranked] for metric in METRICS
+    }
+    known = {metric: spreads for metric, spreads in found.items() if any(spreads)}
+    if not known.keys() & FURTHER_SCORES.keys():
+        return Html()
+    cells = zip(*(map(say_spread, spreads) for spreads in known.values()), strict=True)
+    names = [group.labels[standing.entry.name] for standing in outcome.ranked]
+    rows = [[name, *row] for name, row in zip(names, cells, strict=True)]
+    head = ("Methods", *(capitalise(METRICS[metric]) for metric in known))
+    return table(f"{SCORES_CAPTION}{AREA * ('auc' in known)}", head, rows, _classes(outcome))
+
+
 def costs_table(group: Group) -> Html:
     """Show what it costs every row to reach the target."""
     outcome = group.outcome
     target = outcome.target
-    if target is None or (len(outcome.standings) < 2 and not outcome.settings.target):
+    if target is None or (len(outcome.standings) < 2 and not outcome.given_target):
         return Html()
     rows = [
         [group.labels[standing.entry.name], *say_costs(standing, target)]

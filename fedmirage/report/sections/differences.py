@@ -32,14 +32,15 @@ def differences(group: Group) -> PageSection | None:
             tables.append(varied_table(label, HEAD, cells))
     if not options:
         return None
+    what = group.outcome.question.what
     said = (
-        "Differences of the mean accuracy of the last five evaluated rounds, paired over seeds,"
+        f"Differences of the mean {what} of the last five evaluated rounds, paired over seeds,"
         f" with {100 * CONFIDENCE:.0f} % intervals of a paired t-test. A hollow mark is undecided,"
         " and an arrow points at what lies outside the picture. Verdicts are corrected for all"
         " methods of the group. The numbers also say which differences these seeds could have"
         " shown, and how many more would settle the question."
     )
-    label = "Differences of the last-five accuracy in percentage points"
+    label = f"Differences of the last-five {what} in percentage points"
     spec = {"kind": "intervals", "label": label, "options": options}
     drawn = plot("differences", label, join(tables))
     html = join((drawn, element("p", said, class_="note")))  # the picture before what explains it

@@ -1,10 +1,14 @@
-"""The sections with curves: accuracy and loss, drift, terms of the loss, the privacy budget."""
+"""The sections with curves: scores and loss, drift, terms of the loss, the privacy budget."""
 
 from collections.abc import Container, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from fedmirage.common.wire.metrics import FURTHER_SCORES
+from fedmirage.comparison.rows import METRICS
 from fedmirage.comparison.scores import score_of
+from fedmirage.comparison.table import capitalise
 from fedmirage.report.bands import Value, curves
 from fedmirage.report.groups import Group
 from fedmirage.report.html import Html, PageSection, element, join, plot_section, table
@@ -27,16 +31,21 @@ EPSILON = "The smaller epsilon is, the less the models tell about any single cli
 
 
 def progress(group: Group) -> PageSection:
-    """Draw accuracy and loss against rounds, samples, bytes and seconds."""
-    models = group.outcome.question.score
+    """Draw all scores and the loss against rounds, samples, bytes and seconds.
+
+    What is compared comes first.
+    """
+    question = group.outcome.question
+    names = {capitalise(METRICS[name]): name for name in (question.metric, "accuracy")}
+    names["Loss"] = "loss"
+    names |= {capitalise(label): name for name, label in FURTHER_SCORES.items()}
     values: dict[str, Value] = {
-        "Accuracy": lambda line: score_of(line, "accuracy", models),
-        "Loss": lambda line: score_of(line, "loss", models),
+        label: partial(score_of, name=name, score=question.score) for label, name in names.items()
     }
-    label = "Accuracy and loss on the test set"
+    label = "Scores and loss on the test set"
     said = BAND * (len(group.outcome.seeds) > 1) + SECONDS
     none = "No round has been evaluated yet."
-    return draw(group, "curves", "Curves", label, values, said, none, {"Accuracy"})
+    return draw(group, "curves", "Curves", label, values, said, none, values.keys() - {"Loss"})
 
 
 def drift(group: Group) -> PageSection:

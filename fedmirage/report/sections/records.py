@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from fedmirage.common.settings.config import defaults
 from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.repeat import repeat_comparison, repeat_run
+from fedmirage.comparison.rows import Question
 from fedmirage.comparison.scores import LAST, score_of
 from fedmirage.report.groups import Group
 from fedmirage.report.html import (
@@ -28,13 +29,13 @@ def runs(group: Group) -> PageSection:
     rows, classes = [], []
     for name, row in group.runs.items():
         for seed, run in row.items():
-            rows.append([group.labels[name], seed, *_cells(run, group.outcome.question.score)])
+            rows.append([group.labels[name], seed, *_cells(run, group.outcome.question)])
             classes.append(run.status if run.status != "finished" else None)
     scores = ("Final %", "Best %", "Last five %")
     head = ("Methods", "Seed", "State", "Rounds", *scores, "MB up", "MB down", "Folder")
     caption = (
-        "All runs: accuracy on the test set, or that of the average of the clients' models where"
-        " there is no global one, and what was sent"
+        f"All runs: {group.outcome.question.what} on the test set, or that of the average of the"
+        " clients' models where there is no global one, and what was sent"
     )
     listed = varied_table(caption, head, rows, classes)
     states = [run.status for run in group.all_runs]
@@ -98,9 +99,10 @@ def settings_table(group: Group) -> Html:
     return table(caption, ("Setting", "Value", "Default"), rows, classes)
 
 
-def _cells(run: ReportedRun, models: str) -> list[object]:
+def _cells(run: ReportedRun, question: Question) -> list[object]:
     """Describe a run by all of its rounds, those that it took over from another run included."""
-    scored = [one for line in run.rounds if (one := score_of(line, "accuracy", models)) is not None]
+    found = (score_of(line, question.metric, question.score) for line in run.rounds)
+    scored = [one for one in found if one is not None]
     scores = ["-"] * 3
     if scored:
         numbers = (scored[-1], max(scored), statistics.fmean(scored[-LAST:]))

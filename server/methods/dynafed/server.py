@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import torch
 from flwr.common import Parameters, Scalar, ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.server.client_manager import ClientManager
+from flwr.server import ClientManager
 from flwr.server.strategy import Strategy
 from torch import Tensor, nn
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedmirage.common.data.batches import Resident, batches
+from fedmirage.common.data.batches import batches
 from fedmirage.common.learning.diffaugment import diff_augment
 from fedmirage.common.learning.task import evaluate
 from fedmirage.common.run import Run
@@ -23,10 +23,12 @@ def score_alone(
     model.train()
     for index in batches(len(labels), generator, BATCH, epochs=EPOCHS):
         chosen = index.to(images.device)
-        loss = run.task.loss(model(diff_augment(images[chosen], generator)), labels[chosen])
+        shown = images[chosen]
+        shown = diff_augment(shown, generator) if run.dataset.pictures else shown
+        loss = run.task.loss(model(shown), labels[chosen])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     everything = np.arange(len(run.dataset.test))
-    test = Resident.load(run.dataset.test, everything, run.device, run.memory_format)
+    test = run.load(run.dataset.test, everything)
     return evaluate(model, run.in_batches(test), run.task, run.classes)["accuracy"]

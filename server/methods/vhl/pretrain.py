@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from fedmirage.common.data.batches import Resident, batches, normalise
-from fedmirage.common.device import memory_format, place
+from fedmirage.common.device import place
 from fedmirage.common.learning.augment import AUGMENTATIONS, augment, mean_bytes
 from fedmirage.common.method import FEATURES
 from fedmirage.common.methods.vhl import Vhl
@@ -64,7 +64,8 @@ def train_epoch(
 ) -> float:
     """Train on every virtual sample once, and return the accuracy during training."""
     config, device, data = context.config, context.device, context.run.dataset
-    image_format, (mean, std) = memory_format(config), normalisation(params, data.mean, data.std)
+    image_format = context.run.memory_format
+    mean, std = normalisation(params, data.mean, data.std)
     generator = torch_generator(config.seed, "vhl.pretrain", epoch)
     images, labels = (torch.tensor(array, device=device) for array in virtual)
     resident = Resident(images.contiguous(memory_format=image_format), labels.to(torch.int64))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from flwr.common import Parameters, ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.server.client_manager import ClientManager
+from flwr.server import ClientManager
 from flwr.server.strategy import Strategy
 
 from fedmirage.common.errors import ConfigurationError, FedmirageError

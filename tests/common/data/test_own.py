@@ -215,7 +215,7 @@ def test_one_number_of_the_mean_a_channel(data: Path) -> None:
     line = save(data, images=pictures(20, 8, 8), labels=labels(20))
     with pytest.raises(
         ConfigurationError,
-        match=r"npz\(mean=\(0.1, 0.2\)\): the pictures have 1 channels; write a number",
+        match=r"npz\(mean=\(0.1, 0.2\)\): the inputs have 1 channels; write a number",
     ):
         load(line.replace(")", ", mean=(0.1, 0.2))"), data)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import confusion_matrix, f1_score, recall_score
+from sklearn.metrics import confusion_matrix, f1_score, recall_score, roc_auc_score
 from torch import Tensor
 
 from fedmirage.common.learning.detail import Detail, select_for_round, select_for_summary
@@ -33,21 +33,35 @@ def test_single_label_figures_equal_scikit_learn() -> None:
     assert found["macro_f1"] == pytest.approx(
         f1_score(labels, answers, average="macro", labels=there)
     )
+    assert found["balanced_accuracy"] == pytest.approx(recalls.mean())
+    probabilities = logits.double().softmax(1)
+    areas = [roc_auc_score(labels == number, probabilities[:, number]) for number in there]
+    assert found["auc"] == pytest.approx(np.mean(areas))  # over batches of all sizes
     worst = int(np.argmin(recalls))
     assert (found["worst_class"], found["worst_recall"]) == (NAMES[worst], recalls[worst])
 
 
 def test_by_hand_two_classes_of_which_one_is_never_answered() -> None:
-    """Three of a, one of b, always answered a: recall 1 and 0, F1 6/7 and 0."""
+    """Three of a, one of b, always answered a: recall 1 and 0, F1 6/7 and 0; all scores tie."""
     detail = Detail(("a", "b"), "single-label")
     detail.add(torch.tensor([[1.0, 0.0]] * 4), torch.tensor([0, 0, 0, 1]))
     assert detail.result() == {
         "recall": [1.0, 0.0],
         "worst_recall": 0.0,
         "worst_class": "b",
+        "balanced_accuracy": 0.5,
         "macro_f1": pytest.approx(3 / 7),
+        "auc": 0.5,
         "confusion": [[3, 0], [1, 0]],
     }
+
+
+def test_a_set_of_one_class_has_no_roc_area() -> None:
+    detail = Detail(("a", "b"), "single-label")
+    detail.add(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0]))
+    found = detail.result()
+    assert "auc" not in found
+    assert found["balanced_accuracy"] == 0.5
 
 
 def test_several_labels_have_recall_by_class() -> None:
@@ -62,7 +76,9 @@ def test_several_labels_have_recall_by_class() -> None:
         None,
         pytest.approx(expected[2], abs=1e-6),
     ]
-    assert "confusion" not in found
+    areas = [roc_auc_score(labels[:, number], logits[:, number]) for number in (0, 2)]
+    assert found["auc"] == pytest.approx(np.mean(areas))
+    assert not {"confusion", "balanced_accuracy", "macro_f1"} & set(found)
 
 
 @pytest.mark.parametrize("task", ["single-label", "multi-label"])

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from fedmirage.common.errors import ConfigurationError, DataError
+from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.models.beginning import begin_with, freeze
 from fedmirage.common.models.factory import build
 from fedmirage.common.wire.manifest import Manifest
@@ -61,7 +61,7 @@ def test_weights_that_do_not_fit_are_refused(
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "w.safetensors").write_text("not arrays")
     for name in ("w", "none"):
-        with pytest.raises(DataError):
+        with pytest.raises(ConfigurationError, match="initial-weights: "):
             begin_with(build(RICH, SHAPE, 10), tmp_path / f"{name}.safetensors")
 
 

@@ -12,7 +12,7 @@ from experiments.reproduce import tables
 from experiments.reproduce.answer import read_paper
 from experiments.reproduce.cells import list_cells
 from experiments.reproduce.command import find_recorded, reproduce, show_tables
-from experiments.reproduce.cost import START, Clock, estimate, image_of, steps_of
+from experiments.reproduce.cost import START, Clock, estimate, inputs_of, steps_of
 from experiments.reproduce.dispatch import check_flags
 from experiments.reproduce.jobs import is_recorded, make_work
 from experiments.reproduce.metrics import in_per_cent, read_metric
@@ -228,4 +228,4 @@ def test_the_size_of_every_data_set_is_known(name: str) -> None:
         if not cell.missing:
             config = cell.configure("paper", {})
             assert all(min(params.about().samples) > 0 for params in config.dataset_list)
-            assert min(image_of(config)) > 0
+            assert min(*inputs_of(config)[0], inputs_of(config)[1]) > 0

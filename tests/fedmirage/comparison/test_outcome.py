@@ -135,12 +135,13 @@ def test_numbers_can_be_taken_away(tmp_path: Path) -> None:
     assert write_files(WRITERS, outcome, files) == files
     head, first, *others = (tmp_path / "a.csv").read_text().splitlines()
     assert head == (
-        "methods,placebo,lr,schedule,seed,final_accuracy,last5_accuracy,averaged_local_models,"
-        "rounds_to_target,bytes_to_target,seconds_to_target,drift,secagg,failed"
+        "methods,placebo,lr,schedule,seed,final_accuracy,last5_accuracy,final_balanced_accuracy,"
+        "last5_balanced_accuracy,final_macro_f1,last5_macro_f1,final_auc,last5_auc,"
+        "averaged_local_models,rounds_to_target,bytes_to_target,seconds_to_target,drift,secagg,failed"
     )
-    assert first == "fedavg,,0.05,constant,0,0.6,0.58,False,6,12000000,12.0,0.5,True,"
+    assert first == "fedavg,,0.05,constant,0,0.6,0.58,,,,,,,False,6,12000000,12.0,0.5,True,"
     assert len(others) == 17
-    assert others[2].endswith(",constant,0,,,,,,,,True,no")
+    assert others[2].endswith(",constant,0,,,,,,,,,,,,,,True,no")
     content = json.loads((tmp_path / "a.json").read_text())
     vhl = next(row for row in content["rows"] if row["name"] == "vhl(width=8)")
     assert vhl["to_placebo"]["verdict"] == "ahead"

@@ -39,10 +39,10 @@ def test_numbers_can_be_taken_away(folder: Path) -> None:
     assert shown.exit_code == 0, shown.output
     head, *rows = places["csv"].read_text().splitlines()
     assert head == (
-        "group,methods,placebo,lr,schedule,seed,state,reason,round,accuracy,loss,samples_so_far,"
-        "bytes_so_far,seconds_so_far,drift,epsilon"
+        "group,methods,placebo,lr,schedule,seed,state,reason,round,accuracy,loss,"
+        "balanced_accuracy,macro_f1,auc,samples_so_far,bytes_so_far,seconds_so_far,drift,epsilon"
     )
-    last = f"{folder.name},fedavg,,0.05,constant,0,finished,,7,0.6,0.4,3500.0,14000000,14.0,0.5,"
+    last = f"{folder.name},fedavg,,0.05,constant,0,finished,,7,0.6,0.4,,,,3500.0,14000000,14.0,0.5,"
     assert rows[6] == last
     assert len(rows) == 6 * 3 * 7
     (group,) = json.loads(places["json"].read_text())["groups"]

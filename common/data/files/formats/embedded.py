@@ -1,4 +1,4 @@
-"""The sets that need no file: scikit-learn's digits, several of them in a picture, in styles."""
+"""The sets that need no file: scikit-learn's digits in several forms, and its two tables."""
 
 from dataclasses import replace
 
@@ -48,6 +48,23 @@ def digits_domains(seed: int, form: PictureForm) -> Raw:
     bare = digits(PictureForm(form.size - 2 * margin, channels=1))
     framed = bare.change(lambda split, _: replace(split, images=np.pad(split.images, frame)))
     return make_domains(framed, seed, form.channels)
+
+
+def measurements(name: str, form: PictureForm) -> Raw:
+    """Read one of scikit-learn's tables; a fifth of every class is held out.
+
+    Every column is normalised by its mean and standard deviation in the training split.
+    """
+    # imported here, because the import takes seconds and a cached set does not need it
+    from sklearn.datasets import load_breast_cancer, load_wine
+
+    bunch = load_wine() if name == "wine" else load_breast_cancer()
+    rows, labels = bunch.data.astype(np.float32), bunch.target.astype(np.int64)
+    held = choose_held_out(labels, TEST_SHARE)
+    train, test = (RawSplit(rows[part], labels[part]) for part in (~held, held))
+    columns = bunch.data[~held]
+    scale = tuple(columns.mean(0).tolist()), tuple(columns.std(0).tolist())
+    return Raw(train, test, tuple(map(str, bunch.target_names)), scale)
 
 
 def _genuine() -> tuple[Images, npt.NDArray[np.int64]]:

@@ -10,6 +10,7 @@ from fedmirage.common.data.files.raw import (
     PictureForm,
     Raw,
     RawSplit,
+    Rows,
     Values,
     number_values,
     reading,
@@ -21,8 +22,11 @@ TRAIN = (("train_images", "train_labels"), ("x_train", "y_train"), ("images", "l
 TEST = (("test_images", "test_labels"), ("x_test", "y_test"))
 
 
-def read_npz(path: Path, columns: tuple[str, ...], form: PictureForm) -> Raw:
-    """Read both splits; without test arrays there is no test split."""
+def read_npz(path: Path, columns: tuple[str, ...], tensors: bool, form: PictureForm) -> Raw:
+    """Read both splits; without test arrays there is no test split.
+
+    `tensors` says that the inputs are no pictures.
+    """
     with (
         reading(path, "a .npz file without pickled objects"),
         np.load(path, allow_pickle=False) as file,
@@ -43,9 +47,14 @@ def read_npz(path: Path, columns: tuple[str, ...], form: PictureForm) -> Raw:
     }
     splits = []
     for part, ((images, labels), _) in enumerate(pairs):
-        pictures = arrange(to_bytes(f"{path}: {images}", arrays[images]), form)
+        where = f"{path}: {images}"
+        found: Values = (
+            to_floats(where, arrays[images])
+            if tensors
+            else arrange(to_bytes(where, arrays[images]), form)
+        )
         values = {name: extra[name][part] for name in columns}
-        splits.append(RawSplit(pictures, _flat(arrays[labels]), values))
+        splits.append(RawSplit(found, _flat(arrays[labels]), values))
     names = tuple(map(str, arrays.get("class_names", ())))
     return Raw(splits[0], splits[1] if test else None, names)
 
@@ -82,6 +91,24 @@ def to_bytes(where: str, images: Values) -> Images:
         f"{where} has the shape {images.shape}; it must be (samples, height, width) with 1 or 3"
         " channels behind or before"
     )
+
+
+def to_floats(where: str, inputs: Values) -> Rows:
+    """Convert numbers of any fixed shape to float32; `where` begins the sentence if that fails."""
+    if inputs.dtype.kind not in "biuf":
+        raise DataError(f"{where} holds {inputs.dtype}; save numbers, for example as float32")
+    if inputs.ndim < 2 or 0 in inputs.shape[1:]:
+        raise DataError(
+            f"{where} has the shape {inputs.shape}; it must be (samples, ...), with at least one"
+            " number per sample"
+        )
+    found = inputs.astype(np.float32)
+    if wrong := int((~np.isfinite(found)).reshape(len(found), -1).any(1).sum()):
+        raise DataError(
+            f"{where}: {wrong} of the {len(found)} inputs hold NaN, infinite or too large values;"
+            " correct or drop them"
+        )
+    return found
 
 
 def _flat(labels: Values) -> Values:

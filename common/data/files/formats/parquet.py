@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fedmirage.common.data.catalogue.cards import Card
 from fedmirage.common.data.files.decoding import decode
 from fedmirage.common.data.files.formats.labels import read_labels, to_array
+from fedmirage.common.data.files.formats.npz import to_floats
 from fedmirage.common.data.files.raw import (
     Images,
     PictureForm,
     Raw,
     RawSplit,
+    Values,
     number_values,
     reading,
 )
@@ -31,11 +34,13 @@ def read_parquet(
     card: Card,
     columns: tuple[str, ...],
     transposed: bool,
+    tensors: bool,
     form: PictureForm,
 ) -> Raw:
     """Read both splits of a set; without files for the test split there is none.
 
-    `transposed` exchanges rows and columns, which are exchanged in the files.
+    `transposed` exchanges rows and columns, which are exchanged in the files; `tensors` says that
+    the inputs are no pictures.
     """
     parts = [files for files in (train, test) if files]
     for files in parts:
@@ -51,7 +56,11 @@ def read_parquet(
         extra[name] = number_values([to_array(column) for column in found], name)
     splits = []
     for part, files in enumerate(parts):
-        images = _pictures(files, card.image, form)
+        images: Values = (
+            to_floats(f"{files[0]}", _numbers(files, card.image))
+            if tensors
+            else _pictures(files, card.image, form)
+        )
         images = np.swapaxes(images, 2, 3) if transposed else images
         values = {name: extra[name][part] for name in columns}
         splits.append(RawSplit(images, labels[part], values))
@@ -101,6 +110,28 @@ def _pictures(files: Files, names: Sequence[str], form: PictureForm) -> Images:
     with reading(files[0], "a parquet file"):
         count = sum(pq.read_metadata(file).num_rows for file in files)
     return decode(_read_encoded(files, names), count, form)
+
+
+def _numbers(files: Files, names: Sequence[str]) -> Values:
+    """Read a column of numbers in (nested) lists, which must all be of one length."""
+    column: Any = _values(files, names, "image").combine_chunks()
+    shape = [len(column)]
+    while pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type):
+        lengths = set(pc.list_value_length(column).to_pylist())
+        if len(lengths) != 1 or None in lengths:
+            raise DataError(
+                f"{files[0]}: the lists of {_column(files[0], names, 'image')!r} have"
+                f" {len(lengths)} different lengths; give all inputs one shape"
+            )
+        shape.append(lengths.pop())
+        column = column.flatten()
+    if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        raise DataError(
+            f"{files[0]}: column {_column(files[0], names, 'image')!r} holds {column.type}, not"
+            " lists of numbers; choose another column with image="
+        )
+    values: Values = column.to_numpy(zero_copy_only=False).reshape(shape)
+    return values
 
 
 def _read_encoded(files: Files, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
