@@ -44,7 +44,8 @@ def _watch() -> None:
         if event.startswith(LEAVES) and _confined.what:
             raise ConfigurationError(
                 f"{_confined.what} tried to use the network or to start a program ({event}), which"
-                " a run does not let it; give pretrained weights as initial-weights"
+                " a run does not let it; fetch what it needs beforehand, and give a network's"
+                " pretrained weights as initial-weights"
             )
 
     sys.addaudithook(hear)

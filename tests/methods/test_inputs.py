@@ -1,4 +1,4 @@
-"""Methods on inputs that are no pictures: rows of a table, signals, and rows with categories."""
+"""Methods on inputs that are no pictures: rows of a table, signals, embeddings, categories."""
 
 import copy
 from pathlib import Path
@@ -19,7 +19,13 @@ from fedmirage.testing.quick import BASE, finite, line
 FIVE = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")
 ROWS = {**BASE, "dataset": "breast-cancer(limit=60)", "partition": "classes(per_client=1)"}
 SIGNALS = {**BASE, "dataset": "waves(limit=60)", "model": "cnn1d(width=2, depth=1, hidden=8)"}
-INPUTS: dict[str, dict[str, Any]] = {"rows": ROWS, "signals": SIGNALS}
+ENCODED = "embeddings(of='digits(size=8)', encoder='tests.support.encoders:shrink', limit=60)"
+EMBEDDINGS = {**BASE, "dataset": ENCODED}
+INPUTS: dict[str, dict[str, Any]] = {
+    "rows": ROWS,
+    "signals": SIGNALS,
+    "embeddings": EMBEDDINGS,
+}
 
 
 def placebo(name: str) -> str:
@@ -41,11 +47,12 @@ def test_every_method_runs_on_rows_and_does_something(name: str, tmp_path: Path)
     assert runs.differ(found, train(tmp_path / "fedavg", **ROWS)) == (name != "fedavg")
 
 
+@pytest.mark.parametrize("inputs", ["signals", "embeddings"])
 @pytest.mark.parametrize("name", FIVE)
-def test_the_five_run_on_signals(name: str, tmp_path: Path) -> None:
-    found = train(tmp_path / "method", **{**SIGNALS, "methods": line(name)})
+def test_the_five_run_and_do_something(name: str, inputs: str, tmp_path: Path) -> None:
+    found = train(tmp_path / "method", **{**INPUTS[inputs], "methods": line(name)})
     assert finite(found)
-    assert runs.differ(found, train(tmp_path / "fedavg", **SIGNALS))
+    assert runs.differ(found, train(tmp_path / "fedavg", **INPUTS[inputs]))
 
 
 @pytest.mark.parametrize("inputs", INPUTS)
@@ -100,8 +107,9 @@ def test_networks_for_other_inputs_are_refused(model: str, tmp_path: Path) -> No
         run_in_process(tmp_path, **{**ROWS, "model": model})
 
 
-def test_rows_under_secure_aggregation(tmp_path: Path) -> None:
-    settings = {**ROWS, "methods": line("fedcog")}
+@pytest.mark.parametrize("inputs", INPUTS)
+def test_inputs_under_secure_aggregation(inputs: str, tmp_path: Path) -> None:
+    settings = {**INPUTS[inputs], "methods": line("fedcog")}
     plain = train(tmp_path / "plain", **settings)
     secure = train(tmp_path / "secure", **{**settings, "secagg": "on"})
     assert all(abs(a - b).max() < 1e-3 for a, b in zip(plain, secure, strict=True))

@@ -101,7 +101,7 @@ def _check_rows(origin: str, split: RawSplit, expected: tuple[int, ...]) -> None
             f"{origin}: the inputs have the shape {shape or 'of one number'}, those of the training"
             f" split {wanted}; give all of them one shape"
         )
-    if infinite := int(np.isinf(inputs).reshape(len(inputs), -1).any(1).sum()):
+    if infinite := int(np.isinf(inputs).any(tuple(range(1, inputs.ndim))).sum()):
         raise DataError(
             f"{origin}: {infinite} of the {len(inputs)} inputs hold infinite values; correct them"
         )

@@ -98,7 +98,7 @@ def test_a_wider_head_leaves_the_features() -> None:
         ("Faulty(fault='tied')", "are one tensor, which methods would count twice; untie them"),
         ("Faulty(fault='empty')", "the classifier has no parameters; cut at the last layer"),
         ("Downloads(how='url')", "tried to use the network or to start a program"),
-        ("Downloads(how='program')", "give pretrained weights as initial-weights"),
+        ("Downloads(how='program')", "give a network's pretrained weights as initial-weights"),
     ],
 )
 def test_a_network_that_cannot_be_used_gets_a_sentence(call: str, sentence: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedmirage.common.confinement import confined
 from fedmirage.common.data.files.raw import Raw, RawSplit, Rows, Values
-from fedmirage.common.errors import DataError
+from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.own_code import find
 
 BATCH = 256  # samples that the encoder gets at a time
@@ -45,10 +45,13 @@ def _encode(inputs: Values, encoder: Callable[[Any], Any], reference: str) -> Ro
         with torch.inference_mode(), confined(f"encoder={reference!r}"):
             found = encoder(given)
         vectors: Rows = np.asarray(torch.as_tensor(found).cpu().numpy(), np.float32)
+    except FedmirageError:
+        raise
     except Exception as error:
-        text = " ".join(str(error).split())[:200] if inputs.dtype != object else "its log says more"
+        # A message about texts may quote them.
+        quoted = "" if inputs.dtype == object else ": " + " ".join(str(error).split())[:200]
         raise DataError(
-            f"encoder={reference!r} fails ({type(error).__name__}: {text}); it takes a list of"
+            f"encoder={reference!r} fails ({type(error).__name__}{quoted}); it takes a list of"
             " texts or a uint8 tensor of pictures, and returns one vector per sample"
         ) from error
     if vectors.ndim != 2 or len(vectors) != len(inputs) or not vectors.shape[1]:

@@ -1,5 +1,6 @@
 """Texts with labels, from .csv, .parquet and .jsonl files."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ from fedmirage.common.data.files.formats.labels import read_labels
 from fedmirage.common.data.files.raw import PictureForm, Raw, RawSplit, Values, reading
 from fedmirage.common.errors import DataError
 
+EMPTY_IS_MISSING = pyarrow.csv.ConvertOptions(strings_can_be_null=True)
 READERS = {
-    ".csv": pyarrow.csv.read_csv,
+    ".csv": partial(pyarrow.csv.read_csv, convert_options=EMPTY_IS_MISSING),
     ".jsonl": pyarrow.json.read_json,
     ".parquet": pq.read_table,
 }
