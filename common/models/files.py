@@ -20,6 +20,7 @@ from fedmirage.common.method import NETWORK
 from fedmirage.common.models.base import Model
 from fedmirage.common.models.factory import build
 from fedmirage.common.settings.language import resolve_line
+from fedmirage.common.settings.project import project
 from fedmirage.common.wire.files import read_arrays, write_arrays
 from fedmirage.common.wire.manifest import Manifest, from_arrays
 from fedmirage.common.wire.payload import Array
@@ -46,7 +47,7 @@ class ModelFacts:
     # The parts in the file. "features" and "classifier" are the network; a method may add others.
     parts: tuple[str, ...] = NETWORK
     pictures: bool = True  # whether the inputs are pictures
-    reading: Reading | None = None  # how files became inputs; None in files of 0.2 and before
+    reading: Reading | None = None  # how files became inputs; None in files of earlier versions
     named_by: NamedBy = "numbers"  # where the names of the classes come from
 
     def normalise(self, images: Tensor) -> Tensor:
@@ -93,10 +94,12 @@ class ModelFacts:
                 raise ValueError("it has not one mean and one std for every channel")
             return facts
         except ValueError:
+            version = found.get("version")
+            writer = f"fedmirage {version}" if isinstance(version, str) else "another program"
             raise DataError(
                 f"{str(path)!r} does not say which network its weights belong to; it was written by"
-                " another program or by an earlier version: run it again, or load its arrays with"
-                " safetensors"
+                f" {writer[:40]}, and this is {project()['project']['version']}: use the version"
+                " that wrote it, run it again, or load its arrays with safetensors"
             ) from None
 
 
@@ -128,8 +131,8 @@ def load_model(path: str | Path, own: str = "") -> tuple[Model, ModelFacts]:
     if brought and not own:
         raise DataError(
             f"{str(path)!r} holds weights of {facts.model!r}, which is not part of fedmirage, and a"
-            f" file has nothing imported; if you trust that module, add model={facts.model!r} (--model on the"
-            " command line)"
+            f" file has nothing imported; if you trust that module, add model={facts.model!r}"
+            " (--model on the command line)"
         )
     # Without memory at first, since false facts may be of a huge network. Somebody's own is named
     # by the caller, and may not know how to be made without memory.

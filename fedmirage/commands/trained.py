@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from fedmirage.commands.console import out
+from fedmirage.commands.console import err, out
+from fedmirage.show.words import say
 
 ModelFile = Annotated[
     Path, typer.Argument(help="The model file of a run, such as runs/one/model.safetensors.")
@@ -17,6 +18,7 @@ Network = Annotated[
         " has code imported, so this is your consent."
     ),
 ]
+DataFolder = Annotated[str, typer.Option("--data-dir", help="Where to look for files.")]
 Encoder = Annotated[
     str,
     typer.Option(
@@ -65,3 +67,52 @@ def predict(
         print(as_csv(loaded, found, top), end="")
     else:
         out.print(as_table(loaded, found, top))
+
+
+def evaluate(
+    model_file: ModelFile,
+    dataset: Annotated[str, typer.Option(help="The data set, as for `fedmirage run`.")],
+    split: Annotated[
+        str,
+        typer.Option(
+            help="Which samples: the test split (held out as in a run if the files have none), the"
+            " training split, or all.",
+            metavar="test|train|all",
+        ),
+    ] = "test",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the reliability of the probabilities into this PNG.")
+    ] = None,
+    resamples: Annotated[
+        int, typer.Option(help="Bootstrap resamples for the intervals; 0 leaves them out.", min=0)
+    ] = 1000,
+    seed: Annotated[int, typer.Option(help="The seed of the resamples.", min=0)] = 0,
+    data_dir: DataFolder = "",
+    download: Annotated[bool, typer.Option(help="Fetch a missing set from the hub.")] = False,
+    model: Network = "",
+) -> None:
+    """Evaluate a trained model on data with labels: scores with intervals, by class and by site.
+
+    Accuracy, balanced accuracy, macro-F1, ROC area, calibration, recall per class, confusion, and
+    the accuracy for each value of the columns that the data have ("domain", and those that the
+    line names with columns=). Size, channels and class names come from the model file.
+
+    Example: fedmirage evaluate runs/one/model.safetensors --dataset "imagefolder(path='new')"
+    """
+    from json import dumps
+
+    from fedmirage.trained.evaluation import evaluate as judge
+    from fedmirage.trained.labelled import load_labelled
+    from fedmirage.trained.model import load_trained
+    from fedmirage.trained.shown import draw_reliability, show_evaluation
+
+    loaded = load_trained(model_file, model)
+    samples = load_labelled(loaded.facts, dataset, split, data_dir, download)
+    found = {"model": str(model_file), **judge(loaded, samples, resamples, seed)}
+    if json:
+        print(dumps(found, indent=2))
+    else:
+        show_evaluation(out, found)
+    if picture:
+        say(err, f"picture: {draw_reliability(found, picture)}")
