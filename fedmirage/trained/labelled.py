@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +76,8 @@ def load_labelled(
 
 def adapt(params: DatasetParams, facts: ModelFacts) -> DatasetParams:
     """Add to the line what the model file says: size, channels and the names of classes."""
-    how, more = facts.reading, {}
+    how = facts.reading
+    more: dict[str, Any] = {}
     if how is not None and facts.pictures and isinstance(params, PictureParams) and params.pictures:
         given = {"size": how.size, "channels": how.channels}
         more = {key: value for key, value in given.items() if key not in params.model_fields_set}

@@ -43,7 +43,7 @@ class TrainedModel(NamedTuple):
     @torch.inference_mode()
     def compute_logits(self, normalised: Tensor) -> Tensor:
         """Compute one number per class in double precision, without what a method has added."""
-        parts = [self.network(part) for part in normalised.split(BATCH)]
+        parts = [self.network(part) for part in torch.split(normalised, BATCH)]
         return torch.cat(parts)[:, : len(self.facts.classes)].double()
 
     def to_probabilities(self, logits: Tensor) -> Tensor:
