@@ -30,7 +30,7 @@ from fedmirage.common.memory import memory_folder
 from fedmirage.common.secagg.protocol import RECORD as SECURE
 from fedmirage.common.secagg.protocol import REFUSAL
 from fedmirage.common.wire.metrics import ERROR as WHY_NOT
-from fedmirage.common.wire.payload import LAYOUT, slices
+from fedmirage.common.wire.payload import LAYOUT, find_start, read_header, slices
 from fedmirage.common.wire.preparation import PREPARE
 
 FILE = "outgoing.jsonl"
@@ -161,11 +161,9 @@ def list_items(reply: Message) -> Iterator[Item]:
 
 
 def describe_array(section: str, array: Array) -> Item:
-    """Describe an array; Flower's own description of one from a strategy is empty."""
-    if array.shape or array.dtype:
-        return Item(section, array.dtype, tuple(array.shape), array.data)
-    values = array.numpy()
-    return Item(section, values.dtype.str, values.shape, array.data)
+    """Describe an array by its own first bytes; what Flower says of it may be empty."""
+    shape, _, dtype, _ = read_header(array.data[: find_start(array.data)])
+    return Item(section, str(dtype), shape, array.data)
 
 
 def name_sections(reply: Message, record: ArrayRecord, otherwise: str) -> list[str]:
