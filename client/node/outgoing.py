@@ -153,8 +153,8 @@ def list_items(reply: Message) -> Iterator[Item]:
         sections = name_sections(reply, record, name)
         for section, array in zip(sections, record.values(), strict=True):
             yield describe_array(section, array)
-    for record in reply.content.config_records.values():
-        for key, value in record.items():
+    for other in reply.content.config_records.values():
+        for key, value in other.items():
             for part in value if isinstance(value, list) else [value]:
                 if isinstance(part, bytes):
                     yield Item(key, "bytes", (len(part),), part)
@@ -177,11 +177,14 @@ def name_sections(reply: Message, record: ArrayRecord, otherwise: str) -> list[s
 
 def list_others(reply: Message) -> tuple[list[str], str | None]:
     """Name all numbers and texts of a message; a sentence that says why it is empty is kept."""
-    records = [*reply.content.metric_records.values(), *reply.content.config_records.values()]
+    content = reply.content
+    records: list[Mapping[str, Any]] = [*content.metric_records.values()]
+    records += [*content.config_records.values()]
     names = [key for record in records for key, value in record.items() if not is_bytes(value)]
-    refusals = reply.content.config_records.get(REFUSAL, {}).get("reason")
-    reasons = [record[WHY_NOT] for record in records if WHY_NOT in record]
-    return names, next(map(str, [*reasons, *([refusals] if refusals else [])]), None)
+    reasons = [str(record[WHY_NOT]) for record in records if WHY_NOT in record]
+    if REFUSAL in content.config_records:
+        reasons.append(str(content.config_records[REFUSAL]["reason"]))
+    return names, next(iter(reasons), None)
 
 
 def is_bytes(value: Any) -> bool:
