@@ -191,4 +191,5 @@ def appearance(dataset: DataSet) -> dict[str, str | int]:
         "fingerprint": dataset.fingerprint,
         "shape": "x".join(map(str, dataset.shape)),
         "classes": len(dataset.classes),
+        "task": dataset.task,
     }

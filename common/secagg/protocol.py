@@ -19,7 +19,7 @@ from flwr.common import FitIns
 from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.secagg.keys import KEY, OVERHEAD, join, split
 from fedmirage.common.secagg.shamir import SHARE as SHARE_SIZE
-from fedmirage.common.wire.payload import LAYOUT, SHARED, slices
+from fedmirage.common.wire.payload import LAYOUT, ONLY_SCORES, SHARED, slices
 
 VERSION = "fedmirage-secagg-3"
 RECORD = "fedmirage.secagg"  # the record of requests, of answers, and of what a client keeps
@@ -61,8 +61,11 @@ class SecureTask:
         """Find out what a request to train is about."""
         tensors, layout = ins.parameters.tensors, str(ins.config.get(LAYOUT))
         shared = tensors[slices(layout, len(tensors))[SHARED]]
-        model = hashlib.sha256(join(*shared)).digest()
-        return cls.read({**ins.config, "model": model})
+        told = dict(ins.config)
+        if ONLY_SCORES in told:  # what is answered without training must not bind what trains
+            told["token"] = name_scores(str(told.get("token")))
+            shared = [*shared, ONLY_SCORES.encode()]
+        return cls.read({**told, "model": hashlib.sha256(join(*shared)).digest()})
 
     def write(self) -> dict[str, Any]:
         """Write it into a record."""
@@ -118,6 +121,16 @@ class Try:
 
     def _name(self, partition: int) -> tuple[bytes, bytes]:
         return write_number(partition), self.keys[partition]
+
+
+def name_scores(token: str) -> str:
+    """Name the task of a run in which nothing is trained, as if it were a run of its own."""
+    return hashlib.sha256(f"{ONLY_SCORES} {token}".encode()).hexdigest()[:16]
+
+
+def are_of_one_run(token: str, other: str) -> bool:
+    """Whether two tasks belong to one run; one of them may be its task of scores."""
+    return token in (other, name_scores(other)) or name_scores(token) == other
 
 
 def write_number(number: int) -> bytes:

@@ -1,0 +1,38 @@
+"""A data set as its line describes it: no file is opened, and there is no sample in it.
+
+A server that reads no data (server-data="none") makes its model of this.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedmirage.common.data.catalogue.base import DatasetParams
+from fedmirage.common.data.combine import describe_together
+from fedmirage.common.data.loading import name_sources, named_by, normalisation
+from fedmirage.common.data.set import DataSet, Split, Task
+from fedmirage.common.settings.language import write
+
+
+def outline(chosen: tuple[DatasetParams, ...], task: str) -> DataSet:
+    """Describe the sets of a dataset line together; `task` is the run's, or "auto"."""
+    parts = [outline_one(params, task) for params in chosen]
+    if len(parts) == 1:
+        return parts[0]
+    return replace(parts[0], **describe_together(parts, name_sources(list(chosen))))
+
+
+def outline_one(params: DatasetParams, task: str) -> DataSet:
+    """Describe one set; settings that leave its classes or its form open were refused before."""
+    card, shape = params.about(), params.known_shape
+    assert shape is not None
+    count = card.class_count or 0
+    classes = card.classes or tuple(map(str, range(count)))
+    usual: Task = "multi-label" if card.task == "multi-label" else "single-label"
+    kind: Task = usual if task == "auto" else ("multi-label" if "multi" in task else "single-label")
+    pixels = np.zeros((0, *shape), np.uint8 if params.pictures else np.float32)
+    labels = np.zeros((0, count), np.uint8) if kind == "multi-label" else np.zeros(0, np.int64)
+    split = Split(pixels, labels)
+    scale = {key: normalisation(params, key, shape[0]) for key in ("mean", "std")}
+    empty = DataSet(write(params), split, split, classes, kind, **scale, fingerprint="")
+    return replace(empty, named_by=named_by(params, empty), domains=card.domains)
