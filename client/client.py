@@ -216,7 +216,7 @@ class FederatedClient(NumPyClient):
         secagg = self.run.config.secagg_params
         if isinstance(secagg, SecAggOn):
             numbers = {name: float(value) for name, value in reply.metrics.items()}
-            vector = SecureVector(self.run, only_metrics)
+            vector = SecureVector(self.run, with_sections=not only_metrics)
             return [vector.encode(reply.sections, broadcast, reply.examples, numbers)], 1, {}
         if isinstance(secagg, SecAggFlower):  # metrics would be sent in clear, so they are not
             shared, examples = reply.sections[SHARED], reply.examples
@@ -230,11 +230,12 @@ class FederatedClient(NumPyClient):
         metrics: dict[str, Scalar] = {f"{wire.TERM}{name}": value for name, value in terms.items()}
         metrics |= {**local.report, wire.STEPS: local.steps, wire.SAMPLES: local.samples}
         metrics |= {wire.FELL_BACK: 1} if local.memory.fell_back else {}
-        if config.scores_local_models and len(self.view.test_shard):
+        scores, held = dict[str, float](), len(self.view.test_shard)
+        if config.scores_local_models and held:
             scores = self.score(self.view.dataset.test, self.view.test_shard)
             metrics |= {f"{wire.TEST_SHARD}{name}": value for name, value in scores.items()}
         if not config.shares_all and self.is_scored(local.number):
-            metrics |= self.score_held_out(local.number)
+            metrics |= held_out.report(held, scores)
         wanted = config.diagnostics and config.server_reads_data and config.evaluates(local.number)
         if wanted and len(self.view.dataset.test):  # a node's own data may have no test part
             metrics |= local_model_scores(self.run, self.model, self.view)

@@ -77,16 +77,16 @@ class SecureVector:
     Both sides derive the order of the vector from the run's configuration and the shared weights.
     """
 
-    def __init__(self, run: Run, only_metrics: bool = False) -> None:
+    def __init__(self, run: Run, with_sections: bool = True) -> None:
         config = run.config
         assert isinstance(config.secagg_params, SecAggOn)
-        self.secagg = config.secagg_params
+        self.run, self.secagg = run, config.secagg_params
         self.metrics = summed_names(declared_metrics(run))
         self.slots = [
             Slot(SHARED, entry, config.weighs, wide=not entry.trainable)
-            for entry in ([] if only_metrics else run.shared)
+            for entry in (run.shared if with_sections else ())
         ]
-        for section in [] if only_metrics else run.sections:
+        for section in run.sections if with_sections else ():
             weighting = config.weighs if section.weighting == "run" else section.weighting
             entries = run.entries_of(section)
             assert weighting is not None  # refused together with secagg before the start
@@ -99,6 +99,11 @@ class SecureVector:
         self.wide = COUNTS + len(self.metrics) + wide_numbers  # how many numbers are wide
         # The elements of the whole vector.
         self.size = 2 * self.wide + sum(slot.size for slot in self.slots if not slot.wide)
+
+    @property
+    def only_metrics(self) -> SecureVector:
+        """The vector of a client that trains nothing and sends metrics alone."""
+        return SecureVector(self.run, with_sections=False)
 
     # On the client
 

@@ -54,8 +54,8 @@ MEANINGS = {
     AFRESH: "1 if the client has lost what its optimiser knew of the run.",
     CLIPPED: "1 if the client's update was longer than dp's clip.",
     f"{held_out.PREFIX}*": 'With `server-data="none"`: how many samples the site holds out'
-    " (`examples`), and the scores on them of the model that it got; where only a part is shared, of"
-    " its own model after training.",
+    " (`examples`), and the scores on them of the model that it got; where only a part is shared,"
+    " of its own model after training.",
     f"{TEST_SHARD}*": "Scores of local models, each on its client's own shard of the test set; the"
     " line of a round has their mean, weighted by examples (FedMD-CG's L.acc).",
     f"{SHARD_SCORES}*": "The `worst`, the `best` and the `std` of these accuracies over clients.",

@@ -6,7 +6,8 @@ A try that fails is repeated, without the clients that have to be done without.
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from flwr.common import (
     Code,
@@ -26,6 +27,7 @@ from fedmirage.common.wire.metrics import ANSWERED, PARTICIPANTS
 from fedmirage.common.wire.payload import LAYOUT, pack
 from fedmirage.server.messages.carrier import Carrier
 from fedmirage.server.messages.plain import (
+    Asked,
     Fit,
     FitOutcome,
     RoundFailed,
@@ -77,6 +79,24 @@ class SumFit(Fit):
             {"clients": clients, "examples": examples},
         )
 
+    def score(self, round_number: int, parameters: Parameters, asked: Asked) -> FitOutcome:
+        """Add up the clients' metrics, of which the server learns the sums."""
+        asked = sorted(asked, key=lambda pair: pair[0].partition)
+        carrier = Carrier(round_number, asked, self.send, self.timeout)
+        summing = self.only_metrics()
+        try:
+            means, left = summing.add_up(carrier, parameters, {})
+        finally:
+            warn(carrier.list_lost())
+        metrics: dict[str, Scalar] = {**means.metrics} if means else {}
+        clients = [{"partition": partition} for partition in sorted(left)]
+        counts = {"clients": means.clients, "examples": means.examples} if means else {}
+        return FitOutcome(None, metrics, clients, carrier.list_lost(), secagg=counts)
+
+    def only_metrics(self) -> Self:
+        """Return the same round for clients that send metrics alone."""
+        raise NotImplementedError
+
     @abstractmethod
     def add_up(
         self, carrier: Carrier, parameters: Parameters, without: Mapping[int, str]
@@ -92,6 +112,10 @@ class SecureFit(SumFit):
     vector: SecureVector
     drawn: int  # clients per round
     believed: set[int] = field(default_factory=set)  # clients that have said alone who is to go
+
+    def only_metrics(self) -> Self:
+        """Return the same round for clients that send metrics alone."""
+        return replace(self, vector=self.vector.only_metrics)
 
     def add_up(
         self, carrier: Carrier, parameters: Parameters, without: Mapping[int, str]

@@ -151,7 +151,7 @@ def test_a_nodes_own_test_split_is_left_alone_or_scored_on_whole(
         accuracy = client["local_model.on_test_shard.by_examples.accuracy"]
         assert round(7 * accuracy, 6) % 1 == 0
     assert "trains on 30 samples" in caplog.text
-    assert "; 7 of its test split only score local models" in caplog.text
+    assert "; 7 of its test split only score models" in caplog.text
 
 
 def test_diagnostics_do_without_a_test_set_on_the_node(tmp_path: Path) -> None:
