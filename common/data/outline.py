@@ -4,6 +4,7 @@ A server that reads no data (server-data="none") makes its model of this.
 """
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -13,8 +14,10 @@ from fedmirage.common.data.loading import name_sources, named_by, normalisation
 from fedmirage.common.data.set import DataSet, Split, Task
 from fedmirage.common.settings.language import write
 
+Wanted = Task | Literal["auto"]
 
-def outline(chosen: tuple[DatasetParams, ...], task: str) -> DataSet:
+
+def outline(chosen: tuple[DatasetParams, ...], task: Wanted) -> DataSet:
     """Describe the sets of a dataset line together; `task` is the run's, or "auto"."""
     parts = [outline_one(params, task) for params in chosen]
     if len(parts) == 1:
@@ -22,17 +25,17 @@ def outline(chosen: tuple[DatasetParams, ...], task: str) -> DataSet:
     return replace(parts[0], **describe_together(parts, name_sources(list(chosen))))
 
 
-def outline_one(params: DatasetParams, task: str) -> DataSet:
+def outline_one(params: DatasetParams, task: Wanted) -> DataSet:
     """Describe one set; settings that leave its classes or its form open were refused before."""
     card, shape = params.about(), params.known_shape
     assert shape is not None
     count = card.class_count or 0
     classes = card.classes or tuple(map(str, range(count)))
     usual: Task = "multi-label" if card.task == "multi-label" else "single-label"
-    kind: Task = usual if task == "auto" else ("multi-label" if "multi" in task else "single-label")
+    kind: Task = usual if task == "auto" else task
     pixels = np.zeros((0, *shape), np.uint8 if params.pictures else np.float32)
     labels = np.zeros((0, count), np.uint8) if kind == "multi-label" else np.zeros(0, np.int64)
     split = Split(pixels, labels)
-    scale = {key: normalisation(params, key, shape[0]) for key in ("mean", "std")}
-    empty = DataSet(write(params), split, split, classes, kind, **scale, fingerprint="")
+    mean, std = (normalisation(params, key, shape[0]) for key in ("mean", "std"))
+    empty = DataSet(write(params), split, split, classes, kind, mean, std, fingerprint="")
     return replace(empty, named_by=named_by(params, empty), domains=card.domains)

@@ -71,7 +71,7 @@ class Embeddings(DatasetParams):
     @property
     def known_shape(self) -> tuple[int, ...] | None:
         """The shape of one vector, if the parameters say it."""
-        return self.width and (self.width,)
+        return None if self.width is None else (self.width,)
 
     @property
     def missing_shape(self) -> str:
