@@ -258,8 +258,8 @@ class Roster:
                     f"the {key} of its data is {clean(repr(properties.get(key)))}, {whose}"
                     f" {value!r}; give both the same data set"
                 )
-        if self.compares_nodes and not properties.get("own"):
-            self.expected.setdefault("fingerprint", str(properties.get("fingerprint")))
+        if self.compares_nodes and "fingerprint" in properties:
+            self.expected.setdefault("fingerprint", str(properties["fingerprint"]))
         self.proxies[partition] = PartitionProxy(partition, node, self.grid, properties)
 
     def draw(self, number: int, without: Collection[int] = ()) -> Candidates:

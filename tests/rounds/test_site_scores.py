@@ -21,8 +21,8 @@ from fedmirage.comparison.scores import read_score
 from fedmirage.records.lines import read_rounds
 from fedmirage.server.run import run
 from fedmirage.show.progress import summary_table
-from tests.rounds.test_own_data import CLOTHES, federation, write_folders, write_set
 from tests.support.inprocess import run_in_process
+from tests.support.owners import CLOTHES, federation, write_folders, write_set
 from tests.support.runs import SMALL, KilledError, assert_same_bits, kill_in_round, lines, weights
 
 NONE: dict[str, Any] = {**SMALL, "model": "mlp(hidden=16)", "server_data": "none"}
