@@ -42,6 +42,7 @@ class ModelFacts:
     # The parts in the file. "features" and "classifier" are the network; a method may add others.
     parts: tuple[str, ...] = NETWORK
     pictures: bool = True  # whether the inputs are pictures
+    schema: str = ""  # of a table: what its columns mean (`Schema.text`)
 
     def normalise(self, images: Tensor) -> Tensor:
         """Normalise inputs, (batch, channels, ...), for the network: bytes of pictures, or floats.

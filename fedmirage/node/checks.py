@@ -14,9 +14,9 @@ from fedmirage.common.settings.language import nearest
 PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")  # how Flower reads --node-config
 KEYS = (
     *("partition-id", "num-partitions", "data", "memory", "require", "budget", "budget-delta"),
-    *("secagg-key", "secagg-peers", "allow", "weights"),
+    *("secagg-key", "secagg-peers", "allow", "weights", "schema"),
 )
-PATHS = ("data", "secagg-key", "secagg-peers", "weights")  # what must be there already
+PATHS = ("data", "schema", "secagg-key", "secagg-peers", "weights")  # what must be there already
 
 
 def check_certificates(path: Path | None, insecure: bool) -> list[str]:

@@ -110,5 +110,6 @@ class Evaluator:
             methods=config.methods,
             round=0,
             version=project()["project"]["version"],
+            schema=data.schema,
             parts=tuple(dict.fromkeys(entry.part for entry in self.run.shared)),
         )
