@@ -114,6 +114,23 @@ def supernode(
             show_default="none",
         ),
     ] = None,
+    sent: Annotated[
+        bool,
+        option(
+            "Start nothing, but show what this node has sent: a table of its outgoing.jsonl.",
+            ANSWERS,
+            "--sent",
+        ),
+    ] = False,
+    memory: Annotated[
+        Path | None,
+        option(
+            "The folder where it keeps what it remembers and writes down what it sends; the same as"
+            " memory= in --node-config.",
+            ANSWERS,
+            show_default="$FLWR_HOME/fedmirage/memory",
+        ),
+    ] = None,
     verbose: Annotated[
         bool, option("Show Flower's messages too, with their ids.", ANSWERS, "--verbose")
     ] = False,
@@ -145,11 +162,18 @@ def supernode(
     Example: fedmirage supernode --insecure --superlink HOST:9092 --node-config 'partition-id=0'
     """
     from fedmirage.node import checks
-    from fedmirage.node.supernode import Way, start
-    from fedmirage.node.supernode import forget as forget_run
+    from fedmirage.node import supernode as node
 
+    asked = {"--forget": forget is not None, "--sent": sent}
+    require_one([name for name, wanted in asked.items() if wanted])
+    node_config = node.place_memory(node_config, memory)
+    if sent:
+        from fedmirage.node.sent import show_sent
+
+        show_sent(out, node.find_memory(node_config))
+        return
     if forget is not None:
-        count = forget_run(forget, node_config)
+        count = node.forget(forget, node_config)
         print(f"This node forgets that it has answered {count} rounds of run {forget}.")
         return
     more = {
@@ -158,8 +182,8 @@ def supernode(
         "trusted-entities": trusted_entities,
         "health-server-address": health_server_address,
     }
-    start(
-        Way(
+    node.start(
+        node.Way(
             superlink=superlink,
             insecure=insecure,
             root_certificates=root_certificates,
@@ -173,6 +197,12 @@ def supernode(
             more=more,
         )
     )
+
+
+def require_one(asked: list[str]) -> None:
+    """Refuse options that each do something else than start a node."""
+    if len(asked) > 1:
+        raise FedmirageError(f"{' and '.join(asked)} exclude each other; write one of them")
 
 
 def submit_flags() -> Flags:
