@@ -129,11 +129,11 @@ class PlainSums:
             answers |= found
             if len(answers) == self.config.clients:
                 break
-        plain.warn(refused)
+        plain.warn(refused, self.roster.names)
         if len(answers) < self.config.min_replies:
             raise FedmirageError(
                 f"{len(answers)} clients have told the sums of their columns, and"
-                f" {self.config.min_replies} are needed (min-replies). {plain.explain(refused)}"
+                f" {self.config.min_replies} are needed (min-replies). {plain.explain(refused, self.roster.names)}"
             )
         total = np.sum([answers[partition] for partition in sorted(answers)], axis=0)
         return total, sorted(answers)
