@@ -18,7 +18,7 @@ from fedmirage.common.wire.payload import LAYOUT, ONLY_SCORES, SHARED
 from fedmirage.server.messages.plain import Asked, FitOutcome, add_last_counted
 from fedmirage.server.messages.sampling import PartitionProxy, Roster
 from fedmirage.server.record.checkpoint import Checkpoint
-from fedmirage.server.record.shown import list_partitions
+from fedmirage.server.record.shown import call_clients
 
 KIND = "sites"  # of the line in results.jsonl
 
@@ -51,14 +51,15 @@ def make_sites_line(config: RunConfig, scored: int, outcome: FitOutcome) -> dict
     return {"kind": KIND, "round": scored, "model": model, **found}
 
 
-def describe_missing(line: Mapping[str, Any]) -> str:
-    """Say which sites hold out nothing, or how many where nobody may know which; "" for none."""
+def describe_missing(line: Mapping[str, Any], names: Mapping[int, str]) -> str:
+    """Say which sites hold out nothing, or how many where nobody may know which; "" for none.
+
+    `names` are those of sites, by partition.
+    """
     count = line["without"]
     if not count:
         return ""
     whose = line.get("without_partitions")
-    who = (
-        f"client{'s' * (count > 1)} {list_partitions(whose)}" if whose else f"{count} of the sites"
-    )
+    who = call_clients(whose, names) if whose else f"{count} of the sites"
     verb = "holds" if count == 1 else "hold"
     return f"{who} {verb} out no data, and the sites' scores do without"

@@ -16,8 +16,9 @@ GLOBAL, LOCAL = "global", "local"  # whose accuracy may be compared
 SITES = {"sites": "by_examples", "each-site": "by_sites"}
 METRICS = {"accuracy": "accuracy", **FURTHER_SCORES}  # what each is called
 # What may be compared: an accuracy, or another score of the global model.
-SCORES = {GLOBAL: "accuracy", LOCAL: "accuracy", **dict.fromkeys(SITES, "accuracy")}
+SCORES = {GLOBAL: "accuracy", LOCAL: "accuracy"}
 SCORES |= {name.replace("_", "-"): name for name in FURTHER_SCORES}
+SCORES |= dict.fromkeys(SITES, "accuracy")
 VIRTUAL = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")  # compared if nothing else is named
 
 

@@ -61,7 +61,7 @@ class SumFit(Fit):
             error.hopeless = len(lost) == len(asked) and is_one_exception(lost)
             raise
         finally:
-            warn(carrier.list_lost())
+            warn(carrier.list_lost(), self.roster.names)
         answered = time.perf_counter()
         active = [proxy for proxy, _ in asked if proxy.partition in left]
         self.count(round_number, active)
@@ -87,7 +87,7 @@ class SumFit(Fit):
         try:
             means, left = summing.add_up(carrier, parameters, {})
         finally:
-            warn(carrier.list_lost())
+            warn(carrier.list_lost(), self.roster.names)
         metrics: dict[str, Scalar] = {**means.metrics} if means else {}
         clients = [{"partition": partition} for partition in sorted(left)]
         counts = {"clients": means.clients, "examples": means.examples} if means else {}
@@ -127,7 +127,7 @@ class SecureFit(SumFit):
             why = [{"partition": one, "reason": reason} for one, reason in sorted(known)]
             raise RoundFailed(
                 f"round {carrier.number}: {len(asked)} clients are connected, and a secure sum of"
-                f" {self.drawn} needs at least {quorum}. {explain(why)}".rstrip()
+                f" {self.drawn} needs at least {quorum}. {explain(why, self.roster.names)}".rstrip()
             )
         protocol = Protocol(SecureTask.of(asked[0][1]), quorum, self.vector.size, carrier)
         try:
@@ -155,7 +155,7 @@ class SecureFit(SumFit):
             alone = who if len(who) == 1 else set()
             out |= alone if alone & self.believed else partitions
             self.believed |= alone
-        why = explain(protocol.carrier.list_lost())
+        why = protocol.carrier.explain_lost()
         return {one: lost.get(one, why) for one in out}
 
 

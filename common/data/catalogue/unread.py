@@ -2,11 +2,14 @@
 
 from fedmirage.common.data.catalogue.base import DatasetParams, OwnParams
 from fedmirage.common.data.catalogue.encoded import Embeddings
+from fedmirage.common.data.catalogue.params import OwnTable
 from fedmirage.common.settings.language import write
 
 
 def find_open(params: DatasetParams) -> list[str]:
     """Say in sentences what a dataset line leaves open that a server without data must know."""
+    if isinstance(params, OwnTable):
+        return []  # its schema says all that
     card, name = params.about(), write(params)
     start = f"server-data='none': the server does not read dataset={name!r}, so it must say "
     inner = params.inner if isinstance(params, Embeddings) else params

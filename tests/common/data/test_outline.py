@@ -88,3 +88,19 @@ def test_the_clients_of_a_common_set_divide_its_test_split_as_its_training_split
     halves = np.array_split(np.arange(len(data.train)), 2)
     for share in share_test(data, halves, seed=0):
         assert abs(len(share) - len(data.test) / 2) < 15
+
+
+def test_a_table_by_its_schema(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("age,kind,y\n3,a,no\n4,b,yes\n5,a,no\n6,b,yes\n")
+    (tmp_path / "schema.toml").write_text(
+        'version = 1\nlabel = "y"\nclasses = ["no", "yes"]\n'
+        '[[column]]\nname = "age"\ntype = "number"\n'
+        '[[column]]\nname = "kind"\ntype = "category"\ncategories = ["a", "b"]\n'
+    )
+    line = f"table(path='{tmp_path / 't.csv'}', schema='{tmp_path / 'schema.toml'}')"
+    params = tuple(resolve_line(line, DATASETS, "dataset"))
+    read, told = load(line), outline(params, "auto")
+    assert form_of(told) == form_of(read)
+    for name in ("classes", "mean", "std", "named_by", "categories", "schema", "task"):
+        assert getattr(told, name) == getattr(read, name), name
+    assert [one for params_ in params for one in find_open(params_)] == []
