@@ -10,7 +10,7 @@ from fedmirage.client.client import FederatedClient
 from fedmirage.client.node.demands import read_demands
 from fedmirage.common import device
 from fedmirage.common.data.catalogue.encoded import Embeddings
-from fedmirage.common.data.catalogue.params import Hub, OwnParams
+from fedmirage.common.data.catalogue.params import Hub, OwnParams, SkipParams
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.partitions.named import divide
@@ -59,16 +59,18 @@ def load_view(config: RunConfig, context: Context) -> ClientView:
         )
     own = context.node_config.get("data")
     if own is not None:
-        return load_own_view(config, int(partition), str(own))
+        skip = bool(context.node_config.get("skip", False))
+        return load_own_view(config, int(partition), str(own), skip)
     return load_common_view(config, int(partition))
 
 
 @lru_cache(maxsize=4)
-def load_own_view(config: RunConfig, partition: int, path: str) -> ClientView:
+def load_own_view(config: RunConfig, partition: int, path: str, skip: bool = False) -> ClientView:
     """Load all of the node's own data.
 
     `path` replaces the `path` of the dataset line, or the data folder if the line has none. Test
-    samples are held out only if the run scores every local model on its own node.
+    samples are held out only if the run scores every local model on its own node. `skip` of the
+    line does not count either: the node's owner says whether a picture may be left out.
     """
     if len(config.dataset_list) > 1:
         raise FedmirageError(
@@ -80,6 +82,7 @@ def load_own_view(config: RunConfig, partition: int, path: str) -> ClientView:
     inner = params.inner if isinstance(params, Embeddings) else params
     if isinstance(inner, OwnParams) and not isinstance(inner, Hub):
         place = {"path": path, "test_share": inner.test_share * config.scores_local_models}
+        place |= {"skip": skip} if isinstance(inner, SkipParams) else {}
         own = params.place(**place) if isinstance(params, Embeddings) else None
         line = write(own or inner.model_copy(update=place))
         folder = config.data_dir

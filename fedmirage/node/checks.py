@@ -14,8 +14,9 @@ from fedmirage.common.settings.language import nearest
 PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")  # how Flower reads --node-config
 KEYS = (
     *("partition-id", "num-partitions", "data", "memory", "require", "budget", "budget-delta"),
-    *("secagg-key", "secagg-peers", "allow", "weights"),
+    *("secagg-key", "secagg-peers", "allow", "weights", "skip"),
 )
+OWN_KEY = "--auth-supernode-private-key"
 PATHS = ("data", "secagg-key", "secagg-peers", "weights")  # what must be there already
 
 
@@ -36,11 +37,11 @@ def check_certificates(path: Path | None, insecure: bool) -> list[str]:
     return []
 
 
-def check_key(path: Path | None, insecure: bool) -> list[str]:
-    """Say what is wrong with --auth-supernode-private-key."""
+def check_key(path: Path | None, insecure: bool, option: str = OWN_KEY) -> list[str]:
+    """Say what is wrong with a private key, which an option names."""
     if path is None:
         return []
-    what = f"--auth-supernode-private-key {path}"
+    what = f"{option} {path}"
     if insecure:
         told = "proves nothing without TLS; write --root-certificates FILE in place of --insecure"
         return [f"{what} {told}"]
@@ -116,6 +117,8 @@ def check_node_config(text: str) -> list[str]:
         problems.append(f"{what}: {told}")
     elif not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
         problems.append(f"{what}: partition-id={partition!r}: write a whole number from 0")
+    if not isinstance(config.get("skip", False), bool):
+        problems.append(f"{what}: skip={config['skip']!r}: write true or false, without quotes")
     problems += [
         f"{what}: {key}={config[key]!r}: nothing is there; write the path as it is on this machine"
         for key in PATHS

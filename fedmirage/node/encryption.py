@@ -40,15 +40,20 @@ def require_same_encryption(superlink: str, insecure: bool, root: Path | None) -
 
 def has_tls(address: str) -> bool | None:
     """Return whether TLS is spoken at an address; None if nobody answers, or not in time."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        connect(address, context)
+        connect(address, believing())
         return True
     except ssl.SSLError as error:
         return False if error.reason == "WRONG_VERSION_NUMBER" else None
     except (OSError, ValueError):
         return None
+
+
+def believing() -> ssl.SSLContext:
+    """Make a context that takes any certificate, to look at it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def distrust(address: str, root: Path | None) -> str:
@@ -78,13 +83,15 @@ def distrust(address: str, root: Path | None) -> str:
     return ""
 
 
-def connect(address: str, context: ssl.SSLContext) -> None:
-    """Shake hands with whoever listens at an address."""
+def connect(address: str, context: ssl.SSLContext) -> bytes:
+    """Shake hands with whoever listens at an address, and return the certificate (DER)."""
     host, _, port = address.rpartition(":")
     name = host.strip("[]")
     context.set_alpn_protocols(["h2"])
     with (
         socket.create_connection((name, int(port)), PATIENCE) as connection,
-        context.wrap_socket(connection, server_hostname=name if context.check_hostname else None),
+        context.wrap_socket(
+            connection, server_hostname=name if context.check_hostname else None
+        ) as encrypted,
     ):
-        return
+        return encrypted.getpeercert(binary_form=True) or b""
