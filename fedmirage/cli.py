@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedmirage.commands import federation, flags, listings, views, work
+from fedmirage.commands import federation, flags, listings, trained, views, work
 from fedmirage.commands.console import err, out
 from fedmirage.commands.parser import Command, Commands, RunCommand
 from fedmirage.common.errors import FedmirageError, reason
@@ -78,6 +78,8 @@ app.command("compare", epilog=COMPARE_EXAMPLES, cls=RunCommand)(
     flags.with_flags(work.compare, compare_all)
 )
 app.command(cls=Command)(views.report)
+for use in (trained.predict, trained.evaluate):
+    app.command(cls=Command)(use)
 app.command("reproduce", cls=Command)(flags.with_flags(work.reproduce, flags.reproduce_flags()))
 for listing in (
     listings.methods,

@@ -35,7 +35,9 @@ def test_a_sound_folder(tmp_path: Path) -> None:
 
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     larger = png(pictures(1, 14, 14, 3)[0])
-    write_files(tmp_path, {"train/cat/0.png": ONE, "train/cat/bad.png": b"", "train/dog/1.png": TWO})
+    write_files(
+        tmp_path, {"train/cat/0.png": ONE, "train/cat/bad.png": b"", "train/dog/1.png": TWO}
+    )
     write_files(tmp_path, {"train/dog/bad.png": b"no", "test/cat/copy.png": ONE})
     write_files(tmp_path, {"train/cat/large.png": larger})
     found = by_subject(tmp_path)
