@@ -43,7 +43,8 @@ def build_client(
     run, model = run_of(config, client_view.dataset, processor, opens_file)
     own = "data" in context.node_config
     folder, demands = memory_folder(context, memory), read_demands(context.node_config)
-    return FederatedClient(run, client_view, model, folder, own, demands)
+    site = str(context.node_config.get("name", ""))
+    return FederatedClient(run, client_view, model, folder, own, demands, site)
 
 
 def load_view(config: RunConfig, context: Context) -> ClientView:

@@ -38,6 +38,7 @@ from fedmirage.common.run import Run, appearance, own_randomness
 from fedmirage.common.secagg.flower import encode_update
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
+from fedmirage.common.site_names import SITE
 from fedmirage.common.wire import metrics as wire
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, Sections, pack, unpack
@@ -57,6 +58,7 @@ class FederatedClient(NumPyClient):
     memory_folder: Path
     own_data: bool = False  # the client has all of the node's own set, not a part of a common one
     demands: Demands = field(default_factory=Demands)  # what the node insists on
+    site: str = ""  # the name of the node's site, if it has one
 
     def get_properties(self, config: dict[str, Scalar]) -> dict[str, Scalar]:
         """Tell who this is and what form its data have, but nothing about their content.
@@ -80,7 +82,8 @@ class FederatedClient(NumPyClient):
         if self.own_data:
             del form["fingerprint"]  # with it, a guess at the data could be confirmed
         note_run(self.run.config, self.view, self.own_data)
-        return {"partition": self.view.partition, "own": self.own_data, **form}
+        named = {SITE: self.site} if self.site else {}
+        return {"partition": self.view.partition, "own": self.own_data, **named, **form}
 
     def fit(
         self, parameters: NDArrays, config: dict[str, Scalar]

@@ -15,7 +15,7 @@ from fedmirage.client.node.outgoing import FILE as OUTGOING
 from fedmirage.common.errors import FedmirageError, collect, reason
 from fedmirage.common.memory import flower_home
 from fedmirage.node import checks
-from fedmirage.node.encryption import believing, connect, has_tls, require_same_encryption
+from fedmirage.node.encryption import connect, has_tls, require_same_encryption, trustful
 from fedmirage.node.findings import FAULT, OK, WARNING, Finding
 from fedmirage.node.own_files import examine_data
 from fedmirage.runtimes.bundle import digest, own_code
@@ -155,7 +155,7 @@ def examine_days(whose: str, source: Path | str) -> Finding:
         if isinstance(source, Path):
             read = load_pem_x509_certificate(source.expanduser().read_bytes())
         else:
-            read = load_der_x509_certificate(connect(source, believing()))
+            read = load_der_x509_certificate(connect(source, trustful()) or b"")
     except (OSError, ValueError, ssl.SSLError) as error:
         told = f"the certificate of the {whose} cannot be read: {error}; get it again"
         return Finding(FAULT, subject, told)

@@ -6,6 +6,7 @@ certificate, it ends with a stack trace.
 
 import socket
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 from fedmirage.common.errors import FedmirageError
@@ -41,19 +42,12 @@ def require_same_encryption(superlink: str, insecure: bool, root: Path | None) -
 def has_tls(address: str) -> bool | None:
     """Return whether TLS is spoken at an address; None if nobody answers, or not in time."""
     try:
-        connect(address, believing())
+        connect(address, trustful())
         return True
     except ssl.SSLError as error:
         return False if error.reason == "WRONG_VERSION_NUMBER" else None
     except (OSError, ValueError):
         return None
-
-
-def believing() -> ssl.SSLContext:
-    """Make a context that takes any certificate, to look at it."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 def distrust(address: str, root: Path | None) -> str:
@@ -64,11 +58,14 @@ def distrust(address: str, root: Path | None) -> str:
         host = address.rpartition(":")[0]
         if error.verify_code in OTHER_NAME:
             return (
-                f"its certificate is not for the name {host}; use a name that it has, or make one"
-                f" for this name (deploy/make-certificates N {host})"
+                f"its certificate is not for the name {host}; use a name that it has, or let it be"
+                f" made anew for this one (fedmirage superlink --host {host})"
             )
         if error.verify_code in EXPIRED:
-            return "its certificate is not valid today; whoever runs it must make a new one"
+            return (
+                f"its certificate {say_validity(address)}; whoever runs it deletes server.crt and"
+                " server.key, and starts it again to have another made"
+            )
         if root is None:
             return (
                 "no authority that this machine knows has signed its certificate; write"
@@ -83,8 +80,29 @@ def distrust(address: str, root: Path | None) -> str:
     return ""
 
 
-def connect(address: str, context: ssl.SSLContext) -> bytes:
-    """Shake hands with whoever listens at an address, and return the certificate (DER)."""
+def say_validity(address: str) -> str:
+    """Say until or from when the certificate of a SuperLink is valid, if it is not today."""
+    from cryptography.x509 import load_der_x509_certificate
+
+    now = datetime.now(UTC)
+    try:
+        shown = load_der_x509_certificate(connect(address, trustful()) or b"")
+    except (OSError, ValueError):
+        return "is not valid today"
+    if shown.not_valid_after_utc < now:
+        return f"expired on {shown.not_valid_after_utc:%Y-%m-%d}"
+    return f"is valid from {shown.not_valid_before_utc:%Y-%m-%d} on only"
+
+
+def trustful() -> ssl.SSLContext:
+    """Make the context of who only looks."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def connect(address: str, context: ssl.SSLContext) -> bytes | None:
+    """Shake hands with whoever listens at an address, and return the certificate that it shows."""
     host, _, port = address.rpartition(":")
     name = host.strip("[]")
     context.set_alpn_protocols(["h2"])
@@ -94,4 +112,4 @@ def connect(address: str, context: ssl.SSLContext) -> bytes:
             connection, server_hostname=name if context.check_hostname else None
         ) as encrypted,
     ):
-        return encrypted.getpeercert(binary_form=True) or b""
+        return encrypted.getpeercert(binary_form=True)

@@ -119,21 +119,6 @@ def show_check(console: Console, way: Way) -> bool:
     return not pick(findings, FAULT)
 
 
-def place_memory(node_config: str, memory: Path | None) -> str:
-    """Add --memory to --node-config."""
-    if memory is None:
-        return node_config
-    if node_config.endswith(".toml"):
-        raise FedmirageError(
-            f'--memory {memory}: write memory = "{memory}" into {node_config} instead'
-        )
-    if "memory" in checks.read_node_config(node_config):
-        raise FedmirageError(
-            f"--memory {memory}: --node-config names a memory folder, too; keep one of them"
-        )
-    return f'{node_config} memory="{memory.expanduser().absolute()}"'.strip()
-
-
 def forget(run: str, node_config: str) -> int:
     """Forget which rounds of a run this node has answered; return how many there were."""
     from fedmirage.client.secagg.notes import forget as forget_rounds

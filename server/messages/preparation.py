@@ -19,6 +19,7 @@ from fedmirage.server.messages.plain import warn
 from fedmirage.server.messages.replies import clean, read_reply
 from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
 from fedmirage.server.record.results import Results
+from fedmirage.server.record.shown import call_clients
 
 TURN = 10.0  # seconds of work per message
 START = 300.0  # seconds in which all clients can have begun a turn, each in a new process
@@ -100,7 +101,7 @@ class Preparer:
             for work in all_work
             if work.reason
         ]
-        warn(lost)
+        warn(lost, self.roster.names)
         return lost
 
     def forget(self, partitions: set[int]) -> None:
@@ -146,11 +147,11 @@ class Preparer:
     def pass_on_notes(self, round_number: int, ready: list[ClientPreparation]) -> None:
         """Write every sentence once, with the clients that say it; a resumed run repeats none."""
         known = {line["text"] for line in self.results.lines("note")}
-        clients: dict[str, list[str]] = {}  # sentence -> those that say it
+        clients: dict[str, list[int]] = {}  # sentence -> those that say it
         for work in ready:
             for note in work.last.notes:
-                clients.setdefault(note, []).append(work.proxy.cid)
+                clients.setdefault(note, []).append(work.proxy.partition)
         for note, some in clients.items():
-            text = f"client {', '.join(some)}: {note}"
+            text = f"{call_clients(some, self.roster.names)}: {note}"
             if text not in known:
                 self.results.note(round_number, text)

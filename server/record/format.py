@@ -243,6 +243,8 @@ class RoundLine(Part):
     """What each client that took part reported."""
     refused: list[Refused]
     """Which clients were left out, and why."""
+    sites: dict[str, str] = ABSENT
+    """The names of sites that have one, by partition: in the first round, and after a change."""
     secagg: SecureTotals = ABSENT
     """With `--secagg`: totals over all clients."""
     methods: Scores = ABSENT
