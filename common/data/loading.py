@@ -136,11 +136,8 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
         train, test = limit_samples(train, test, params.limit, fingerprint)
         fingerprint = content_fingerprint(train, test)
     mean, std = raw.scale or (card.mean, card.std)
-    facts: dict[str, Any] = {
-        "categories": raw.categories,
-        "divided": divided,
-        "skipped": len(skipped),
-    }
+    facts: dict[str, Any] = {"categories": raw.categories, "divided": divided}
+    facts |= {"schema": raw.schema, "skipped": len(skipped)}
     return DataSet(params.name, train, test, classes, task, mean, std, fingerprint, **facts)
 
 

@@ -57,7 +57,7 @@ def examine_own(config: Mapping[str, Any]) -> list[Finding]:
         return [Finding(OK, "data", told)]
     if not Path(str(path)).expanduser().exists():
         return []  # the options say so
-    return examine_data(Path(str(path)), skip)
+    return examine_data(Path(str(path)), skip, str(config.get("schema", "")))
 
 
 def examine_memory(folder: Path) -> list[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from fedmirage.common.data.catalogue.params import Npz, Parquet
+from fedmirage.common.data.catalogue.params import Npz, OwnParams, OwnTable, Parquet
 from fedmirage.common.data.files.checks import check_lengths, check_splits
 from fedmirage.common.data.files.raw import PictureForm, Raw, reading
 from fedmirage.common.data.files.sources import locate
@@ -32,6 +32,11 @@ def read_own_arrays(path: Path, kind: str) -> OwnFiles:
         return take(raw, kind, "inputs")
 
 
+def read_own_table(path: Path, schema: str) -> OwnFiles:
+    """Read the rows of a table as its schema says."""
+    return take(read(OwnTable(path=str(path.absolute()), schema=schema)), "table", "rows")
+
+
 def find_unnamed(path: Path) -> str:
     """Name the columns of a parquet file that only the line of a run can tell apart; else empty."""
     first = path if path.is_file() else min(path.glob("*.parquet"))
@@ -42,7 +47,7 @@ def find_unnamed(path: Path) -> str:
     return "" if usual else ", ".join(columns)
 
 
-def read(params: Npz | Parquet) -> tuple[Raw, Any]:
+def read(params: OwnParams) -> tuple[Raw, Any]:
     """Read the file, and the facts that its labels give."""
     source = locate(params, Path())
     assert source is not None
@@ -65,10 +70,10 @@ def take(read_set: tuple[Raw, Any], kind: str, noun: str) -> OwnFiles:
         if len(split) or name == "train":
             count(found, name, split, classes)
     found.unreadable = [why for part in (raw.train, raw.test) if part for why in part.skipped]
-    told = [] if noun == "pictures" else ['inputs="tensors"']
+    told = ['inputs="tensors"'] if noun == "inputs" else []
     names = repr(classes) if raw.classes else len(classes)
     names = "..." if len(found.counts["train"]) == 1 and not raw.classes else names
-    found.line = write_line(found, *told, f"classes={names}")
+    found.line = write_line(found, *told, *([] if kind == "table" else [f"classes={names}"]))
     return found
 
 

@@ -13,7 +13,7 @@ from fedmirage.common.data.files.decoding import open_picture
 from fedmirage.common.data.files.places import list_pictures
 from fedmirage.common.data.files.raw import PictureForm
 from fedmirage.common.data.loading import list_available
-from fedmirage.common.errors import DataError
+from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.node.findings import FAULT, OK, WARNING, Finding
 
 SPLITS = ("train", "test")
@@ -52,11 +52,18 @@ class OwnFiles:
         return [name for digest, name in test.items() if digest in train]
 
 
-def examine_data(path: Path, skip: bool) -> list[Finding]:
-    """Look at all of a node's own data; say everything that is wrong with them."""
+def examine_data(path: Path, skip: bool, schema: str = "") -> list[Finding]:
+    """Look at all of a node's own data; say everything that is wrong with them.
+
+    With a schema, they are a table.
+    """
     try:
+        if schema:
+            from fedmirage.node.own_arrays import read_own_table
+
+            return list(judge(path, read_own_table(path.expanduser(), schema), skip))
         return list(examine_files(path.expanduser(), skip))
-    except (DataError, OSError) as error:
+    except (FedmirageError, OSError) as error:
         return [Finding(FAULT, "data", str(error))]
 
 
@@ -252,7 +259,8 @@ def examine_rows(path: Path) -> Iterator[Finding]:
         yield Finding(WARNING, "columns", f"{told} run uses these columns")
     yield from judge_labels(columns, table.column("label") if "label" in columns else ())
     told = 'embeddings(of="texts(path=\'...\')", encoder="module:function")'
-    yield Finding(OK, "the run's line", f"{told}; this node must list the encoder in allow=")
+    told += "; this node must list the encoder in allow=. For a table of numbers name its schema:"
+    yield Finding(OK, "the run's line", f'{told} schema="schema.toml" in --node-config')
 
 
 def judge_labels(columns: Sequence[str], labels: Iterable[object]) -> Iterator[Finding]:

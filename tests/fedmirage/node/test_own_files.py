@@ -109,6 +109,20 @@ def test_texts(tmp_path: Path) -> None:
     assert by_subject(file)["data"].state == FAULT
 
 
+def test_a_table_with_its_schema(tmp_path: Path) -> None:
+    file, schema = tmp_path / "own.csv", tmp_path / "schema.toml"
+    file.write_text("age,ill\n40,yes\n50,no\n60,no\n")
+    told = 'version = 1\nlabel = "ill"\nclasses = ["no", "yes"]\n'
+    told += '[[column]]\nname = "age"\ntype = "number"\n'
+    schema.write_text(told)
+    found = {one.subject: one for one in examine_data(file, False, str(schema))}
+    assert "3 rows for training (no 2, yes 1)" in found["data"].text
+    assert found["the run's line"].text.startswith('table(path="...")')
+    schema.write_text(told.replace("age", "weight"))
+    (fault,) = examine_data(file, False, str(schema))
+    assert (fault.state, "weight" in fault.text) == (FAULT, True)
+
+
 def test_a_file_that_is_no_data(tmp_path: Path) -> None:
     (tmp_path / "x.doc").write_text("x")
     assert "is no data: name a folder" in by_subject(tmp_path / "x.doc")["data"].text
