@@ -48,6 +48,7 @@ def describe_together(parts: list[DataSet], domains: tuple[str, ...]) -> dict[st
         "named_by": named.named_by,
         "domains": domains,
         "divided": any(part.divided for part in parts),
+        "skipped": sum(part.skipped for part in parts),
         "schema": parts[0].schema,
     }
 
