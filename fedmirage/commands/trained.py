@@ -116,3 +116,24 @@ def evaluate(
         show_evaluation(out, found)
     if picture:
         say(err, f"picture: {draw_reliability(found, picture)}")
+
+
+def export(
+    model_file: ModelFile,
+    to: Annotated[
+        str, typer.Option(help="The format.", metavar="onnx|torch-export", show_default=False)
+    ],
+    out_file: Annotated[Path, typer.Option("--out", help="The file to write.")],
+    model: Network = "",
+) -> None:
+    """Export a trained model for other programs: raw inputs in, one logit per class out.
+
+    Normalisation is inside, batches have any size, and the metadata say what the inputs and the
+    classes are. Nothing is written unless the exported model gives the same answers.
+
+    Example: fedmirage export runs/one/model.safetensors --to onnx --out model.onnx
+    """
+    from fedmirage.trained.export import export as write
+    from fedmirage.trained.model import load_trained
+
+    say(out, f"{to}: {write(load_trained(model_file, model), to, out_file)}")
