@@ -41,9 +41,9 @@ def build_client(
     processor = device.prepare(config, config.threads)
     client_view = load_view(config, context)
     run, model = run_of(config, client_view.dataset, processor, opens_file)
-    own = "data" in context.node_config
+    own, data = "data" in context.node_config, str(context.node_config.get("data", ""))
     folder, demands = memory_folder(context, memory), read_demands(context.node_config)
-    return FederatedClient(run, client_view, model, folder, own, demands)
+    return FederatedClient(run, client_view, model, folder, own, demands, data)
 
 
 def load_view(config: RunConfig, context: Context) -> ClientView:

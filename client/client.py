@@ -19,6 +19,7 @@ from fedmirage.client.diagnostics import local_model_scores
 from fedmirage.client.dp import DpReply, Reply
 from fedmirage.client.node.demands import Demands
 from fedmirage.client.node.diary import note_run
+from fedmirage.client.node.keeping import keep_run
 from fedmirage.client.node.redaction import tell
 from fedmirage.client.objective import Objective
 from fedmirage.client.preparation import prepare
@@ -57,6 +58,7 @@ class FederatedClient(NumPyClient):
     memory_folder: Path
     own_data: bool = False  # the client has all of the node's own set, not a part of a common one
     demands: Demands = field(default_factory=Demands)  # what the node insists on
+    data: str = ""  # the node's own data, as its owner named them
 
     def get_properties(self, config: dict[str, Scalar]) -> dict[str, Scalar]:
         """Tell who this is and what form its data have, but nothing about their content.
@@ -158,6 +160,8 @@ class FederatedClient(NumPyClient):
             local.memory.put(LOCAL_EXAMPLES, [np.array([examples], dtype=np.int64)])
         metrics = self.metrics(local, terms)
         local.memory.close()
+        if not self.run.config.shares_all:
+            keep_run(local.memory.folder, self.run.config, self.data)
         shared = self.run.shared.name(self.run.shared.pick(arrays, self.run.manifest))
         for objective in objectives:
             shared = objective.share(local, shared)

@@ -137,3 +137,70 @@ def export(
     from fedmirage.trained.model import load_trained
 
     say(out, f"{to}: {write(load_trained(model_file, model), to, out_file)}")
+
+
+def personal(
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="The id of the run in the memory; without one, lists the runs there.",
+            show_default=False,
+        ),
+    ] = "",
+    memory: Annotated[
+        Path | None,
+        typer.Option(
+            help="The node's memory, as in its --node-config; runs on one host have it in their"
+            " own folder.",
+            show_default="fedmirage/memory in FLWR_HOME",
+        ),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option(help="Which client, if the memory has several.")
+    ] = None,
+    shared: Annotated[
+        Path | None,
+        typer.Option(
+            help="The model file of the run, whose shared part may be newer than this node's.",
+            show_default="the shared part as this node trained it last",
+        ),
+    ] = None,
+    out_file: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the model here; only its owner can read it."),
+    ] = None,
+    allow: Annotated[
+        str, typer.Option(help="Modules that may be imported, as in --node-config.")
+    ] = "",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    resamples: Annotated[
+        int, typer.Option(help="Bootstrap resamples for the intervals; 0 leaves them out.", min=0)
+    ] = 1000,
+    seed: Annotated[int, typer.Option(help="The seed of the resamples.", min=0)] = 0,
+) -> None:
+    """Assemble this node's personal model, evaluate it on held-out data, write it to a file.
+
+    For methods that share only a part of the model (fedper, lg-fedavg, fedmd-cg, local). Run it on
+    the node's host: the model, the data and the scores stay there.
+
+    Example: fedmirage personal 0123456789abcdef --memory /srv/memory --out mine.safetensors
+    """
+    from json import dumps
+
+    from fedmirage.common.memory import flower_home
+    from fedmirage.trained.evaluation import evaluate as judge
+    from fedmirage.trained.personal import assemble
+    from fedmirage.trained.shown import show_evaluation, show_kept_runs
+
+    place = memory or flower_home() / "fedmirage" / "memory"
+    if not run:
+        show_kept_runs(out, place)
+        return
+    made = assemble(place, run, partition, shared, allow)
+    found = judge(made.trained, made.hold_out(), resamples, seed)
+    if out_file:
+        say(err, f"model: {made.save(out_file)}")
+    if json:
+        print(dumps(found, indent=2))
+    else:
+        show_evaluation(out, found)

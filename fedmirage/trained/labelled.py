@@ -37,7 +37,7 @@ class Labelled:
     """Inputs that the network takes, their true labels, and to which groups they belong."""
 
     line: str  # the dataset line with what the model file adds to it
-    split: str
+    what: str  # which of its samples, in words
     inputs: Tensor
     labels: Tensor  # in the model's numbers
     remarks: list[str] = field(default_factory=list)
@@ -61,17 +61,22 @@ def load_labelled(
         raise DataError(
             f"{told} has no samples in its {split} split; write --split all, or choose other data"
         )
+    remark = (
+        "The files have no test split, so this is the share that a run holds out of them;"
+        " --split all takes all samples."
+    )
+    remarks = [remark] if dataset.divided and split == "test" else []
+    return label(facts, dataset, samples, told, f"the {split} split", remarks)
+
+
+def label(
+    facts: ModelFacts, dataset: DataSet, samples: Split, line: str, what: str, remarks: list[str]
+) -> Labelled:
+    """Normalise samples of a set for a model, and number their classes as it does."""
     inputs = facts.normalise(torch.from_numpy(np.array(samples.images)))
     labels = torch.from_numpy(renumber(dataset, samples.labels, facts))
-    remarks = (
-        [
-            "The files have no test split, so this is the share that a run holds out of them;"
-            " --split all takes all samples."
-        ]
-        if dataset.divided and split == "test"
-        else []
-    )
-    return Labelled(told, split, inputs, labels, remarks, _find_groups(dataset, samples, remarks))
+    groups = _find_groups(dataset, samples, remarks)
+    return Labelled(line, what, inputs, labels, remarks, groups)
 
 
 def adapt(params: DatasetParams, facts: ModelFacts) -> DatasetParams:
