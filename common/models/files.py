@@ -135,6 +135,11 @@ def save_model(
     write_arrays(path, named, asdict(facts), private)
 
 
+def read_facts(path: str | Path) -> ModelFacts:
+    """Read the facts of a model file, whatever parts of a model it holds."""
+    return ModelFacts.parse(read_arrays(path)[1], path)
+
+
 def load_model(path: str | Path, own: str = "") -> tuple[Model, ModelFacts]:
     """Load the network of a model file, in evaluation mode on the CPU, and the facts about it.
 

@@ -204,3 +204,52 @@ def personal(
         print(dumps(found, indent=2))
     else:
         show_evaluation(out, found)
+
+
+def card(
+    place: Annotated[
+        Path, typer.Argument(metavar="MODEL|RUN", help="A model file, or the folder of a run.")
+    ],
+    dataset: Annotated[
+        str,
+        typer.Option(
+            help="Evaluate on this data set, for scores with intervals.",
+            show_default="the scores that the run recorded",
+        ),
+    ] = "",
+    split: Annotated[
+        str, typer.Option(help="Which of its samples.", metavar="test|train|all")
+    ] = "test",
+    out_file: Annotated[
+        Path | None, typer.Option("--out", help="Write it here instead of printing it.")
+    ] = None,
+    resamples: Annotated[
+        int, typer.Option(help="Bootstrap resamples for the intervals; 0 leaves them out.", min=0)
+    ] = 1000,
+    data_dir: DataFolder = "",
+    model: Network = "",
+) -> None:
+    """Write a model card in Markdown: data, methods, rounds, privacy, scores, limits.
+
+    It says what the model file and the results beside it say; what they do not is called unknown.
+
+    Example: fedmirage card runs/one --dataset digits --out runs/one/card.md
+    """
+    from fedmirage.common.drafts import write_whole
+    from fedmirage.common.models.files import read_facts
+    from fedmirage.trained.card import find_model, write_card
+    from fedmirage.trained.evaluation import evaluate as judge
+    from fedmirage.trained.labelled import load_labelled
+    from fedmirage.trained.model import load_trained
+
+    path = find_model(place)
+    facts, found = read_facts(path), None
+    if dataset:
+        loaded = load_trained(path, model)
+        found = judge(loaded, load_labelled(facts, dataset, split, data_dir), resamples)
+    text = write_card(path, facts, found)
+    if out_file:
+        write_whole(out_file, text.encode())
+        say(out, f"card: {out_file}")
+    else:
+        print(text, end="")
