@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedmirage.commands import federation, flags, listings, trained, views, work
+from fedmirage.commands import deployment, federation, flags, listings, trained, views, work
 from fedmirage.commands.console import err, out
 from fedmirage.commands.parser import Command, Commands, RunCommand
 from fedmirage.common.errors import FedmirageError, reason
@@ -90,11 +90,13 @@ for listing in (
     listings.datasets,
     listings.privacy,
     views.partition,
+    views.schema,
     views.doctor,
 ):
     app.command(cls=Command)(listing)
 app.command("new-method", cls=Command)(work.new_method)
-app.command(cls=Command)(federation.supernode)
+for command in (deployment.key, deployment.superlink, deployment.admit, federation.supernode):
+    app.command(cls=Command)(command)
 submitted = {**federation.submit_flags(), **flags.setting_flags()}
 app.command("submit", cls=RunCommand)(flags.with_flags(federation.submit, submitted))
 

@@ -12,22 +12,26 @@ from typing import Any
 
 from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import DataError
-from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.run import Run
 
 FILE = "run.json"  # in the folder of what one client remembers of one run
 
 
 @dataclass(frozen=True)
 class KeptRun:
-    """The settings of a run, and the data with which this node took part."""
+    """The settings of a run, and what else the node needs to load its data as it did then."""
 
     settings: Mapping[str, Any]
-    data: str  # the node's own data, as its owner named them; "" for a part of a common set
+    places: Mapping[str, str]  # of its own data, from its configuration; empty for a common set
+    mean: tuple[float, ...]  # per channel: the normalisation, which clients may have formed
+    std: tuple[float, ...]
 
 
-def keep_run(folder: Path, config: RunConfig, data: str) -> None:
-    """Write the settings, unless they are there already."""
-    text = json.dumps({"settings": config.flat(), "data": data}).encode()
+def keep_run(folder: Path, run: Run, places: Mapping[str, str]) -> None:
+    """Write what is needed, unless it is there already."""
+    data = run.dataset
+    found = {"settings": run.config.flat(), "places": dict(places)}
+    text = json.dumps({**found, "mean": data.mean, "std": data.std}).encode()
     path = folder / FILE
     if not path.exists() or path.read_bytes() != text:
         write_whole(path, text, private=True)
@@ -38,7 +42,8 @@ def read_kept_run(folder: Path) -> KeptRun:
     path = folder / FILE
     try:
         found = json.loads(path.read_text())
-        return KeptRun(dict(found["settings"]), str(found["data"]))
+        scale = (tuple(map(float, found[key])) for key in ("mean", "std"))
+        return KeptRun(dict(found["settings"]), dict(found["places"]), *scale)
     except FileNotFoundError:
         raise DataError(
             f"{folder} holds no {FILE}: the run shared the whole model, so that its model file is"

@@ -52,6 +52,7 @@ class ModelFacts:
     pictures: bool = True  # whether the inputs are pictures
     reading: Reading | None = None  # how files became inputs; None in files of earlier versions
     named_by: NamedBy = "numbers"  # where the names of the classes come from
+    schema: str = ""  # of a table: what its columns mean (`Schema.text`)
 
     def normalise(self, images: Tensor) -> Tensor:
         """Normalise inputs, (batch, channels, ...), for the network: bytes of pictures, or floats.
@@ -80,7 +81,7 @@ class ModelFacts:
 
     def open_reader(self, encoder: str = "") -> InputReader:
         """Make what reads the inputs of this model."""
-        return InputReader(self.reading, self.shape, self.pictures, encoder)
+        return InputReader(self.reading, self.shape, self.pictures, encoder, self.schema)
 
     def read_as(self, dataset: str) -> "ModelFacts":
         """Replace how inputs are read by what a `dataset` line says; nothing is read yet."""
@@ -125,6 +126,7 @@ def collect_facts(run: "Run", parts: tuple[str, ...], round_number: int = 0) -> 
         parts=parts,
         reading=describe_reading(config.dataset_list),
         named_by=data.named_by,
+        schema=data.schema,
     )
 
 

@@ -187,7 +187,7 @@ def write_limits(
             yield f"- Classes without a sample in this evaluation: {', '.join(lacking)}"
     elif "worst_class" in (scored := record.round.get("evaluation", {})):
         yield f"- Worst class: {scored['worst_class']}, recall {scored['worst_recall']:.3f}"
-    yield "- It is one training with one seed; another seed gives other scores, which no interval covers."
+    yield "- It was trained once, with one seed; no interval covers what another seed would give."
     if not evaluation or not evaluation["groups"]:
         yield "- Nothing here tells the sites or groups of the data apart."
     if record.refused:

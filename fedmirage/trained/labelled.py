@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import tomli_w
 import torch
 from torch import Tensor
 
+from fedmirage.common.data.cache import cache_folder
 from fedmirage.common.data.catalogue.params import (
     DATASETS,
     DatasetParams,
     ImageFolder,
+    OwnTable,
     PictureParams,
 )
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.reading import Reading, describe_reading
 from fedmirage.common.data.set import DataSet, Split
+from fedmirage.common.data.tables.comparison import find_place, hash_schema
+from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import ConfigurationError, DataError, refuse
 from fedmirage.common.models.files import ModelFacts
 from fedmirage.common.settings.language import resolve_line, write
@@ -88,7 +95,17 @@ def adapt(params: DatasetParams, facts: ModelFacts) -> DatasetParams:
         more = {key: value for key, value in given.items() if key not in params.model_fields_set}
     if isinstance(params, ImageFolder) and params.classes is None and facts.named_by != "numbers":
         more["classes"] = facts.classes  # folders that are not there are classes, too
+    if isinstance(params, OwnTable) and "schema" not in params.model_fields_set and facts.schema:
+        more["schema"] = str(write_schema(facts.schema))
     return params.model_copy(update={key: value for key, value in more.items() if value})
+
+
+def write_schema(text: str) -> Path:
+    """Write the schema of a model into a file of the cache, and return its path."""
+    path = cache_folder() / "schemas" / f"{hash_schema(text)[:32]}.toml"
+    if not path.exists():
+        write_whole(path, tomli_w.dumps(json.loads(text)).encode(), private=True)
+    return path
 
 
 def check_fit(dataset: DataSet, facts: ModelFacts) -> None:
@@ -106,6 +123,11 @@ def check_fit(dataset: DataSet, facts: ModelFacts) -> None:
         problems.append(
             f"dataset: {dataset.name} is {dataset.task}, and the model {facts.task}; choose other"
             " data"
+        )
+    if dataset.schema and facts.schema and dataset.schema != facts.schema:
+        problems.append(
+            f"dataset: the schema of {dataset.name} is not the model's:"
+            f" {find_place(dataset.schema, facts.schema)}; leave schema= out to use the model's"
         )
     problems += _find_strangers(dataset, facts)
     refuse(problems)

@@ -19,6 +19,7 @@ from fedmirage.client.client import FederatedClient
 from fedmirage.client.node.keeping import FILE, KeptRun, read_kept_run
 from fedmirage.client.node.settings import read_settings
 from fedmirage.common.data.holdout import take
+from fedmirage.common.data.tables.statistics import Scale
 from fedmirage.common.errors import ConfigurationError, DataError
 from fedmirage.common.memory import LOCAL_MODEL, Memory, client_folder
 from fedmirage.common.method import NETWORK
@@ -27,6 +28,7 @@ from fedmirage.common.settings.language import write
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.payload import Arrays
+from fedmirage.common.wire.statistics import NORMALISATION
 from fedmirage.trained.labelled import Labelled, label
 from fedmirage.trained.model import TrainedModel
 
@@ -125,9 +127,11 @@ def choose_partition(memory: Path, run: str) -> int:
 def open_client(kept: KeptRun, memory: Path, partition: int, allow: str) -> FederatedClient:
     """Build the client as for a message of the run, on the CPU and without its initial weights."""
     changed: dict[str, Any] = {"initial-weights": "", "device": "cpu", "download": False}
-    node = {"partition-id": partition, "allow": allow, **({"data": kept.data} if kept.data else {})}
+    node = {"partition-id": partition, "allow": allow, **kept.places}
     context = Context(0, 0, node, RecordDict(), {**kept.settings, **changed})
-    return build_client(read_settings(context), context, memory, deployed=True)
+    client = build_client(read_settings(context), context, memory, deployed=True)
+    client.normalise({NORMALISATION: Scale(kept.mean, kept.std).to_bytes()})
+    return client
 
 
 def read_shared(path: Path, client: FederatedClient) -> tuple[Arrays, ModelFacts]:

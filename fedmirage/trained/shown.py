@@ -86,7 +86,7 @@ def show_kept_runs(console: Console, memory: Path) -> None:
 
     table = make_table(["run", "client", "methods", "data"], ["client"])
     for run, partition, kept in list_runs(memory):
-        data = kept.data or str(kept.settings.get("dataset", ""))
+        data = kept.places.get("data") or str(kept.settings.get("dataset", ""))
         table.add_row(run, str(partition), str(kept.settings.get("methods", "")), data)
     if not table.row_count:
         raise DataError(
