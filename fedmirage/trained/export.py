@@ -13,6 +13,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,9 @@ ADDED = "pip install 'fedmirage[export]'"
 class ExportedNetwork(nn.Module):
     """From inputs as they are read from files, (batch, channels, ...), to one logit per class."""
 
+    scale: Tensor
+    shift: Tensor
+
     def __init__(self, model: TrainedModel) -> None:
         super().__init__()
         facts = model.facts
@@ -48,7 +52,8 @@ class ExportedNetwork(nn.Module):
         """Normalise and classify; a missing value (NaN) becomes the mean."""
         values = inputs.to(torch.float32) * self.scale + self.shift
         values = torch.where(torch.isnan(values), torch.zeros_like(values), values)
-        return self.network(values)[:, : self.classes]
+        logits: Tensor = self.network(values)
+        return logits[:, : self.classes]
 
 
 def export(model: TrainedModel, kind: str, path: Path) -> Path:
@@ -63,7 +68,7 @@ def export(model: TrainedModel, kind: str, path: Path) -> Path:
         given = make_inputs(model.facts, size)
         with torch.inference_mode():
             wanted = model.compute_logits(model.facts.normalise(given))
-        found = attempt(kind, lambda given=given: ask(given))
+        found = attempt(kind, partial(ask, given))
         if found.shape != wanted.shape or not torch.allclose(
             found.double(), wanted, atol=TOLERANCE, rtol=TOLERANCE
         ):

@@ -127,7 +127,7 @@ def choose_partition(memory: Path, run: str) -> int:
 def open_client(kept: KeptRun, memory: Path, partition: int, allow: str) -> FederatedClient:
     """Build the client as for a message of the run, on the CPU and without its initial weights."""
     changed: dict[str, Any] = {"initial-weights": "", "device": "cpu", "download": False}
-    node = {"partition-id": partition, "allow": allow, **kept.places}
+    node: dict[str, Any] = {"partition-id": partition, "allow": allow, **kept.places}
     context = Context(0, 0, node, RecordDict(), {**kept.settings, **changed})
     client = build_client(read_settings(context), context, memory, deployed=True)
     client.normalise({NORMALISATION: Scale(kept.mean, kept.std).to_bytes()})
