@@ -24,7 +24,15 @@ from fedmirage.server.start import check_run
 from fedmirage.testing.quick import BASE
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lines
-from tests.support.tables import SCHEMA, line_of, with_scale, write_rows, write_schema, write_table
+from tests.support.tables import (
+    SCHEMA,
+    federation,
+    line_of,
+    with_scale,
+    write_rows,
+    write_schema,
+    write_table,
+)
 
 
 @pytest.fixture
