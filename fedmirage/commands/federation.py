@@ -167,6 +167,7 @@ def supernode(
     asked = {"--forget": forget is not None, "--sent": sent}
     require_one([name for name, wanted in asked.items() if wanted])
     node_config = node.place_memory(node_config, memory)
+    node_config = checks.add_pair(node_config, "name", name) if name else node_config
     if sent:
         from fedmirage.node.sent import show_sent
 
@@ -188,7 +189,7 @@ def supernode(
             insecure=insecure,
             root_certificates=root_certificates,
             private_key=auth_supernode_private_key,
-            node_config=checks.add_name(node_config, name),
+            node_config=node_config,
             code=code,
             tasks=tasks,
             waiting=waiting,

@@ -89,19 +89,15 @@ def read_node_config(text: str) -> dict[str, Any]:
         raise ConfigurationError([f"--node-config: {text} cannot be read; {fix}"]) from None
 
 
-def add_name(text: str, name: str) -> str:
-    """Add the name of the site to --node-config."""
-    if not name:
-        return text
-    if not is_site_name(name):
-        raise ConfigurationError([f"--name {name!r}: {RULE}"])
+def add_pair(text: str, key: str, value: str) -> str:
+    """Add what the option --KEY says to --node-config."""
     if text.endswith(".toml"):
+        raise ConfigurationError([f'--{key} {value}: write {key} = "{value}" into {text} instead'])
+    if key in read_node_config(text):
         raise ConfigurationError(
-            [f'--name {name}: --node-config is a file; write name = "{name}" into {text}']
+            [f"--{key} {value}: --node-config names a {key}, too; keep one of them"]
         )
-    if "name" in read_node_config(text):
-        raise ConfigurationError([f"--name {name}: --node-config has a name too; write one"])
-    return f'{text} name="{name}"'.lstrip()
+    return f'{text} {key}="{value}"'.strip()
 
 
 def is_bare(value: str) -> bool:

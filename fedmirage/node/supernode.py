@@ -20,6 +20,7 @@ from fedmirage.node.encryption import require_same_encryption
 from fedmirage.node.log import VERBOSE
 from fedmirage.runtimes.interrupts import INTERRUPTIONS
 from fedmirage.runtimes.processes import environment
+from fedmirage.show.words import write_command
 
 # The options of ours that take one of two values; the first is the default.
 CHOICES = {
@@ -87,9 +88,12 @@ def start(way: Way) -> None:
         raise FedmirageError(f"{program} does not exist; install Flower beside fedmirage")
     require_same_encryption(way.superlink, way.insecure, way.root_certificates)
     if way.code == "own":
-        from fedmirage.runtimes.bundle import digest, own_code
+        from fedmirage.runtimes.bundle import digest, own_code, own_version
 
-        print(f"This node runs its own code only, {digest(own_code())}", flush=True)
+        code = f"fedmirage {own_version()}, {digest(own_code())}"
+        print(f"This node runs its own code only, {code}", flush=True)
+    command = write_command({}, ["flower-supernode", *way.for_flower])
+    print(f"starts, with processes of its own for messages: {command}", flush=True)
     if way.flowers_own:
         os.execv(program, [str(program), *way.for_flower])
     ours = [sys.executable, "-P", "-m", "fedmirage.node.connection"]
@@ -103,15 +107,7 @@ def place_memory(node_config: str, memory: Path | None) -> str:
     """Add --memory to --node-config."""
     if memory is None:
         return node_config
-    if node_config.endswith(".toml"):
-        raise FedmirageError(
-            f'--memory {memory}: write memory = "{memory}" into {node_config} instead'
-        )
-    if "memory" in checks.read_node_config(node_config):
-        raise FedmirageError(
-            f"--memory {memory}: --node-config names a memory folder, too; keep one of them"
-        )
-    return f'{node_config} memory="{memory.expanduser().absolute()}"'.strip()
+    return checks.add_pair(node_config, "memory", str(memory.expanduser().absolute()))
 
 
 def find_memory(node_config: str) -> Path:
