@@ -90,6 +90,7 @@ for listing in (
     listings.datasets,
     listings.privacy,
     views.partition,
+    views.schema,
     views.doctor,
 ):
     app.command(cls=Command)(listing)

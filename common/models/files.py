@@ -49,6 +49,7 @@ class ModelFacts:
     pictures: bool = True  # whether the inputs are pictures
     reading: Reading | None = None  # how files became inputs; None in files of earlier versions
     named_by: NamedBy = "numbers"  # where the names of the classes come from
+    schema: str = ""  # of a table: what its columns mean (`Schema.text`)
 
     def normalise(self, images: Tensor) -> Tensor:
         """Normalise inputs, (batch, channels, ...), for the network: bytes of pictures, or floats.

@@ -15,9 +15,9 @@ from fedmirage.common.site_names import RULE, is_site_name
 PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")  # how Flower reads --node-config
 KEYS = (
     *("partition-id", "num-partitions", "data", "memory", "require", "budget", "budget-delta"),
-    *("secagg-key", "secagg-peers", "allow", "weights", "name"),
+    *("secagg-key", "secagg-peers", "allow", "weights", "name", "schema"),
 )
-PATHS = ("data", "secagg-key", "secagg-peers", "weights")  # what must be there already
+PATHS = ("data", "schema", "secagg-key", "secagg-peers", "weights")  # what must be there already
 
 
 def check_certificates(path: Path | None, insecure: bool) -> list[str]:

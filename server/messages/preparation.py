@@ -7,10 +7,12 @@ is killed loses one turn. A node that joins later is prepared before it is drawn
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flwr.app import Message
+from flwr.common import Scalar
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.wire.preparation import PREPARE, Preparation, read_preparation
@@ -76,6 +78,7 @@ class Preparer:
     send: Send
     timeout: float  # the round's deadline, which no turn exceeds
     results: Results
+    told: Mapping[str, Scalar] = field(default_factory=dict)  # what clients need for their work
     prepared: set[int] = field(default_factory=set)  # ids of the nodes that are ready to train
 
     def __call__(self, round_number: int) -> list[dict[str, Any]]:
@@ -116,7 +119,7 @@ class Preparer:
         """Let all of these clients work for a while; who says nothing is lost to this round."""
         seconds = min(TURN, SHARE * self.timeout / len(waiting))
         patience = min(self.timeout, START + seconds * len(waiting) / SHARE)
-        told = {PREPARE: seconds}
+        told = {PREPARE: seconds, **self.told}
         messages = [sampling.ask_for_properties(work.proxy.node_id, told) for work in waiting]
         silent = {work.proxy.node_id: work for work in waiting}
         for node, reply in self.send(messages, patience):

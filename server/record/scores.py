@@ -113,5 +113,6 @@ class Evaluator:
             version=project()["project"]["version"],
             reading=describe_reading(config.dataset_list),
             named_by=data.named_by,
+            schema=data.schema,
             parts=tuple(dict.fromkeys(entry.part for entry in self.run.shared)),
         )
