@@ -15,8 +15,9 @@ from fedmirage.common.site_names import RULE, is_site_name
 PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")  # how Flower reads --node-config
 KEYS = (
     *("partition-id", "num-partitions", "data", "memory", "require", "budget", "budget-delta"),
-    *("secagg-key", "secagg-peers", "allow", "weights", "name", "schema"),
+    *("secagg-key", "secagg-peers", "allow", "weights", "skip", "name", "schema"),
 )
+OWN_KEY = "--auth-supernode-private-key"
 PATHS = ("data", "schema", "secagg-key", "secagg-peers", "weights")  # what must be there already
 
 
@@ -37,11 +38,11 @@ def check_certificates(path: Path | None, insecure: bool) -> list[str]:
     return []
 
 
-def check_key(path: Path | None, insecure: bool) -> list[str]:
-    """Say what is wrong with --auth-supernode-private-key."""
+def check_key(path: Path | None, insecure: bool, option: str = OWN_KEY) -> list[str]:
+    """Say what is wrong with a private key, which an option names."""
     if path is None:
         return []
-    what = f"--auth-supernode-private-key {path}"
+    what = f"{option} {path}"
     if insecure:
         told = "proves nothing without TLS; write --root-certificates FILE in place of --insecure"
         return [f"{what} {told}"]
@@ -89,15 +90,24 @@ def read_node_config(text: str) -> dict[str, Any]:
         raise ConfigurationError([f"--node-config: {text} cannot be read; {fix}"]) from None
 
 
+def add_name(text: str, name: str) -> str:
+    """Add the name of the site to --node-config."""
+    if name and not is_site_name(name):
+        raise ConfigurationError([f"--name {name!r}: {RULE}"])
+    return add_pair(text, "name", name)
+
+
 def add_pair(text: str, key: str, value: str) -> str:
-    """Add what the option --KEY says to --node-config."""
+    """Add what an option of its own says to --node-config; nothing if it says nothing."""
+    if not value:
+        return text
     if text.endswith(".toml"):
-        raise ConfigurationError([f'--{key} {value}: write {key} = "{value}" into {text} instead'])
-    if key in read_node_config(text):
         raise ConfigurationError(
-            [f"--{key} {value}: --node-config names a {key}, too; keep one of them"]
+            [f'--{key} {value}: --node-config is a file; write {key} = "{value}" into {text}']
         )
-    return f'{text} {key}="{value}"'.strip()
+    if key in read_node_config(text):
+        raise ConfigurationError([f"--{key} {value}: --node-config has a {key} too; write one"])
+    return f'{text} {key}="{value}"'.lstrip()
 
 
 def is_bare(value: str) -> bool:
@@ -128,6 +138,8 @@ def check_node_config(text: str) -> list[str]:
         problems.append(f"{what}: {told}")
     elif not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
         problems.append(f"{what}: partition-id={partition!r}: write a whole number from 0")
+    if not isinstance(config.get("skip", False), bool):
+        problems.append(f"{what}: skip={config['skip']!r}: write true or false, without quotes")
     if "name" in config and not is_site_name(config["name"]):
         problems.append(f"{what}: name={config['name']!r}: {RULE}")
     problems += [

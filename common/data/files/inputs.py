@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedmirage.common.data.files.decoding import arrange, decode
+from fedmirage.common.data.files.decoding import arrange, open_picture
 from fedmirage.common.data.files.formats.npz import to_bytes, to_floats
 from fedmirage.common.data.files.places import ENDINGS, is_picture, list_pictures
 from fedmirage.common.data.files.raw import RawSplit, Values, reading
@@ -73,7 +73,7 @@ class InputReader:
                 "the model file was written by an earlier version and does not say how its run read"
                 " pictures; add the run's dataset line (--dataset, or dataset= of load_model)"
             )
-        pixels = decode([(str(path), path)], 1, self.how.form)
+        pixels = open_picture(str(path), path, self.how.form)[None]
         if self.how.encoder:
             return self.encode((str(path),), pixels)
         self.check_picture(str(path), pixels.shape[1:])
