@@ -20,7 +20,7 @@ from fedmirage.server.messages.sampling import PartitionProxy, Roster
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.shown import call_clients
 
-KIND = "sites"  # of the line in results.jsonl
+KIND = "held_out"  # of the line in results.jsonl
 
 
 def ask_for_scores(

@@ -86,7 +86,7 @@ def means_of_sums(sums: Mapping[str, Any], clients: int, most: int) -> dict[str,
         for kind, total in totals.items()
     }
     sites = round(site * clients)
-    return {**found, "sites": sites, "examples": round(share * clients * most)} | {
+    return {**found, "holding": sites, "examples": round(share * clients * most)} | {
         "without": clients - sites
     }
 
@@ -102,5 +102,5 @@ def means_of_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         found[BY_EXAMPLES][score] = math.fsum(one[EXAMPLES] * one[name] for one in having) / total
         found[BY_SITES][score] = math.fsum(one[name] for one in having) / len(having)
     empty = [one["partition"] for one in reports if not one[EXAMPLES]]
-    counts = {"sites": len(having), "examples": total, "without": len(empty)}
+    counts = {"holding": len(having), "examples": total, "without": len(empty)}
     return {**found, **counts, "without_partitions": empty}

@@ -54,7 +54,7 @@ def lay_out_runs(folders: list[Path]) -> Group:
         scores = [_percent(end[key]) for key in SCORES]
         cells = (str(end["rounds"]), *scores, f"{end['bytes_up'] / 1e6:.1f}", end["status"])
         shown.append(_line(_row(folder.name, *cells)))
-        sites = end.get("final_sites", {})
+        sites = end.get("final_held_out", {})
         shown += [_line(f"  {name}: {text}") for name, text in site_scores(sites).items()]
         shown += [_line(f"  {text}") for text in _local(end["final_evaluation"])]
         shown += [_line("  " + _settings(config, differ), "dim")] if differ else []

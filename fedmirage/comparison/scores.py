@@ -92,7 +92,7 @@ def score_of(line: dict[str, Any], name: str, score: str = GLOBAL) -> float | No
     """
     evaluation = line.get("evaluation", {})
     if score in SITES:
-        value = line.get("sites", {}).get(SITES[score], {}).get(name)
+        value = line.get("held_out", {}).get(SITES[score], {}).get(name)
     elif score == LOCAL:
         value = evaluation.get(f"{TEST_SHARD}{name}")
     else:

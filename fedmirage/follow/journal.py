@@ -48,15 +48,15 @@ class Journal:
     def _log(self, lines: Lines) -> None:
         config = lines[0]
         rounds = [line for line in lines if line["kind"] == "round"]
-        scored = max((line["round"] for line in lines if line["kind"] == "sites"), default=0)
+        scored = max((line["round"] for line in lines if line["kind"] == "held_out"), default=0)
         last = rounds[-1]["round"] if rounds else 0
         summary = lines[-1] if lines[-1]["kind"] == "summary" else {}
         ending = f"{summary['status']} {last}" if summary else ""
         state = self._read_state(config.get("resolved", {}).get("token", ""))
         if last < state["round"]:  # a run that goes on may take rounds back
-            state |= {"round": last, "sites": min(last, state["sites"])}
+            state |= {"round": last, "held_out": min(last, state["held_out"])}
             self._write_state(state)
-        known = {"round": state["round"], "sites": state["sites"]}
+        known = {"round": state["round"], "held_out": state["held_out"]}
         new = [line for line in lines if line.get("round", 0) > known.get(line["kind"], inf)]
         if not new and ending in ("", state["ended"]):
             return
@@ -71,11 +71,11 @@ class Journal:
             self.logger.end(summary)
             self.logger = None
         ended = ending or state["ended"]
-        self._write_state({**state, "round": last, "sites": scored, "ended": ended})
+        self._write_state({**state, "round": last, "held_out": scored, "ended": ended})
 
     def _read_state(self, token: str) -> dict[str, Any]:
         """Return what the logger has of this run; of another run in the same folder, nothing."""
-        new = {"token": token, "identity": "", "round": 0, "sites": 0, "ended": ""}
+        new = {"token": token, "identity": "", "round": 0, "held_out": 0, "ended": ""}
         state = {**new, **self._read_states().get(self.name, {})}
         return state if state["token"] == token else new
 

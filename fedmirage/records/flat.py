@@ -11,13 +11,13 @@ OWN_NAMES = "methods"  # its metrics carry the names of their methods already
 
 def flatten_round(line: Mapping[str, Any]) -> dict[str, Any]:
     """Give every value of a round's line a name of its own, such as `train.task`."""
-    kept = {key: value for key, value in line.items() if key not in ("kind", "sites", *LISTS)}
-    return flatten(kept) | site_metrics(line.get("sites", {}))
+    kept = {key: value for key, value in line.items() if key not in ("kind", "held_out", *LISTS)}
+    return flatten(kept) | site_metrics(line.get("held_out", {}))
 
 
 def site_metrics(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Name what the model of a round scores at the sites, such as `sites.by_examples.accuracy`."""
-    return flatten({key: value for key, value in line.items() if key not in OF_SITES}, "sites.")
+    """Name the scores of a model at the sites, such as `held_out.by_examples.accuracy`."""
+    return flatten({key: value for key, value in line.items() if key not in OF_SITES}, "held_out.")
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -58,16 +58,22 @@ def read_rounds(folder: Path) -> Lines:
 
 
 def rounds_of(lines: Lines) -> Lines:
-    """Return the lines of rounds, each with what the sites score its model under `sites`.
+    """Return the lines of rounds, each with what the sites say of its model under `held_out`.
 
     That is known one round later, so results.jsonl has it in a line of its own.
     """
-    sites = {line["round"]: line for line in lines if line["kind"] == "sites"}
+    scored = {line["round"]: line for line in lines if line["kind"] == "held_out"}
     return [
-        {**line, "sites": sites[line["round"]]} if line["round"] in sites else line
+        {**line, "held_out": scored[line["round"]]} if line["round"] in scored else line
         for line in lines
         if line["kind"] == "round"
     ]
+
+
+def read_names(lines: Lines) -> dict[int, str]:
+    """Return the names of sites, by partition, as the last of these lines know them."""
+    told = [line["sites"] for line in lines if line.get("sites")]
+    return {int(partition): name for names in told for partition, name in names.items()}
 
 
 def find_summary(folder: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fedmirage.common.errors import TRACEBACK
 from fedmirage.common.wire.metrics import FURTHER_SCORES, SHARD_SCORES
+from fedmirage.records.lines import read_names
 from fedmirage.server.record.results import FILE, read_results
 from fedmirage.server.record.shown import (
     SITE_MEANS,
@@ -37,6 +38,7 @@ class Watch(Follower):
         self.path, self.rounds = folder / FILE, rounds
         self.shown = self.size = 0  # lines that were shown, and the size of the file at that time
         self.moves = is_interactive(console)  # whether there is a bar
+        self.names: dict[int, str] = {}  # of sites, by partition
         self.traceback, self.raised = folder / TRACEBACK, ""
         counted = (
             progress.TextColumn("rounds"),
@@ -78,7 +80,8 @@ class Watch(Follower):
         self.console.print(text, style="yellow", highlight=False, markup=False)
 
     def _show(self, line: dict[str, Any]) -> None:
-        for who, reason in fold(line.get("refused", [])).items():
+        self.names |= read_names([line])
+        for who, reason in fold(line.get("refused", []), self.names).items():
             self.warn(f"round {line['round']}: left out, {who}: {reason}")
         if line["kind"] == "retry":
             self.warn(f"{line['reason']} (try {line['attempt']})")
@@ -91,7 +94,7 @@ class Watch(Follower):
         elif line["kind"] == "round":
             self.progress.update(self.task, completed=line["round"])
             self._advance(f"round {line['round']}/{self.rounds}: ", describe_scores(line))
-        elif line["kind"] == "sites":
+        elif line["kind"] == "held_out":
             self._advance("", describe_sites(line))
 
     def _advance(self, when: str, text: str) -> None:
@@ -138,7 +141,7 @@ def site_scores(line: Mapping[str, Any]) -> dict[str, str]:
         for kind, label in SITE_MEANS.items()
         if line[kind]
     }
-    held, all_sites = line["sites"], line["sites"] + line["without"]
+    held, all_sites = line["holding"], line["holding"] + line["without"]
     counted = f"{held} of {all_sites} sites, {line['examples']} samples"
     return shown | {"held-out data": counted}
 
@@ -164,7 +167,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
     for name, label in SCORES.items():
         if summary.get(name) is not None:
             table.add_row(label, percent(summary[name]))
-    for label, text in site_scores(summary.get("final_sites", {})).items():
+    for label, text in site_scores(summary.get("final_held_out", {})).items():
         table.add_row(label, text)
     for name, value in local_scores(summary.get("final_evaluation", {})).items():
         table.add_row(name, percent(value))

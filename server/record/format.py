@@ -272,11 +272,11 @@ class RoundLine(Part):
     """How long the round and its phases took."""
 
 
-class SitesLine(Part):
+class HeldOutLine(Part):
     """With `--server-data none`: what the sites' held-out data say of the model of a round."""
 
-    kind: Literal["sites"]
-    """`sites`."""
+    kind: Literal["held_out"]
+    """`held_out`."""
     round: Whole
     """The round whose model was scored; the sites score it while they train in the next one."""
     model: Literal["global", "personal"]
@@ -286,7 +286,7 @@ class SitesLine(Part):
     """The mean of each score over the sites, weighted by their held-out samples: the headline."""
     by_sites: Scores
     """The mean of each score over the sites, where every site counts once."""
-    sites: Whole
+    holding: Whole
     """How many sites hold out data and have reported scores."""
     examples: Whole
     """How many samples they hold out."""
@@ -378,8 +378,8 @@ class SummaryLine(Part):
     """The mean of the last five evaluated rounds."""
     final_evaluation: Evaluation
     """Further scores of the last evaluation."""
-    final_sites: SitesLine = ABSENT
-    """With `--server-data none`: the last line of kind `sites`."""
+    final_held_out: HeldOutLine = ABSENT
+    """With `--server-data none`: the last line of kind `held_out`."""
     target_accuracy: Number = ABSENT
     """With `--target`: that accuracy."""
     rounds_to_target: Whole | None = ABSENT
@@ -417,7 +417,7 @@ class OtherLine(Part):
 
 
 LINES: tuple[type[Part], ...] = (
-    *(ConfigLine, RoundLine, SitesLine, NoteLine, RetryLine, PreparationLine, NormalisationLine),
+    *(ConfigLine, RoundLine, HeldOutLine, NoteLine, RetryLine, PreparationLine, NormalisationLine),
     SummaryLine,
 )
 KINDS = {get_args(line.model_fields["kind"].annotation)[0]: line for line in LINES}

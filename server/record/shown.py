@@ -31,7 +31,7 @@ def describe_sites(line: Mapping[str, Any]) -> str:
     whose = "" if line["model"] == "global" else ", each site's own model"
     means = {label: line[kind]["accuracy"] for kind, label in SITE_MEANS.items() if line[kind]}
     shown = ", ".join(f"{label} {mean:.4f}" for label, mean in means.items()) or "unknown"
-    held = f"held-out data of {line['sites']} of {line['sites'] + line['without']} sites"
+    held = f"held-out data of {line['holding']} of {line['holding'] + line['without']} sites"
     return f"round {line['round']} on the {held}{whose}: accuracy {shown}"
 
 
@@ -52,7 +52,7 @@ def describe_outcome(summary: dict[str, Any]) -> str:
     score = summary.get("final_accuracy")
     texts = [f"{summary['status']} after round {summary['rounds']}"]
     texts += [f"final accuracy {100 * score:.2f} %"] if score is not None else []
-    sites = summary.get("final_sites", {})
+    sites = summary.get("final_held_out", {})
     texts += [
         f"final accuracy at the sites {100 * sites[kind]['accuracy']:.2f} % ({label})"
         for kind, label in SITE_MEANS.items()

@@ -44,10 +44,13 @@ def test_the_scores_and_the_bits_of_one_process(
     places = {"out": str(tmp_path / "grpc"), "node-timeout": 120, "round-timeout": 120}
     grpc.deploy(configure(config.flat(), places), Console(quiet=True))
     assert_same_bits(tmp_path / "run", tmp_path / "grpc")
-    found = lines(tmp_path / "grpc", "sites")
-    assert found == lines(tmp_path / "run", "sites")
-    assert [(one["round"], one["sites"], one["without"]) for one in found] == [(1, 2, 1), (2, 2, 1)]
+    found = lines(tmp_path / "grpc", "held_out")
+    assert found == lines(tmp_path / "run", "held_out")
+    assert [(one["round"], one["holding"], one["without"]) for one in found] == [
+        (1, 2, 1),
+        (2, 2, 1),
+    ]
     assert found[0].get("without_partitions") == (None if secagg == "on" else [1])
     (summary,) = lines(tmp_path / "grpc", "summary")
-    assert summary["final_sites"] == found[-1]
+    assert summary["final_held_out"] == found[-1]
     assert summary["final_accuracy"] is None

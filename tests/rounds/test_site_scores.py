@@ -31,7 +31,7 @@ LINE = "npz(path='elsewhere.npz', classes=('a', 'b', 'c'), size=16, channels=1)"
 
 
 def sites(folder: Path) -> list[dict[str, Any]]:
-    return lines(folder, "sites")
+    return lines(folder, "held_out")
 
 
 @pytest.mark.parametrize("methods", ["fedavg", "scaffold", "fedper"])
@@ -75,7 +75,7 @@ def test_both_means_against_numpy(tmp_path: Path) -> None:
     assert last["round"] == 2
     assert last["by_examples"]["accuracy"] == pytest.approx(np.average(scores, weights=held))
     assert last["by_sites"]["accuracy"] == pytest.approx(np.mean(scores))
-    assert (last["sites"], last["examples"], last["without"]) == (3, sum(held), 0)
+    assert (last["holding"], last["examples"], last["without"]) == (3, sum(held), 0)
 
 
 FOLDERS = (("a", 30), ("b", 90), ("c", 60))
@@ -91,7 +91,7 @@ def test_secure_sums_give_the_same_means(tmp_path: Path) -> None:
             assert secure[kind]["accuracy"] == pytest.approx(plain[kind]["accuracy"], abs=1e-6)
             assert secure[kind]["loss"] == pytest.approx(plain[kind]["loss"], abs=1e-4)
         assert secure["examples"] == plain["examples"]
-        assert secure["sites"] == plain["sites"]
+        assert secure["holding"] == plain["holding"]
     assert all(set(client) == {"partition"} for client in lines(tmp_path / "on")[-1]["clients"])
 
 
@@ -106,7 +106,7 @@ def test_a_site_that_holds_out_nothing_is_counted_and_named(
     with caplog.at_level(logging.INFO):
         run(*federation(tmp_path, LINE, [*paths], **more))
     last = sites(tmp_path / "run")[-1]
-    assert (last["sites"], last["examples"], last["without"]) == (2, 18, 1)
+    assert (last["holding"], last["examples"], last["without"]) == (2, 18, 1)
     assert last.get("without_partitions") == (None if secagg == "on" else [1])
     (note,) = lines(tmp_path / "run", "note")
     who = "1 of the sites" if secagg == "on" else "client 1"
@@ -118,7 +118,7 @@ def test_nobody_holds_out_anything(tmp_path: Path) -> None:
     paths = [write_set(tmp_path / name, 3, 1) for name in "ab"]
     run(*federation(tmp_path, LINE, [*paths], server_data="none", model="mlp(hidden=8)"))
     last = sites(tmp_path / "run")[-1]
-    assert (last["by_examples"], last["sites"], last["without"]) == ({}, 0, 2)
+    assert (last["by_examples"], last["holding"], last["without"]) == ({}, 0, 2)
     assert read_score(tmp_path / "run", "sites") is None
 
 
@@ -169,13 +169,15 @@ def test_a_last_model_that_nobody_scores_is_saved_and_scored_later(tmp_path: Pat
     assert [line["round"] for line in sites(tmp_path)] == [1, 2]
     run_in_process(tmp_path, **late, resume=str(tmp_path))
     assert [line["round"] for line in sites(tmp_path)] == [1, 2, 3]
-    assert lines(tmp_path, "summary")[0]["final_sites"] == sites(tmp_path)[-1]
+    assert lines(tmp_path, "summary")[0]["final_held_out"] == sites(tmp_path)[-1]
 
 
 def test_the_headline_is_named_where_it_is_shown(tmp_path: Path) -> None:
     run_in_process(tmp_path, **NONE)
     (summary,) = lines(tmp_path, "summary")
-    mean, once = (summary["final_sites"][kind]["accuracy"] for kind in ("by_examples", "by_sites"))
+    mean, once = (
+        summary["final_held_out"][kind]["accuracy"] for kind in ("by_examples", "by_sites")
+    )
     assert summary["final_accuracy"] is None
     names, values = (list(column.cells) for column in summary_table(summary).columns)
     shown = dict(zip(names, map(str, values), strict=True))
@@ -190,7 +192,7 @@ def test_the_headline_is_named_where_it_is_shown(tmp_path: Path) -> None:
     found = {name: read_score(tmp_path, name) for name in ("sites", "each-site", "global")}
     assert found["global"] is None
     assert (found["sites"].final, found["each-site"].final) == (mean, once)  # type: ignore[union-attr]
-    assert [line["sites"]["round"] for line in read_rounds(tmp_path)] == [1, 2, 3]
+    assert [line["held_out"]["round"] for line in read_rounds(tmp_path)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("privacy", [{"dp": "local(clip=1, noise=0.1)"}, {"secagg": "flower"}])
@@ -283,11 +285,11 @@ def test_diagnostics_do_without_the_test_set(tmp_path: Path) -> None:
 
 
 def test_lines_are_json_of_the_declared_format(tmp_path: Path) -> None:
-    from fedmirage.server.record.format import SitesLine, SummaryLine
+    from fedmirage.server.record.format import HeldOutLine, SummaryLine
 
     run_in_process(tmp_path, **{**NONE, "rounds": 1})
     for text in (tmp_path / "results.jsonl").read_text().splitlines():
         line = json.loads(text)
-        kinds = {"sites": SitesLine, "summary": SummaryLine}
+        kinds = {"held_out": HeldOutLine, "summary": SummaryLine}
         if line["kind"] in kinds:
             kinds[line["kind"]].model_validate(line)

@@ -29,8 +29,8 @@ def test_both_means_against_numpy() -> None:
         weights = [held for held in HELD if held]
         assert found["by_examples"][name] == pytest.approx(np.average(values, weights=weights))
         assert found["by_sites"][name] == pytest.approx(np.mean(values))
-    counted = {name: found[name] for name in ("sites", "examples", "without")}
-    assert counted == {"sites": 3, "examples": 231, "without": 1}
+    counted = {name: found[name] for name in ("holding", "examples", "without")}
+    assert counted == {"holding": 3, "examples": 231, "without": 1}
     assert found["without_partitions"] == [2]
 
 
