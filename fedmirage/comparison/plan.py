@@ -14,7 +14,7 @@ from fedmirage.comparison.choices import Choice, choice_of, make_choices, read_s
 from fedmirage.comparison.rows import FEDAVG, LOCAL, Question, Row, make_rows
 from fedmirage.records.lines import recorded_settings
 from fedmirage.server.record.folder import require_same_settings
-from fedmirage.settings.layers import place
+from fedmirage.settings.layers import add_network, place
 
 QUESTION = Question()
 VALIDATION = 0.1  # the share of every client's data that chooses learning rates and schedules
@@ -144,7 +144,7 @@ def make_plan(
     for row in rows:
         with collect(problems):
             configs.append(configure(*layers, {"methods": row.methods}))
-    refuse(problems)
+    refuse(add_network(problems, layers))
     base = configs[0]
     usual: dict[str, Any] = {"methods": FEDAVG, "server-threads": base.server_threads or 1}
     choices = make_choices(choice_of(base), tune, tried)

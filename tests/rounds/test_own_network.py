@@ -90,6 +90,17 @@ def test_all_that_is_wrong_is_said_before_any_work(tmp_path: Path) -> None:
     assert "per_client=20" in told
 
 
+def test_data_that_are_not_there_and_a_network_that_is_not_are_said_together(
+    tmp_path: Path,
+) -> None:
+    settings = {**SMALL, "model": "nowhere_at_all:Net", "dataset": "npz(path='/nowhere.npz')"}
+    with pytest.raises(ConfigurationError) as raised:
+        check_run(configure(settings), tmp_path)
+    told = "\n".join(raised.value.problems)
+    assert "no /nowhere.npz exists" in told
+    assert "nowhere_at_all cannot be imported" in told
+
+
 def test_a_part_without_weights_cannot_be_shared(tmp_path: Path) -> None:
     """FedPer shares the features, FedAvg everything."""
     for model, freeze in (("tests.support.nets:linear", ""), (PLAIN, "features.*")):
