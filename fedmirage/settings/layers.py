@@ -15,6 +15,7 @@ from fedmirage.common.settings.language import nearest, split
 
 T = TypeVar("T")
 FOLDER = Path(__file__).parents[1] / "presets"
+RUNS = Path("runs")  # where results go that nobody gives a place
 PRESETS = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
 
 
@@ -58,10 +59,12 @@ def report_together(found: Sequence[str]) -> Iterator[None]:
     refuse(problems)
 
 
-def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
+def settle(layers: list[dict[str, Any]], flags: dict[str, Any], runs: Path = RUNS) -> RunConfig:
     """Apply layers and flags to the defaults; a resumed run keeps its original settings."""
     try:
-        return _resume(layers, flags) if flags.get("resume") else place(configure(*layers, flags))
+        if flags.get("resume"):
+            return _resume(layers, flags)
+        return place(configure(*layers, flags), runs)
     except ConfigurationError as error:
         raise ConfigurationError(add_network(error.problems, [*layers, flags])) from None
 
@@ -73,10 +76,10 @@ def add_network(problems: Sequence[str], layers: Sequence[Mapping[str, Any]]) ->
     return list(dict.fromkeys([*problems, *more]))
 
 
-def place(config: RunConfig) -> RunConfig:
+def place(config: RunConfig, runs: Path = RUNS) -> RunConfig:
     """Give a run a folder for its results, and paths that are valid in every process."""
     names = (config.dataset_list[0].name, config.method_list[-1].name)
-    usual = Path("runs", "-".join((time.strftime("%Y%m%d-%H%M%S"), *names)))
+    usual = Path(runs, "-".join((time.strftime("%Y%m%d-%H%M%S"), *names)))
     absolute = {
         key: str(Path(getattr(config, key)).expanduser().absolute())
         for key in ("warm_start", "initial_weights", "data_dir")
