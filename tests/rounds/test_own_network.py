@@ -204,7 +204,7 @@ def test_a_node_imports_nothing_that_its_owner_does_not_list(
 def test_a_node_does_not_even_import_python_itself_for_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dishonest server need not import it, so the node's own answer counts."""
+    """A dishonest server need not import it, so each node's answer counts; an honest one asks."""
     config = configure({**SMALL, "out": str(tmp_path)})
     grid = InProcessGrid(make_app(), config.clients)
     proof = tmp_path / "proof"
@@ -213,6 +213,8 @@ def test_a_node_does_not_even_import_python_itself_for_a_run(
         context.run_config = {**config.flat(), "model": evil}
     with pytest.raises(FedmirageError, match="this node does not import os for a run; its owner"):
         run(grid, config.model_copy(update={"node_timeout": 0.1}))
+    with pytest.raises(FedmirageError, match="this node does not import os for a run; its owner"):
+        deploy(tmp_path / "honest", {}, model=evil)
     assert not proof.exists()
     with pytest.raises(ConfigurationError, match="os belongs to Python itself"):
         check_run(configure({**SMALL, "model": evil}), tmp_path)
