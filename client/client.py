@@ -5,6 +5,7 @@ packs the reply.
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from logging import WARNING
 from pathlib import Path
@@ -19,6 +20,7 @@ from fedmirage.client.diagnostics import local_model_scores
 from fedmirage.client.dp import DpReply, Reply
 from fedmirage.client.node.demands import Demands
 from fedmirage.client.node.diary import note_run
+from fedmirage.client.node.keeping import keep_run
 from fedmirage.client.node.redaction import tell
 from fedmirage.client.objective import Objective
 from fedmirage.client.preparation import hides_clients, prepare
@@ -30,7 +32,7 @@ from fedmirage.common.data.tables.statistics import add_up, find_unscaled
 from fedmirage.common.data.view import ClientView
 from fedmirage.common.dp.ledger import FILE as RELEASES
 from fedmirage.common.dp.settings import DpOn
-from fedmirage.common.errors import FedmirageError
+from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.learning.task import evaluate
 from fedmirage.common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory, client_folder
 from fedmirage.common.methods import Method, half
@@ -39,6 +41,8 @@ from fedmirage.common.own_code import explain_other_source
 from fedmirage.common.run import Run, appearance, normalise_run, own_randomness
 from fedmirage.common.secagg.flower import encode_update
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
+from fedmirage.common.secagg.sums import ROUND as SUMS_ROUND
+from fedmirage.common.secagg.sums import SumsVector, require_same_table
 from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.site_names import SITE
 from fedmirage.common.wire import metrics as wire
@@ -62,6 +66,8 @@ class FederatedClient(NumPyClient):
     own_data: bool = False  # the client has all of the node's own set, not a part of a common one
     demands: Demands = field(default_factory=Demands)  # what the node insists on
     site: str = ""  # the name of the node's site, if it has one
+    # where the node has data of its own, as its owner wrote it into the node's configuration
+    places: Mapping[str, str] = field(default_factory=dict)
 
     def get_properties(self, config: dict[str, Scalar]) -> dict[str, Scalar]:
         """Tell who this is and what form its data have, but nothing about their content.
@@ -107,6 +113,8 @@ class FederatedClient(NumPyClient):
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         started = time.perf_counter()
         self.demands.check(self.run.config, self.ledger)
+        if int(config["round"]) == SUMS_ROUND:
+            return self.mask_columns(parameters)
         self.normalise(config)
         received = unpack(parameters, str(config[LAYOUT]))
         broadcast = received[SHARED]
@@ -127,6 +135,15 @@ class FederatedClient(NumPyClient):
             return {"partition": self.view.partition, wire.ERROR: f"{refusal} (secagg, dp)"}
         sums = add_up(self.view.dataset, self.view.train)
         return {"partition": self.view.partition, STATISTICS: sums.astype("<f8").tobytes()}
+
+    def mask_columns(self, parameters: NDArrays) -> tuple[NDArrays, int, dict[str, Scalar]]:
+        """Answer a secure round with the sums of a table's columns, as a vector to be masked."""
+        secagg, data = self.run.config.secagg_params, self.view.dataset
+        columns = find_unscaled(data)
+        if not isinstance(secagg, SecAggOn):
+            raise WireError("the server asks for a secure sum, but this run has no secagg")
+        require_same_table(columns, data.schema, parameters)
+        return [SumsVector(secagg, columns).encode(add_up(data, self.view.train))], 1, {}
 
     def normalise(self, config: dict[str, Scalar]) -> None:
         """Take over the normalisation that the server has formed, if the data need one."""
@@ -184,6 +201,8 @@ class FederatedClient(NumPyClient):
             local.memory.put(LOCAL_EXAMPLES, [np.array([examples], dtype=np.int64)])
         metrics = self.metrics(local, terms)
         local.memory.close()
+        if not self.run.config.shares_all:
+            keep_run(local.memory.folder, self.run, self.places)
         shared = self.run.shared.name(self.run.shared.pick(arrays, self.run.manifest))
         for objective in objectives:
             shared = objective.share(local, shared)

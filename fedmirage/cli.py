@@ -79,7 +79,7 @@ app.command("compare", epilog=COMPARE_EXAMPLES, cls=RunCommand)(
     flags.with_flags(work.compare, compare_all)
 )
 app.command(cls=Command)(views.report)
-for use in (trained.predict, trained.evaluate):
+for use in (trained.predict, trained.evaluate, trained.card, trained.export, trained.personal):
     app.command(cls=Command)(use)
 app.command("reproduce", cls=Command)(flags.with_flags(work.reproduce, flags.reproduce_flags()))
 for listing in (
@@ -96,7 +96,13 @@ for listing in (
 ):
     app.command(cls=Command)(listing)
 app.command("new-method", cls=Command)(work.new_method)
-for command in (deployment.key, deployment.superlink, deployment.admit, federation.supernode):
+for command in (
+    deployment.key,
+    deployment.superlink,
+    deployment.admit,
+    federation.supernode,
+    deployment.status,
+):
     app.command(cls=Command)(command)
 submitted = {**federation.submit_flags(), **flags.setting_flags()}
 app.command("submit", cls=RunCommand)(flags.with_flags(federation.submit, submitted))
