@@ -101,6 +101,15 @@ def test_data_that_are_not_there_and_a_network_that_is_not_are_said_together(
     assert "nowhere_at_all cannot be imported" in told
 
 
+def test_a_file_and_a_pattern_that_are_wrong_are_said_together(tmp_path: Path) -> None:
+    settings = {**SMALL, "initial_weights": "/nowhere.safetensors", "freeze": "xyz*"}
+    with pytest.raises(ConfigurationError) as raised:
+        check_run(configure(settings), tmp_path)
+    first, second = raised.value.problems
+    assert first.startswith("initial-weights: there is no")
+    assert second.startswith("freeze='xyz*' matches no weight")
+
+
 def test_a_part_without_weights_cannot_be_shared(tmp_path: Path) -> None:
     """FedPer shares the features, FedAvg everything."""
     for model, freeze in (("tests.support.nets:linear", ""), (PLAIN, "features.*")):
