@@ -1,4 +1,4 @@
-"""Settings of short runs on inputs that are no pictures."""
+"""Settings of short runs on inputs that are no pictures: rows, signals and embeddings."""
 
 from typing import Any
 
