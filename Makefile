@@ -95,11 +95,13 @@ demo: setup  ## three questions about skewed digits: five methods, their placebo
 # volumes until `docker compose down --volumes`.
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 CLIENTS ?= 3
-docker-demo:  ## FedAvg over gRPC in containers, results in runs/docker-TIME; CLIENTS=1..10, TLS=1, RUN_CONFIG='rounds=20 seed=1'
+docker-demo:  ## FedAvg over gRPC in containers, results in runs/docker-TIME; CLIENTS=1..10, TLS=1, GPU=1, RUN_CONFIG='rounds=20 seed=1'
 	@mkdir -p "$${FEDMIRAGE_RUNS:-runs}"; \
-	export CLIENTS="$(CLIENTS)" TORCH_INDEX="$(TORCH_INDEX)" FEDMIRAGE_UID="$$(id -u)" FEDMIRAGE_GID="$$(id -g)"; \
+	export CLIENTS="$(CLIENTS)" TORCH_INDEX="$(TORCH_INDEX)" FEDMIRAGE_UID="$$(id -u)" FEDMIRAGE_GID="$$(id -g)"; more=; \
 	compose="$(COMPOSE)"; nodes=$$(seq -f 'supernode-%g' 0 $$(($(CLIENTS) - 1))); [ -t 0 ] && tty= || tty=-T; \
-	case "$(TLS)" in "" | 0 | no | false | off) ;; *) deploy/make-certificates "$(CLIENTS)" && compose="$$compose -f docker-compose.yml -f docker-compose.tls.yml" || exit 1 ;; esac; \
+	case "$(TLS)" in "" | 0 | no | false | off) ;; *) { [ -x .venv/bin/fedmirage ] || $$compose build superlink; } && deploy/make-certificates "$(CLIENTS)" && more="-f docker-compose.tls.yml" || exit 1 ;; esac; \
+	case "$(GPU)" in "" | 0 | no | false | off) ;; *) more="$$more -f docker-compose.gpu.yml" ;; esac; \
+	[ -z "$$more" ] || compose="$$compose -f docker-compose.yml $$more"; \
 	trap 'COMPOSE_PROFILES=clients-10 $$compose down' EXIT; trap 'exit 130' INT TERM; \
 	$$compose up --detach --build superlink $$nodes && { $$compose run --rm $$tty submit || { \
 		$$compose logs --no-color > "$${FEDMIRAGE_RUNS:-runs}/docker-demo.log" 2>&1; \

@@ -13,6 +13,7 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.constant import ErrorCode
 
+from fedmirage.client.node.outgoing import write_down
 from fedmirage.client.node.redaction import tell
 from fedmirage.client.node.settings import read_settings
 from fedmirage.client.secagg.mod import secure
@@ -33,7 +34,7 @@ def make_app(config: RunConfig | None = None, memory: Path | None = None) -> Cli
 
     plain = config is not None and not config.secagg_params.active
     mods = [keep_details, *([] if plain else [secure(config, memory)])]
-    return ClientApp(client_fn=client_fn, mods=mods)
+    return ClientApp(client_fn=client_fn, mods=mods if config else [write_down, *mods])
 
 
 def keep_details(message: Message, context: Context, call_next: ClientAppCallable) -> Message:

@@ -10,7 +10,7 @@ from fedmirage.client.client import FederatedClient
 from fedmirage.client.node.demands import read_demands
 from fedmirage.common import device
 from fedmirage.common.data.catalogue.encoded import Embeddings
-from fedmirage.common.data.catalogue.params import Hub, OwnParams
+from fedmirage.common.data.catalogue.params import Hub, OwnParams, OwnTable
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.partitions.named import divide
@@ -43,7 +43,8 @@ def build_client(
     run, model = run_of(config, client_view.dataset, processor, opens_file)
     own = "data" in context.node_config
     folder, demands = memory_folder(context, memory), read_demands(context.node_config)
-    return FederatedClient(run, client_view, model, folder, own, demands)
+    site = str(context.node_config.get("name", ""))
+    return FederatedClient(run, client_view, model, folder, own, demands, site)
 
 
 def load_view(config: RunConfig, context: Context) -> ClientView:
@@ -59,16 +60,18 @@ def load_view(config: RunConfig, context: Context) -> ClientView:
         )
     own = context.node_config.get("data")
     if own is not None:
-        return load_own_view(config, int(partition), str(own))
+        schema = str(context.node_config.get("schema", ""))
+        return load_own_view(config, int(partition), str(own), schema)
     return load_common_view(config, int(partition))
 
 
 @lru_cache(maxsize=4)
-def load_own_view(config: RunConfig, partition: int, path: str) -> ClientView:
+def load_own_view(config: RunConfig, partition: int, path: str, schema: str) -> ClientView:
     """Load all of the node's own data.
 
-    `path` replaces the `path` of the dataset line, or the data folder if the line has none. Test
-    samples are held out only if the run scores every local model on its own node.
+    `path` replaces the `path` of the dataset line, or the data folder if the line has none, and
+    `schema` that of a table. Test samples are held out only if the run scores every local model on
+    its own node.
     """
     if len(config.dataset_list) > 1:
         raise FedmirageError(
@@ -80,11 +83,23 @@ def load_own_view(config: RunConfig, partition: int, path: str) -> ClientView:
     inner = params.inner if isinstance(params, Embeddings) else params
     if isinstance(inner, OwnParams) and not isinstance(inner, Hub):
         place = {"path": path, "test_share": inner.test_share * config.scores_local_models}
+        if isinstance(inner, OwnTable):
+            place["schema"] = require_schema(schema)
         own = params.place(**place) if isinstance(params, Embeddings) else None
         line = write(own or inner.model_copy(update=place))
         folder = config.data_dir
     dataset = load(line, folder or None)
     return own_view(dataset, partition, config.clients, config.validation, config.seed)
+
+
+def require_schema(schema: str) -> str:
+    """Return the path of the node's own copy of a table's schema; refuse a run without it."""
+    if not schema:
+        raise FedmirageError(
+            "this node has a table of its own, and opens no file that a run names; its owner names"
+            ' its copy of the schema beside the table: data="..." schema="..."'
+        )
+    return schema
 
 
 @lru_cache(maxsize=4096)

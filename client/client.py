@@ -5,7 +5,7 @@ packs the reply.
 """
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from logging import WARNING
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,12 @@ from fedmirage.client.node.demands import Demands
 from fedmirage.client.node.diary import note_run
 from fedmirage.client.node.redaction import tell
 from fedmirage.client.objective import Objective
-from fedmirage.client.preparation import prepare
+from fedmirage.client.preparation import hides_clients, prepare
 from fedmirage.client.round import LocalClient, LocalRound
 from fedmirage.client.train import train
 from fedmirage.common.data.names import name_problem
+from fedmirage.common.data.tables.comparison import schema_problem
+from fedmirage.common.data.tables.statistics import add_up, find_unscaled
 from fedmirage.common.data.view import ClientView
 from fedmirage.common.dp.ledger import FILE as RELEASES
 from fedmirage.common.dp.settings import DpOn
@@ -34,14 +36,16 @@ from fedmirage.common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory, client_
 from fedmirage.common.methods import Method, half
 from fedmirage.common.models.base import Model
 from fedmirage.common.own_code import explain_other_source
-from fedmirage.common.run import Run, appearance, own_randomness
+from fedmirage.common.run import Run, appearance, normalise_run, own_randomness
 from fedmirage.common.secagg.flower import encode_update
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
+from fedmirage.common.site_names import SITE
 from fedmirage.common.wire import metrics as wire
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, Sections, pack, unpack
 from fedmirage.common.wire.preparation import PREPARE
+from fedmirage.common.wire.statistics import NORMALISATION, STATISTICS
 
 
 @dataclass
@@ -57,6 +61,7 @@ class FederatedClient(NumPyClient):
     memory_folder: Path
     own_data: bool = False  # the client has all of the node's own set, not a part of a common one
     demands: Demands = field(default_factory=Demands)  # what the node insists on
+    site: str = ""  # the name of the node's site, if it has one
 
     def get_properties(self, config: dict[str, Scalar]) -> dict[str, Scalar]:
         """Tell who this is and what form its data have, but nothing about their content.
@@ -67,10 +72,15 @@ class FederatedClient(NumPyClient):
             self.demands.check(self.run.config, self.ledger)
         except FedmirageError as error:
             return {"partition": self.view.partition, wire.ERROR: tell(error)}
+        if STATISTICS in config:
+            return self.add_up_columns()
         if PREPARE in config:
+            self.normalise(config)
             local = LocalClient(**self.surroundings())
             return prepare(local, self.objectives(), float(config[PREPARE]))
-        if (problem := name_problem(self.view.dataset, config)) is not None:
+        problem = schema_problem(self.view.dataset.schema, config)
+        problem = problem or name_problem(self.view.dataset, config)
+        if problem is not None:
             log(WARNING, "this node is not used: %s", problem[1])
             return {"partition": self.view.partition, wire.ERROR: problem[0]}
         if other := explain_other_source(self.run.config.own_code, config):
@@ -80,7 +90,8 @@ class FederatedClient(NumPyClient):
         if self.own_data:
             del form["fingerprint"]  # with it, a guess at the data could be confirmed
         note_run(self.run.config, self.view, self.own_data)
-        return {"partition": self.view.partition, "own": self.own_data, **form}
+        named = {SITE: self.site} if self.site else {}
+        return {"partition": self.view.partition, "own": self.own_data, **named, **form}
 
     def fit(
         self, parameters: NDArrays, config: dict[str, Scalar]
@@ -96,6 +107,7 @@ class FederatedClient(NumPyClient):
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         started = time.perf_counter()
         self.demands.check(self.run.config, self.ledger)
+        self.normalise(config)
         received = unpack(parameters, str(config[LAYOUT]))
         broadcast = received[SHARED]
         release = self.find_release(config)
@@ -107,6 +119,20 @@ class FederatedClient(NumPyClient):
             reply = release.protect(reply, broadcast) if release else reply
             wire.check_declared(reply.metrics, wire.declared_metrics(self.run))
         return self.send(reply, broadcast)
+
+    def add_up_columns(self) -> dict[str, Scalar]:
+        """Answer with the sums of a table's columns, unless the run hides single clients."""
+        if hides_clients(self.run.config):
+            refusal = "the server asks for the sums of this client alone, but the run hides them"
+            return {"partition": self.view.partition, wire.ERROR: f"{refusal} (secagg, dp)"}
+        sums = add_up(self.view.dataset, self.view.train)
+        return {"partition": self.view.partition, STATISTICS: sums.astype("<f8").tobytes()}
+
+    def normalise(self, config: dict[str, Scalar]) -> None:
+        """Take over the normalisation that the server has formed, if the data need one."""
+        if find_unscaled(self.run.dataset):
+            self.run = normalise_run(self.run, config.get(NORMALISATION))
+            self.view = replace(self.view, dataset=self.run.dataset)
 
     def find_release(self, config: dict[str, Scalar]) -> DpReply | None:
         """Find what must be done with the reply before it leaves; None without dp."""
@@ -213,6 +239,7 @@ class FederatedClient(NumPyClient):
         if not len(self.view.validation):
             return 0.0, 0, {}
         self.demands.check(self.run.config, self.ledger)
+        self.normalise(config)
         self.load(parameters, self.memory(config, int(config["round"]) + 1))
         scores = self.score(self.view.dataset.train, self.view.validation)
         return scores.pop("loss"), len(self.view.validation), dict(scores)

@@ -1,5 +1,7 @@
-"""Files that are written whole or not at all, and what a killed process leaves of them."""
+"""Files and lines that are written whole or not at all, and what a killed process leaves."""
 
+import errno
+import fcntl
 import os
 import re
 from collections.abc import Callable
@@ -25,6 +27,27 @@ def write_whole(
         place(draft, path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line to a file that only its owner can read; it is on the disk when this returns.
+
+    Several processes may do so at a time: they wait for each other. A line that cannot be written
+    whole leaves nothing. A kill may leave half of one, which the next line does not continue.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+b", buffering=0, opener=open_private) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        whole = (b"" if file.read(1) in (b"", b"\n") else b"\n") + line + b"\n"
+        try:
+            if (written := file.write(whole)) < len(whole):
+                raise OSError(errno.ENOSPC, f"{written} of {len(whole)} bytes fit", str(path))
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(end)
+            raise
 
 
 def open_private(path: str, flags: int) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch import Tensor
 from fedmirage.common.data.batches import Resident
 from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.set import DataSet, Split
+from fedmirage.common.data.tables.statistics import Scale
 from fedmirage.common.device import memory_format
 from fedmirage.common.errors import refuse
 from fedmirage.common.learning.task import ALL_OUTPUTS, TASKS, Task
@@ -125,6 +127,13 @@ def make_run(
     model = blueprint(config, dataset.shape, len(dataset.classes), opens_file)
     task = task_of(config, dataset)
     return Run(config, dataset, task, device, Manifest.of(model), to_arrays(model)), model
+
+
+@lru_cache(maxsize=4)
+def normalise_run(run: Run, content: Any) -> Run:
+    """Return the run with the normalisation that a message names; refuse one that names none."""
+    scale = Scale.from_bytes(content, run.shape[0])
+    return replace(run, dataset=scale.apply(run.dataset))
 
 
 def blueprint(config: RunConfig, shape: Shape, classes: int, opens_file: bool = True) -> Model:

@@ -8,8 +8,8 @@
     found = fedmirage.compare(["fedcog", "vhl"], seeds=[0, 1, 2], clients=10, rounds=20)
     found.table, found.sentences, found.plot()
 
-    model, facts = run.model()
-    answers = model(facts.normalise(images))[:, : len(facts.classes)].argmax(1)
+    model = run.model()
+    model.predict("photos/"), model.network(model.facts.read("photos/"))
 
 Frames are pandas's, pictures are matplotlib's. `read_run` and `read_comparison` open the folders of
 earlier ones. Whatever is wrong with settings is raised as `ConfigurationError`, all of it at once.
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fedmirage.common.errors import ConfigurationError, FedmirageError
     from fedmirage.common.methods import METHODS
     from fedmirage.common.settings.config import RunConfig, configure
+    from fedmirage.trained.model import TrainedModel
 
     __version__: str
 
@@ -47,6 +48,7 @@ _HOMES = {
     "common.errors": {"ConfigurationError", "FedmirageError"},
     "common.methods": {"METHODS"},
     "common.settings.config": {"RunConfig", "configure"},
+    "trained.model": {"TrainedModel"},
 }
 __all__ = [
     "METHODS",
@@ -56,6 +58,7 @@ __all__ = [
     "OwnData",
     "RunConfig",
     "RunResult",
+    "TrainedModel",
     "__version__",
     "compare",
     "configure",

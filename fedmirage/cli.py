@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedmirage.commands import federation, flags, listings, views, work
+from fedmirage.commands import deployment, federation, flags, listings, trained, views, work
 from fedmirage.commands.console import err, out
 from fedmirage.commands.parser import Command, Commands, RunCommand
 from fedmirage.common.errors import FedmirageError, reason
@@ -78,6 +78,8 @@ app.command("compare", epilog=COMPARE_EXAMPLES, cls=RunCommand)(
     flags.with_flags(work.compare, compare_all)
 )
 app.command(cls=Command)(views.report)
+for use in (trained.predict, trained.evaluate):
+    app.command(cls=Command)(use)
 app.command("reproduce", cls=Command)(flags.with_flags(work.reproduce, flags.reproduce_flags()))
 for listing in (
     listings.methods,
@@ -88,11 +90,13 @@ for listing in (
     listings.datasets,
     listings.privacy,
     views.partition,
+    views.schema,
     views.doctor,
 ):
     app.command(cls=Command)(listing)
 app.command("new-method", cls=Command)(work.new_method)
-app.command(cls=Command)(federation.supernode)
+for command in (deployment.key, deployment.superlink, deployment.admit, federation.supernode):
+    app.command(cls=Command)(command)
 submitted = {**federation.submit_flags(), **flags.setting_flags()}
 app.command("submit", cls=RunCommand)(flags.with_flags(federation.submit, submitted))
 

@@ -60,11 +60,12 @@ class Rounds:
     # the last evaluation, with what the lines of rounds leave out
     last_evaluation: dict[str, Any] = field(default_factory=dict)
     only_own: bool = False  # whether only nodes with data of their own may enter from now on
+    named: dict[str, str] = field(default_factory=dict)  # the names that results.jsonl has
 
     def run(self) -> dict[str, Any]:
         """Do all rounds; return the summary line."""
         started = time.perf_counter()
-        self.roster.await_all(self.config.node_timeout)
+        self.roster.await_all(self.config.node_timeout, self.config.min_replies)
         self.choose_test_set()
         stopped = self.out_of_patience  # a resumed run may have stopped early already
         for number in range(self.checkpoint.round + 1, self.config.rounds + 1):
@@ -102,6 +103,7 @@ class Rounds:
         for text in self.roster.take_notes():
             self.results.note(number, text)
         line = make_round_line(number, outcome, evaluated, self.config, progress)
+        line |= self.tell_names()
         now = time.perf_counter()
         line["seconds"] = {**outcome.seconds, "evaluate": now - fitted, "round": now - started}
         offered = release(self.strategy, parameters)
@@ -113,6 +115,14 @@ class Rounds:
         self.save(number, shared, released)
         log(INFO, "round %s/%s: %s", number, self.config.rounds, describe_scores(line))
         return stop
+
+    def tell_names(self) -> dict[str, dict[str, str]]:
+        """Return the names of sites for the line of a round, once and after every change."""
+        names = {str(partition): name for partition, name in sorted(self.roster.names.items())}
+        if names == self.named:
+            return {}
+        self.named = names
+        return {"sites": names}
 
     def keep_fixed(self, arrays: Arrays) -> Arrays:
         """Undo what an average, noise or a dishonest client did to frozen weights."""
@@ -163,7 +173,7 @@ class Rounds:
             hopeless = error.hopeless or (
                 len(lost) == len(self.roster.proxies) and plain.is_one_exception(lost)
             )
-            text = f"{error} {plain.explain(lost)}" if lost else str(error)
+            text = f"{error} {plain.explain(lost, self.roster.names)}" if lost else str(error)
             raise RoundFailed(text, hopeless, error.without) from None
         self.prepare.forget({int(entry["partition"]) for entry in outcome.refused})
         outcome.refused = sorted(lost + outcome.refused, key=lambda entry: int(entry["partition"]))
@@ -204,11 +214,11 @@ class Rounds:
         read = partial(read_evaluation, self.evaluator.run.metric_names)
         proxies = [proxy for proxy, _ in asked]
         answers, refused = plain.sort_replies(proxies, replies, read, self.config.round_timeout)
-        plain.warn(refused)
+        plain.warn(refused, self.roster.names)
         counted = [(proxy, result) for proxy, result in answers if result.num_examples]
         if not counted:
             nobody = "no client has validation data; raise validation, or set it to 0"
-            why = plain.explain(refused) or nobody
+            why = plain.explain(refused, self.roster.names) or nobody
             raise FedmirageError(f"round {number} could not be validated: {why}")
         loss, metrics = self.strategy.aggregate_evaluate(number, counted, [])
         return {

@@ -7,6 +7,7 @@ the strategy, the roster of clients, and `fit`, which is one round of messages. 
 
 import contextlib
 import time
+from dataclasses import replace
 from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
@@ -19,6 +20,7 @@ from flwr.serverapp import Grid
 from fedmirage.common import device
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.names import announce_names
+from fedmirage.common.data.tables.comparison import announce_schema, hash_schema
 from fedmirage.common.errors import FedmirageError, is_disk_full
 from fedmirage.common.methods import half
 from fedmirage.common.methods.fedavg import FedAvg
@@ -31,6 +33,7 @@ from fedmirage.server.messages.plain import Fit, PlainFit
 from fedmirage.server.messages.preparation import Preparer
 from fedmirage.server.messages.replies import ReplyCheck, exchange
 from fedmirage.server.messages.sampling import Roster, Send
+from fedmirage.server.messages.statistics import PlainSums, require_scale
 from fedmirage.server.record import folder as folders
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.results import Results
@@ -79,13 +82,9 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     dataset = load(config.dataset, config.data_dir or None, config.download)
     check_with_data(config, dataset)
     run, model = make_run(config, dataset, chosen)
-    evaluator = Evaluator(run, model)
     state = find_start(run, folder)
     if config.warm_start:
         link_memories(Path(config.warm_start.partition("@")[0]) / "memory", folder / "memory")
-    strategy = make_strategy(run, state, evaluator, results)
-    load_state(strategy, state.strategy)
-
     if config.resume:
         results.resume(config, state.round)
     else:
@@ -99,6 +98,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
             "class_names": list(dataset.classes),
             "shape": list(run.shape),
             "fingerprint": dataset.fingerprint,
+            **({"schema_hash": hash_schema(dataset.schema)} if dataset.schema else {}),
             "token": state.token,
             "start_round": state.round,
             "keeps_local_models": run.keeps_local_models,
@@ -108,22 +108,31 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         for text in model.remarks:
             results.note(0, text)
     send = partial(exchange, grid)
+    told = announce_names(dataset) | announce_schema(dataset.schema)
+    told |= announce_sources(config.own_code)
     roster = Roster(
         grid,
         config.clients,
         config.seed,
         send,
         expected=appearance(dataset),
-        told=announce_names(dataset) | announce_sources(config.own_code),
+        told=told,
         secret=config.dp_params.secret_draw,
         no_substitutes=isinstance(config.secagg_params, SecAggOn),
     )
+    gather = PlainSums(config, roster, send)
+    scaled = require_scale(config, dataset, roster, gather, state, results)
+    run = replace(run, dataset=scaled)
+    evaluator = Evaluator(run, model)
+    strategy = make_strategy(run, state, evaluator, results)
+    load_state(strategy, state.strategy)
     if state.round == 0 and (first := strategy.initialize_parameters(roster.draw(0))) is not None:
         # As in Flower, the strategy decides with which parameters a new run begins.
         state.shared = parameters_to_ndarrays(first)
     fit = make_fit(run, strategy, roster, send, state)
     prepares = any(method.prepares for method in config.method_list)
-    preparer = Preparer(roster, send, config.round_timeout, results) if prepares else None
+    turns = (roster, send, config.round_timeout, results, state.normalisation)
+    preparer = Preparer(*turns) if prepares else None
     return Rounds(config, folder, strategy, roster, fit, evaluator, results, state, preparer)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from fedmirage.common import device
@@ -14,6 +15,7 @@ from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.named import divide
 from fedmirage.common.data.set import DataSet
+from fedmirage.common.data.tables.statistics import find_unscaled
 from fedmirage.common.errors import ConfigurationError, FedmirageError, collect, refuse
 from fedmirage.common.method import parts_of
 from fedmirage.common.models.examination import examine
@@ -25,6 +27,7 @@ from fedmirage.common.settings.language import write
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.manifest import Manifest
 from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.messages.statistics import why_no_sums
 from fedmirage.server.record import checkpoint as checkpoints
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.results import FILE as RESULTS
@@ -86,7 +89,8 @@ def find_start(run: Run, folder: Path) -> Checkpoint:
             f"rounds={config.rounds}, but warm-start={config.warm_start!r} begins after round"
             f" {start}; raise rounds"
         )
-    return Checkpoint(start, shared, token, parent=f"{parent.token}@{start}", counted={})
+    begun = f"{parent.token}@{start}"
+    return Checkpoint(start, shared, token, parent=begun, counted={}, scale=parent.scale)
 
 
 def read_kept_model(source: Path, number: int, shared_names: Sequence[str]) -> Arrays:
@@ -151,10 +155,25 @@ def check_with_data(config: RunConfig, dataset: DataSet) -> None:
     problems = check(partition, clients, len(dataset.classes), len(train), dataset.task)
     problems += check_columns(partition, train.columns, clients)
     problems += find_missing_halves(config.method_list)
+    problems += check_table(config, dataset)
     for attempt in (lambda: task_of(config, dataset), lambda: check_model(config, dataset)):
         with collect(problems):
             attempt()
     refuse(problems)
+
+
+def check_table(config: RunConfig, dataset: DataSet) -> list[str]:
+    """Say why a table cannot be normalised in this run, or cannot be learnt; nothing if it can."""
+    if not dataset.schema:
+        return []
+    problems = []
+    if len(np.unique(np.concatenate([dataset.train.labels, dataset.test.labels]))) < 2:
+        problems.append(
+            f"dataset: the labels of {dataset.name} are all of one class, so nothing can be learnt"
+            " or tested with them; add rows of other classes"
+        )
+    unscaled = find_unscaled(dataset)
+    return [*problems, *why_no_sums(config, unscaled)] if unscaled else problems
 
 
 def check_model(config: RunConfig, dataset: DataSet) -> None:

@@ -44,6 +44,7 @@ def combine(parts: list[DataSet], domains: tuple[str, ...], private: bool = Fals
         named_by=named.named_by,
         domains=domains,
         divided=any(part.divided for part in parts),
+        schema=parts[0].schema,
     )
 
 
@@ -75,6 +76,8 @@ def _check_alike(parts: list[DataSet]) -> None:
                 f" {named.classes[apart.number]!r} in the one and {part.classes[apart.number]!r} in"
                 f" the other; {apart.fix}"
             )
+        if part.schema != first.schema:
+            problems.append(f"{both} their tables have different schemas; write one for both")
         if part.task != first.task:
             problems.append(f"{both} {first.task} and {part.task}; choose sets of one task")
     refuse(problems)

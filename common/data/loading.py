@@ -132,6 +132,7 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
         fingerprint = content_fingerprint(train, test)
     mean, std = raw.scale or (card.mean, card.std)
     facts: dict[str, Any] = {"categories": raw.categories, "divided": divided}
+    facts["schema"] = raw.schema
     return DataSet(params.name, train, test, classes, task, mean, std, fingerprint, **facts)
 
 

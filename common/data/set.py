@@ -49,6 +49,7 @@ class DataSet:
     divided: bool = False  # the files have no test split: this one was held out of the samples
     # the channels, as (first, behind the last), of each category: exactly one of them is 1
     categories: tuple[tuple[int, int], ...] = ()
+    schema: str = ""  # of a table: what its columns mean (`Schema.text`)
 
     @property
     def shape(self) -> tuple[int, ...]:

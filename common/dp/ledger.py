@@ -5,11 +5,10 @@ that nobody counts. Lines are only ever added.
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from fedmirage.common.drafts import open_private
+from fedmirage.common.drafts import append_line
 from fedmirage.common.errors import DataError
 
 FILE = "releases.jsonl"
@@ -25,13 +24,7 @@ class Ledger:
     def add(self, **entry: Any) -> None:
         """Write one entry; it is on the disk when this returns."""
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "ab", opener=open_private) as file:
-                # A kill may have left half a line, and the next one must not continue it.
-                begin = b"\n" if file.tell() and not ends_line(self.path) else b""
-                file.write(begin + json.dumps(entry).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            append_line(self.path, json.dumps(entry).encode())
         self.entries.append(entry)
 
 
@@ -61,10 +54,3 @@ def damage(path: Path, line: int) -> DataError:
         f"line {line} of the privacy ledger {path} cannot be read, so nobody knows what was"
         " released; restore the file from a copy"
     )
-
-
-def ends_line(path: Path) -> bool:
-    """Whether the last byte of a file ends a line."""
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"

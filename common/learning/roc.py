@@ -16,6 +16,15 @@ def roc_area(logits: Tensor, labels: Tensor) -> float | None:
     probability, and with several labels per sample by its logit; what counts is the mean over
     classes that some samples have and others lack.
     """
+    scores, true = roc_columns(logits, labels)
+    counts = true.sum(0).tolist()
+    both = [number for number, count in enumerate(counts) if 0 < count < len(true)]
+    areas = [_column_area(scores[:, number], true[:, number]) for number in both]
+    return statistics.fmean(torch.stack(areas).tolist()) if areas else None
+
+
+def roc_columns(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the scores (samples, columns) that tell samples apart, and which are positive."""
     exact = logits.double()
     if labels.ndim == 2:
         scores, true = exact, labels > 0
@@ -24,10 +33,7 @@ def roc_area(logits: Tensor, labels: Tensor) -> float | None:
     else:
         scores, true = exact.softmax(1), F.one_hot(labels, exact.shape[1]).bool()
     scores = scores.nan_to_num(-math.inf, math.inf, -math.inf)  # all NaN: nothing is told apart
-    counts = true.sum(0).tolist()
-    both = [number for number, count in enumerate(counts) if 0 < count < len(true)]
-    areas = [_column_area(scores[:, number], true[:, number]) for number in both]
-    return statistics.fmean(torch.stack(areas).tolist()) if areas else None
+    return scores, true
 
 
 def _column_area(scores: Tensor, true: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Saves a model in a file with everything that is needed to use it, and loads such a file."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,11 +11,16 @@ from pydantic import Field, TypeAdapter
 from torch import Tensor
 
 from fedmirage.common.data.batches import normalise, standardise
-from fedmirage.common.data.set import Task
+from fedmirage.common.data.catalogue.params import DATASETS
+from fedmirage.common.data.files.inputs import InputReader
+from fedmirage.common.data.reading import Reading, describe_reading
+from fedmirage.common.data.set import NamedBy, Task
 from fedmirage.common.errors import DataError
 from fedmirage.common.method import NETWORK
 from fedmirage.common.models.base import Model
 from fedmirage.common.models.factory import build
+from fedmirage.common.settings.language import resolve_line
+from fedmirage.common.settings.project import project
 from fedmirage.common.wire.files import read_arrays, write_arrays
 from fedmirage.common.wire.manifest import Manifest, from_arrays
 from fedmirage.common.wire.payload import Array
@@ -42,6 +47,9 @@ class ModelFacts:
     # The parts in the file. "features" and "classifier" are the network; a method may add others.
     parts: tuple[str, ...] = NETWORK
     pictures: bool = True  # whether the inputs are pictures
+    reading: Reading | None = None  # how files became inputs; None in files of earlier versions
+    named_by: NamedBy = "numbers"  # where the names of the classes come from
+    schema: str = ""  # of a table: what its columns mean (`Schema.text`)
 
     def normalise(self, images: Tensor) -> Tensor:
         """Normalise inputs, (batch, channels, ...), for the network: bytes of pictures, or floats.
@@ -57,8 +65,28 @@ class ModelFacts:
         change = normalise if self.pictures else standardise
         return change(images, self.mean, self.std)
 
+    def read(self, paths: str | Path | Sequence[str | Path], encoder: str = "") -> Tensor:
+        """Read files as the run read its own, and normalise them: what the network takes.
+
+        They are pictures and folders of them, arrays (.npz, .npy), and rows (.csv). A network on
+        embeddings takes vectors, or what its encoder makes of texts or pictures; no file has that
+        imported, so name it in `encoder`.
+        """
+        listed = [paths] if isinstance(paths, str | Path) else paths
+        values = self.open_reader(encoder).read(listed).values
+        return self.normalise(torch.from_numpy(values))
+
+    def open_reader(self, encoder: str = "") -> InputReader:
+        """Make what reads the inputs of this model."""
+        return InputReader(self.reading, self.shape, self.pictures, encoder)
+
+    def read_as(self, dataset: str) -> "ModelFacts":
+        """Replace how inputs are read by what a `dataset` line says; nothing is read yet."""
+        chosen = resolve_line(dataset, DATASETS, "dataset")
+        return replace(self, reading=describe_reading(chosen))
+
     @classmethod
-    def read(cls, found: Mapping[str, Any], path: str | Path) -> "ModelFacts":
+    def parse(cls, found: Mapping[str, Any], path: str | Path) -> "ModelFacts":
         """Read the facts of a file, or raise a DataError that says why it fails."""
         try:
             # JSON has lists where the facts have tuples.
@@ -67,10 +95,12 @@ class ModelFacts:
                 raise ValueError("it has not one mean and one std for every channel")
             return facts
         except ValueError:
+            version = found.get("version")
+            writer = f"fedmirage {version}" if isinstance(version, str) else "another program"
             raise DataError(
                 f"{str(path)!r} does not say which network its weights belong to; it was written by"
-                " another program or by an earlier version: run it again, or load its arrays with"
-                " safetensors"
+                f" {writer[:40]}, and this is {project()['project']['version']}: use the version"
+                " that wrote it, run it again, or load its arrays with safetensors"
             ) from None
 
 
@@ -85,13 +115,12 @@ def load_model(path: str | Path, own: str = "") -> tuple[Model, ModelFacts]:
     A file never has anything imported: if its weights belong to somebody's own network, the caller
     names that network in `own`.
 
-
     The first `len(facts.classes)` outputs are the classes. Parts that a method added to the network
     are not needed for predictions and are left out. A file that lacks a part of the network is
     refused, because that part has stayed with the clients.
     """
     named, found = read_arrays(path)
-    facts = ModelFacts.read(found, path)
+    facts = ModelFacts.parse(found, path)
     if not set(NETWORK) <= set(facts.parts):
         raise DataError(
             f"{str(path)!r} holds only {' and '.join(facts.parts)} of a {facts.model}, which is"
@@ -104,6 +133,7 @@ def load_model(path: str | Path, own: str = "") -> tuple[Model, ModelFacts]:
         raise DataError(
             f"{str(path)!r} holds weights of {facts.model!r}, which is not part of fedmirage, and a"
             f" file has nothing imported; if you trust that module, add model={facts.model!r}"
+            " (--model on the command line)"
         )
     # Without memory at first, since false facts may be of a huge network. Somebody's own is named
     # by the caller, and may not know how to be made without memory.

@@ -17,8 +17,7 @@ from fedmirage.follow.wanted import Wanted
 from fedmirage.settings.layers import read_layers, report_together, settle
 
 if TYPE_CHECKING:
-    from fedmirage.common.models.base import Model
-    from fedmirage.common.models.files import ModelFacts
+    from fedmirage.trained.model import TrainedModel
 
 
 def run(
@@ -108,13 +107,16 @@ def read_comparison(folder: str | Path, score: str | None = None) -> Comparison:
     return Comparison(folder, score)
 
 
-def load_model(path: str | Path, model: Any = "") -> tuple[Model, ModelFacts]:
-    """Load a run's model file: the network, in evaluation mode on the CPU, and facts about it.
+def load_model(path: str | Path, model: Any = "", dataset: str = "") -> TrainedModel:
+    """Load a run's model file: its `network`, in evaluation mode on the CPU, and `facts` about it.
 
-    The facts are classes, normalisation, image shape, network, methods and round. A file has
-    nothing imported, so name your own network again as `model`: its line, class or function.
+    The facts are classes, normalisation, image shape, network, methods, round, and how the run read
+    its inputs: `facts.read(paths)` repeats that. `dataset` replaces the latter by what a dataset
+    line says, which files of earlier versions need. A file has nothing imported, so name your own
+    network again as `model`: its line, class or function.
     """
     # here, because it loads torch, which settings do not need
-    from fedmirage.common.models import files
+    from fedmirage.trained.model import load_trained
 
-    return files.load_model(path, model if isinstance(model, str) else name_network(model))
+    line = model if isinstance(model, str) else name_network(model)
+    return load_trained(path, line, dataset)

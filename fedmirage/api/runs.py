@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from fedmirage.common.models.base import Model
-    from fedmirage.common.models.files import ModelFacts
+    from fedmirage.trained.model import TrainedModel
 
 SHOWN = ("status", "rounds", "final_accuracy", "best_accuracy", "last5_accuracy", "seconds")
 
@@ -79,7 +78,7 @@ class RunResult:
             )
         return draw_rounds(self.rounds, chosen, self.settings["methods"])
 
-    def model(self, model: Any = "") -> tuple[Model, ModelFacts]:
+    def model(self, model: Any = "") -> TrainedModel:
         """Load the model of the last round, as `fedmirage.load_model` does.
 
         Only the object that `fedmirage.run` returned knows your own network without being told.

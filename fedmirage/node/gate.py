@@ -16,6 +16,7 @@ from flwr.common import log
 from flwr.common.constant import ErrorCode
 from flwr.supernode.runtime import run_clientapp as flower
 
+from fedmirage.client.node.outgoing import write_down
 from fedmirage.common.flower import require
 from fedmirage.runtimes.bundle import bundled_code
 
@@ -79,5 +80,9 @@ class Refusal(ClientApp):
         self.reason = reason
 
     def __call__(self, message: Message, context: Context) -> Message:
-        """Answer with the reason."""
-        return Message(Error(ErrorCode.INVALID_FAB, self.reason), reply_to=message)
+        """Answer with the reason, which is written down like all that leaves."""
+
+        def refuse(message: Message, _: Context) -> Message:
+            return Message(Error(ErrorCode.INVALID_FAB, self.reason), reply_to=message)
+
+        return write_down(message, context, refuse)

@@ -99,13 +99,34 @@ def start(way: Way) -> None:
     os.execve(sys.executable, [*ours, "--isolation", "process"], variables)
 
 
-def forget(run: str, node_config: str) -> int:
-    """Forget which rounds of a run this node has answered; return how many there were."""
-    from fedmirage.client.secagg.notes import forget as forget_rounds
+def place_memory(node_config: str, memory: Path | None) -> str:
+    """Add --memory to --node-config."""
+    if memory is None:
+        return node_config
+    if node_config.endswith(".toml"):
+        raise FedmirageError(
+            f'--memory {memory}: write memory = "{memory}" into {node_config} instead'
+        )
+    if "memory" in checks.read_node_config(node_config):
+        raise FedmirageError(
+            f"--memory {memory}: --node-config names a memory folder, too; keep one of them"
+        )
+    return f'{node_config} memory="{memory.expanduser().absolute()}"'.strip()
+
+
+def find_memory(node_config: str) -> Path:
+    """Return the folder where a node with this --node-config keeps its files."""
     from fedmirage.common.memory import flower_home
 
     settings = checks.read_node_config(node_config)
-    memory = Path(str(settings.get("memory") or flower_home() / "fedmirage" / "memory"))
+    return Path(str(settings.get("memory") or flower_home() / "fedmirage" / "memory"))
+
+
+def forget(run: str, node_config: str) -> int:
+    """Forget which rounds of a run this node has answered; return how many there were."""
+    from fedmirage.client.secagg.notes import forget as forget_rounds
+
+    memory = find_memory(node_config)
     if not (count := forget_rounds(memory, run)):
         raise FedmirageError(
             f"--forget {run}: {memory} notes no round of this run; add --node-config if the node"

@@ -14,6 +14,7 @@ from fedmirage.common.settings.language import nearest, split
 
 T = TypeVar("T")
 FOLDER = Path(__file__).parents[1] / "presets"
+RUNS = Path("runs")  # where results go that nobody gives a place
 PRESETS = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
 
 
@@ -56,15 +57,17 @@ def report_together(found: Sequence[str]) -> Iterator[None]:
     refuse(problems)
 
 
-def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
+def settle(layers: list[dict[str, Any]], flags: dict[str, Any], runs: Path = RUNS) -> RunConfig:
     """Apply layers and flags to the defaults; a resumed run keeps its original settings."""
-    return _resume(layers, flags) if flags.get("resume") else place(configure(*layers, flags))
+    if flags.get("resume"):
+        return _resume(layers, flags)
+    return place(configure(*layers, flags), runs)
 
 
-def place(config: RunConfig) -> RunConfig:
+def place(config: RunConfig, runs: Path = RUNS) -> RunConfig:
     """Give a run a folder for its results, and paths that are valid in every process."""
     names = (config.dataset_list[0].name, config.method_list[-1].name)
-    usual = Path("runs", "-".join((time.strftime("%Y%m%d-%H%M%S"), *names)))
+    usual = Path(runs, "-".join((time.strftime("%Y%m%d-%H%M%S"), *names)))
     absolute = {
         key: str(Path(getattr(config, key)).expanduser().absolute())
         for key in ("warm_start", "initial_weights", "data_dir")

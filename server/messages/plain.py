@@ -89,14 +89,14 @@ class Fit(ABC):
             self.state.counted |= {proxy.cid: round_number for proxy in proxies}
 
 
-def explain(refused: list[dict[str, Any]]) -> str:
+def explain(refused: list[dict[str, Any]], names: Mapping[int, str]) -> str:
     """Say which clients were left out, and why."""
-    return "; ".join(f"{who}: {reason}" for who, reason in fold(refused).items())
+    return "; ".join(f"{who}: {reason}" for who, reason in fold(refused, names).items())
 
 
-def warn(refused: list[dict[str, Any]]) -> None:
+def warn(refused: list[dict[str, Any]], names: Mapping[int, str]) -> None:
     """Say the same in Flower's log."""
-    for who, reason in fold(refused).items():
+    for who, reason in fold(refused, names).items():
         log(WARNING, "left out of this round, %s: %s", who, reason)
 
 
@@ -129,9 +129,9 @@ class PlainFit(Fit):
 
         proxies = [proxy for proxy, _ in asked]
         results, refused = sort_replies(proxies, replies, self.check.read, self.timeout)
-        warn(refused)
+        warn(refused, self.roster.names)
         if len(results) < self.min_replies:
-            why = explain(refused) or "no client was connected"
+            why = explain(refused, self.roster.names) or "no client was connected"
             raise RoundFailed(
                 f"round {round_number}: {len(results)} usable replies, {self.min_replies} needed"
                 f" (min-replies). {why}",

@@ -59,7 +59,7 @@ class SumFit(Fit):
             error.hopeless = len(lost) == len(asked) and is_one_exception(lost)
             raise
         finally:
-            warn(carrier.list_lost())
+            warn(carrier.list_lost(), self.roster.names)
         answered = time.perf_counter()
         active = [proxy for proxy, _ in asked if proxy.partition in left]
         self.count(round_number, active)
@@ -103,7 +103,7 @@ class SecureFit(SumFit):
             why = [{"partition": one, "reason": reason} for one, reason in sorted(known)]
             raise RoundFailed(
                 f"round {carrier.number}: {len(asked)} clients are connected, and a secure sum of"
-                f" {self.drawn} needs at least {quorum}. {explain(why)}".rstrip()
+                f" {self.drawn} needs at least {quorum}. {explain(why, self.roster.names)}".rstrip()
             )
         protocol = Protocol(SecureTask.of(asked[0][1]), quorum, self.vector.size, carrier)
         try:
@@ -131,7 +131,7 @@ class SecureFit(SumFit):
             alone = who if len(who) == 1 else set()
             out |= alone if alone & self.believed else partitions
             self.believed |= alone
-        why = explain(protocol.carrier.list_lost())
+        why = protocol.carrier.explain_lost()
         return {one: lost.get(one, why) for one in out}
 
 

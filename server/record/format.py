@@ -64,6 +64,8 @@ class Resolved(Part):
     """Channels, height and width of an image."""
     fingerprint: str
     """A hash of the data; two runs with the same one used the same samples."""
+    schema_hash: str = ABSENT
+    """A hash of what a table's columns mean, without comments and the order of keys."""
     token: str
     """What clients know this run by; a resumed run keeps it."""
     start_round: Whole
@@ -243,6 +245,8 @@ class RoundLine(Part):
     """What each client that took part reported."""
     refused: list[Refused]
     """Which clients were left out, and why."""
+    sites: dict[str, str] = ABSENT
+    """The names of sites that have one, by partition: in the first round, and after a change."""
     secagg: SecureTotals = ABSENT
     """With `--secagg`: totals over all clients."""
     methods: Scores = ABSENT
@@ -306,6 +310,30 @@ class PreparationLine(Part):
     """How long the server waited for all of them."""
 
 
+class FormedColumn(Part):
+    """The normalisation of one column of a table."""
+
+    mean: Number
+    """Its mean, which is subtracted."""
+    std: Number
+    """Its standard deviation, by which it is divided; 1 for a column of one value."""
+    count: Whole
+    """How many values there are in all clients' training rows."""
+
+
+class NormalisationLine(Part):
+    """Means and deviations of a table, formed of the clients' sums before the first round."""
+
+    kind: Literal["normalisation"]
+    """`normalisation`."""
+    round: Whole
+    """0."""
+    columns: dict[str, FormedColumn]
+    """By name; columns whose mean and deviation are in the schema are not listed."""
+    clients: list[Whole]
+    """The partitions whose rows are in the sums."""
+
+
 class SummaryLine(Part):
     """The last line: how the run ended."""
 
@@ -362,7 +390,7 @@ class OtherLine(Part):
 
 
 LINES: tuple[type[Part], ...] = (
-    *(ConfigLine, RoundLine, NoteLine, RetryLine, PreparationLine, SummaryLine),
+    *(ConfigLine, RoundLine, NoteLine, RetryLine, PreparationLine, NormalisationLine, SummaryLine),
 )
 KINDS = {get_args(line.model_fields["kind"].annotation)[0]: line for line in LINES}
 # The keys that readers cannot do without; earlier versions and other programs left out others.

@@ -10,6 +10,7 @@ from flwr.common import Scalar
 from torch import Tensor
 
 from fedmirage.common.data.batches import Resident
+from fedmirage.common.data.reading import describe_reading
 from fedmirage.common.data.set import Split
 from fedmirage.common.device import place
 from fedmirage.common.learning.detail import Detail
@@ -110,5 +111,8 @@ class Evaluator:
             methods=config.methods,
             round=0,
             version=project()["project"]["version"],
+            reading=describe_reading(config.dataset_list),
+            named_by=data.named_by,
+            schema=data.schema,
             parts=tuple(dict.fromkeys(entry.part for entry in self.run.shared)),
         )

@@ -45,15 +45,26 @@ def describe_outcome(summary: dict[str, Any]) -> str:
     return "; ".join(texts + ([str(summary["reason"])] if "reason" in summary else []))
 
 
-def fold(refused: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the reasons why clients were left out, each once, by the clients that share it."""
+def fold(
+    refused: Iterable[Mapping[str, Any]], names: Mapping[int, str] | None = None
+) -> dict[str, str]:
+    """Return the reasons why clients were left out, each once, by the clients that share it.
+
+    `names` are those of sites, by partition.
+    """
     whose: dict[str, list[int]] = {}
     for entry in refused:
         whose.setdefault(str(entry["reason"]), []).append(int(entry["partition"]))
-    return {
-        f"client{'s' * (len(some) > 1)} {list_partitions(some)}": reason
-        for reason, some in whose.items()
-    }
+    return {call_clients(some, names or {}): reason for reason, some in whose.items()}
+
+
+def call_clients(partitions: Iterable[int], names: Mapping[int, str]) -> str:
+    """Call clients by the names of their sites, and those without one by their numbers."""
+    numbers = [partition for partition in sorted(partitions) if not names.get(partition)]
+    called = [names[partition] for partition in sorted(partitions) if names.get(partition)]
+    if numbers:
+        called.append(f"client{'s' * (len(numbers) > 1)} {list_partitions(numbers)}")
+    return ", ".join(called)
 
 
 def list_partitions(partitions: Iterable[int]) -> str:

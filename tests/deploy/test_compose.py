@@ -1,5 +1,8 @@
 """The compose files as they are written: what every container lacks, and who reaches what."""
 
+import os
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -49,3 +52,30 @@ def test_the_overlay_encrypts_every_container() -> None:
     overlay = services("docker-compose.tls.yml")
     assert overlay.keys() == PLAIN.keys()
     assert {service["environment"]["TLS"] for service in overlay.values()} == {"1"}
+
+
+def test_every_container_that_trains_has_one_gpu_of_its_own_choice() -> None:
+    overlay = services("docker-compose.gpu.yml")
+    assert overlay.keys() == PLAIN.keys() - {"submit"}
+    for name, service in overlay.items():
+        (device,) = service["deploy"]["resources"]["reservations"]["devices"]
+        number = "SERVER" if name == "superlink" else name.removeprefix("supernode-")
+        assert device["device_ids"] == [f"${{GPU_{number}:-0}}"]
+
+
+@pytest.mark.skipif(not shutil.which("docker-compose"), reason="docker-compose is not installed")
+def test_compose_understands_all_files_together() -> None:
+    files = ("docker-compose.yml", "docker-compose.tls.yml", "docker-compose.gpu.yml")
+    command = ["docker-compose", *(part for file in files for part in ("-f", file)), "config"]
+    environment = {**os.environ, "GPU_1": "1", "COMPOSE_PROFILES": "clients-10"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = yaml.safe_load(done.stdout)["services"]
+    asked = {
+        name: service["deploy"]["resources"]["reservations"]["devices"][0]["device_ids"]
+        for name, service in found.items()
+        if name != "submit"
+    }
+    assert asked == {name: ["1" if name == "supernode-1" else "0"] for name in asked}

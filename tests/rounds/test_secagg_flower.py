@@ -6,7 +6,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from flwr.app import Message
 from flwr.client.mod import secaggplus_mod
@@ -16,8 +15,7 @@ from flwr.server.workflow import SecAggPlusWorkflow
 from fedmirage.common.errors import FedmirageError
 from tests.support.inprocess import node_id, run_in_process
 from tests.support.pairs import BASE, BATCH_NORM
-from tests.support.runs import lines
-from tests.support.runs import weights as shared
+from tests.support.runs import difference, lines
 
 SMALL = {**BASE, "eval_every": 1, "round_timeout": 0.5}
 COG = "fedcog(start=2, steps=2, samples=8)"
@@ -27,11 +25,6 @@ MARKS = {
     Key.MASKED_PARAMETERS: Stage.COLLECT_MASKED_VECTORS,
     Key.SHARE_LIST: Stage.UNMASK,
 }
-
-
-def difference(one: Path, other: Path) -> float:
-    pairs = zip(shared(one), shared(other), strict=True)
-    return max(float(np.abs(a.astype(np.float64) - b).max(initial=0)) for a, b in pairs)
 
 
 def test_nothing_of_flowers_is_replaced() -> None:

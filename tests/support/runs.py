@@ -3,12 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedmirage.testing.runs import KilledError, assert_same_bits, kill_in_round, lines, weights
 
 __all__ = [
     "SMALL",
     "KilledError",
     "assert_same_bits",
+    "difference",
     "kill_in_round",
     "lines",
     "pictures",
@@ -24,6 +27,12 @@ SMALL: dict[str, Any] = {
     "batch_size": 16,
     "local_steps": 3,
 }
+
+
+def difference(one: Path, other: Path) -> float:
+    """Return how far two runs are apart in the weight that differs most."""
+    pairs = zip(weights(one), weights(other), strict=True)
+    return max(float(np.abs(a.astype(np.float64) - b).max(initial=0)) for a, b in pairs)
 
 
 def without_times(folder: Path) -> list[dict[str, Any]]:

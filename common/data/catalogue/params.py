@@ -1,6 +1,7 @@
 """The data sets by name, and their parameters. Imports neither torch nor any reader of files."""
 
 import re
+import warnings
 from dataclasses import replace
 from typing import Literal, Self
 
@@ -11,6 +12,9 @@ from fedmirage.common.data.catalogue.base import DatasetParams, Names, OwnParams
 from fedmirage.common.data.catalogue.cards import Card
 from fedmirage.common.data.catalogue.derived import Cifar10C, DigitsDomains, MnistDomains
 from fedmirage.common.data.catalogue.encoded import Embeddings, Texts
+
+# A field may have the name of a method that pydantic keeps for its first version.
+warnings.filterwarnings("ignore", 'Field name "schema" in "OwnTable"', UserWarning)
 
 __all__ = ["DATASETS", "DatasetParams", "OwnParams", "PictureParams", "find_origin"]
 
@@ -192,6 +196,32 @@ class Parquet(TensorParams):
         return replace(card, image=image, label=label)
 
 
+class OwnTable(OwnParams):
+    """A table of numbers, categories and missing values in one file (.csv or .parquet), with a
+    schema that says what its columns mean; `fedmirage schema FILE` drafts it.
+
+    Every number is normalised by mean and deviation over all clients, which are formed from sums
+    before the first round, unless the schema has them. A deployed node names its own file and its
+    own copy of the schema: --node-config 'data="FILE.csv" schema="schema.toml"'.
+    """
+
+    name = "table"
+
+    schema: str = Field("schema.toml", min_length=1)  # type: ignore[assignment]
+    """The schema: absolute, or relative to the data folder or else to the current folder."""
+    label: str | None = None
+    """Column of the labels; None takes the one of the schema, and another one is refused."""
+    columns: Names = ()
+    """Columns with one value per row, such as "hospital", for partitions that split by them; the
+    schema may ignore them as inputs."""
+
+    @field_validator("classes")
+    @classmethod
+    def _in_the_schema(cls, value: int | tuple[str, ...] | None) -> None:
+        if value is not None:
+            raise ValueError("the schema lists the classes of a table; leave it out")
+
+
 class Hub(Parquet):
     """Any set of the Hugging Face hub that holds pictures; --download fetches it into the data
     folder, and from then on it is read from there.
@@ -273,7 +303,7 @@ PUBLISHED: tuple[type[DatasetParams], ...] = (
 )
 MADE: tuple[type[DatasetParams], ...] = (MnistDomains, Cifar10C)
 ENCODED: tuple[type[DatasetParams], ...] = (Texts, Embeddings)
-OWN: tuple[type[DatasetParams], ...] = (ImageFolder, Npz, Parquet, Hub)
+OWN: tuple[type[DatasetParams], ...] = (ImageFolder, Npz, Parquet, OwnTable, Hub)
 DATASETS: dict[str, type[DatasetParams]] = {
     params.name: params for params in EMBEDDED + PUBLISHED + MADE + OWN + ENCODED
 }

@@ -43,6 +43,7 @@ class Raw:
     # mean and standard deviation of every channel, where the inputs are no pictures
     scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     categories: tuple[tuple[int, int], ...] = ()  # see DataSet
+    schema: str = ""  # see DataSet
 
     def change(self, make: Callable[[RawSplit, str], RawSplit]) -> "Raw":
         """Make a set of both splits, each of which is changed on its own, with its name."""

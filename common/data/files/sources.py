@@ -100,6 +100,8 @@ def _own(params: OwnParams, data: Path) -> Source:
     if isinstance(params, Texts):
         facts = {"text": params.text, "label": params.label, "classes": params.about().classes}
         return Source(str(path), (path,), lazily("files.formats.texts.read_texts", path, **facts))
+    if isinstance(params, sets.OwnTable):
+        return _table(params, path, data)
     assert isinstance(params, sets.Parquet)
     return _own_parquet(params, path)
 
@@ -124,6 +126,12 @@ def _image_folder(params: sets.ImageFolder, path: Path) -> Source:
     classes = card.classes or tuple(map(str, range(card.count or 0)))
     read = lazily("files.formats.folders.image_folder", train, test, classes=classes)
     return Source(str(path), files, read)
+
+
+def _table(params: sets.OwnTable, path: Path, data: Path) -> Source:
+    schema = find_own("dataset: table", params.schema, data, "schema")
+    facts = {"schema": schema, "label": params.label, "columns": params.columns}
+    return Source(str(path), (path, schema), lazily("tables.reading.read_table", path, **facts))
 
 
 def _own_parquet(params: sets.Parquet, path: Path) -> Source:

@@ -1,0 +1,1 @@
+"""What becomes of a model after training: predictions, evaluation, export, its card."""
