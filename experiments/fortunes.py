@@ -1,6 +1,6 @@
 """Makes labelled texts of the sayings in Debian's package fortunes; the file's name is the label.
 
-    python -m experiments.fortunes /usr/share/games/fortunes fortunes.csv
+python -m experiments.fortunes /usr/share/games/fortunes fortunes.csv
 """
 
 import csv
