@@ -10,7 +10,7 @@ from fedmirage.client.client import FederatedClient
 from fedmirage.client.node.demands import read_demands
 from fedmirage.common import device
 from fedmirage.common.data.catalogue.encoded import Embeddings
-from fedmirage.common.data.catalogue.params import Hub, OwnParams, OwnTable
+from fedmirage.common.data.catalogue.params import Hub, OwnParams, OwnTable, SkipParams
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.partitions.named import divide
@@ -25,6 +25,8 @@ from fedmirage.common.own_code import require_allowed
 from fedmirage.common.run import Run, make_run
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import write
+
+PLACES = ("data", "schema")  # keys of a node's configuration that say where its data are
 
 
 def build_client(
@@ -44,7 +46,8 @@ def build_client(
     own = "data" in context.node_config
     folder, demands = memory_folder(context, memory), read_demands(context.node_config)
     site = str(context.node_config.get("name", ""))
-    return FederatedClient(run, client_view, model, folder, own, demands, site)
+    places = {key: str(context.node_config[key]) for key in PLACES if key in context.node_config}
+    return FederatedClient(run, client_view, model, folder, own, demands, site, places)
 
 
 def load_view(config: RunConfig, context: Context) -> ClientView:
@@ -60,18 +63,22 @@ def load_view(config: RunConfig, context: Context) -> ClientView:
         )
     own = context.node_config.get("data")
     if own is not None:
+        skip = bool(context.node_config.get("skip", False))
         schema = str(context.node_config.get("schema", ""))
-        return load_own_view(config, int(partition), str(own), schema)
+        return load_own_view(config, int(partition), str(own), schema, skip)
     return load_common_view(config, int(partition))
 
 
 @lru_cache(maxsize=4)
-def load_own_view(config: RunConfig, partition: int, path: str, schema: str) -> ClientView:
+def load_own_view(
+    config: RunConfig, partition: int, path: str, schema: str, skip: bool = False
+) -> ClientView:
     """Load all of the node's own data.
 
     `path` replaces the `path` of the dataset line, or the data folder if the line has none, and
     `schema` that of a table. Test samples are held out only if the run scores every local model on
-    its own node.
+    its own node. `skip` of the line does not count: the node's owner says whether a picture may be
+    left out.
     """
     if len(config.dataset_list) > 1:
         raise FedmirageError(
@@ -83,6 +90,7 @@ def load_own_view(config: RunConfig, partition: int, path: str, schema: str) -> 
     inner = params.inner if isinstance(params, Embeddings) else params
     if isinstance(inner, OwnParams) and not isinstance(inner, Hub):
         place = {"path": path, "test_share": inner.test_share * config.scores_local_models}
+        place |= {"skip": skip} if isinstance(inner, SkipParams) else {}
         if isinstance(inner, OwnTable):
             place["schema"] = require_schema(schema)
         own = params.place(**place) if isinstance(params, Embeddings) else None

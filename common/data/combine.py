@@ -44,6 +44,7 @@ def combine(parts: list[DataSet], domains: tuple[str, ...], private: bool = Fals
         named_by=named.named_by,
         domains=domains,
         divided=any(part.divided for part in parts),
+        skipped=sum(part.skipped for part in parts),
         schema=parts[0].schema,
     )
 

@@ -1,5 +1,6 @@
 """From the `dataset` line to a DataSet: find the files, decode, check and cache them."""
 
+import logging
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from fedmirage.common.errors import ConfigurationError, DataError
 from fedmirage.common.own_code import hash_source
 from fedmirage.common.settings.language import resolve_line, write
 
+log = logging.getLogger("fedmirage")
 UNSCALED = {"mean": (0.0,), "std": (1.0,)}  # of inputs that are no pictures, unless given
 
 
@@ -118,6 +120,9 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
     raw = source.read(form_of(params))
     check_lengths(source.origin, raw)
     divided = raw.test is None
+    skipped = [why for split in (raw.train, raw.test) if split for why in split.skipped]
+    for why in skipped:
+        log.warning("a picture is left out (skip): %s", why)
     if divided:
         # imported here, because it loads torch, which most sets do not need
         from fedmirage.common.data.holdout import hold_out_test
@@ -132,7 +137,7 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
         fingerprint = content_fingerprint(train, test)
     mean, std = raw.scale or (card.mean, card.std)
     facts: dict[str, Any] = {"categories": raw.categories, "divided": divided}
-    facts["schema"] = raw.schema
+    facts |= {"schema": raw.schema, "skipped": len(skipped)}
     return DataSet(params.name, train, test, classes, task, mean, std, fingerprint, **facts)
 
 

@@ -114,6 +114,16 @@ def supernode(
             show_default="none",
         ),
     ] = None,
+    check: Annotated[
+        bool,
+        option(
+            "Start nothing, but check data, keys, memory, certificates, the way to the SuperLink,"
+            " versions and device; exit with 1 on a fault. Every start checks the same, but for the"
+            " device.",
+            ANSWERS,
+            "--check",
+        ),
+    ] = False,
     sent: Annotated[
         bool,
         option(
@@ -164,13 +174,15 @@ def supernode(
     from fedmirage.node import checks
     from fedmirage.node import supernode as node
 
-    asked = {"--forget": forget is not None, "--sent": sent}
+    asked = {"--check": check, "--forget": forget is not None, "--sent": sent}
     require_one([name for name, wanted in asked.items() if wanted])
-    node_config = node.place_memory(node_config, memory)
+    folder = str(memory.expanduser().absolute()) if memory else ""
+    node_config = checks.add_pair(node_config, "memory", folder)
     if sent:
+        from fedmirage.node.checkup import find_memory
         from fedmirage.node.sent import show_sent
 
-        show_sent(out, node.find_memory(node_config))
+        show_sent(out, find_memory(checks.read_node_config(node_config)))
         return
     if forget is not None:
         count = node.forget(forget, node_config)
@@ -182,21 +194,23 @@ def supernode(
         "trusted-entities": trusted_entities,
         "health-server-address": health_server_address,
     }
-    node.start(
-        node.Way(
-            superlink=superlink,
-            insecure=insecure,
-            root_certificates=root_certificates,
-            private_key=auth_supernode_private_key,
-            node_config=checks.add_name(node_config, name),
-            code=code,
-            tasks=tasks,
-            waiting=waiting,
-            address=clientappio_api_address,
-            verbose=verbose,
-            more=more,
-        )
+    way = node.Way(
+        superlink=superlink,
+        insecure=insecure,
+        root_certificates=root_certificates,
+        private_key=auth_supernode_private_key,
+        node_config=checks.add_name(node_config, name),
+        code=code,
+        tasks=tasks,
+        waiting=waiting,
+        address=clientappio_api_address,
+        verbose=verbose,
+        more=more,
     )
+    if not check:
+        node.start(way)
+    elif not node.show_check(out, way):
+        raise typer.Exit(1)
 
 
 def require_one(asked: list[str]) -> None:

@@ -15,8 +15,9 @@ from fedmirage.common.site_names import RULE, is_site_name
 PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")  # how Flower reads --node-config
 KEYS = (
     *("partition-id", "num-partitions", "data", "memory", "require", "budget", "budget-delta"),
-    *("secagg-key", "secagg-peers", "allow", "weights", "name", "schema"),
+    *("secagg-key", "secagg-peers", "allow", "weights", "skip", "name", "schema"),
 )
+OWN_KEY = "--auth-supernode-private-key"
 PATHS = ("data", "schema", "secagg-key", "secagg-peers", "weights")  # what must be there already
 
 
@@ -37,11 +38,11 @@ def check_certificates(path: Path | None, insecure: bool) -> list[str]:
     return []
 
 
-def check_key(path: Path | None, insecure: bool) -> list[str]:
-    """Say what is wrong with --auth-supernode-private-key."""
+def check_key(path: Path | None, insecure: bool, option: str = OWN_KEY) -> list[str]:
+    """Say what is wrong with a private key, which an option names."""
     if path is None:
         return []
-    what = f"--auth-supernode-private-key {path}"
+    what = f"{option} {path}"
     if insecure:
         told = "proves nothing without TLS; write --root-certificates FILE in place of --insecure"
         return [f"{what} {told}"]
@@ -91,17 +92,22 @@ def read_node_config(text: str) -> dict[str, Any]:
 
 def add_name(text: str, name: str) -> str:
     """Add the name of the site to --node-config."""
-    if not name:
-        return text
-    if not is_site_name(name):
+    if name and not is_site_name(name):
         raise ConfigurationError([f"--name {name!r}: {RULE}"])
+    return add_pair(text, "name", name)
+
+
+def add_pair(text: str, key: str, value: str) -> str:
+    """Add what an option of its own says to --node-config; nothing if it says nothing."""
+    if not value:
+        return text
     if text.endswith(".toml"):
         raise ConfigurationError(
-            [f'--name {name}: --node-config is a file; write name = "{name}" into {text}']
+            [f'--{key} {value}: --node-config is a file; write {key} = "{value}" into {text}']
         )
-    if "name" in read_node_config(text):
-        raise ConfigurationError([f"--name {name}: --node-config has a name too; write one"])
-    return f'{text} name="{name}"'.lstrip()
+    if key in read_node_config(text):
+        raise ConfigurationError([f"--{key} {value}: --node-config has a {key} too; write one"])
+    return f'{text} {key}="{value}"'.lstrip()
 
 
 def is_bare(value: str) -> bool:
@@ -132,6 +138,8 @@ def check_node_config(text: str) -> list[str]:
         problems.append(f"{what}: {told}")
     elif not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
         problems.append(f"{what}: partition-id={partition!r}: write a whole number from 0")
+    if not isinstance(config.get("skip", False), bool):
+        problems.append(f"{what}: skip={config['skip']!r}: write true or false, without quotes")
     if "name" in config and not is_site_name(config["name"]):
         problems.append(f"{what}: name={config['name']!r}: {RULE}")
     problems += [

@@ -133,7 +133,8 @@ class PlainSums:
         if len(answers) < self.config.min_replies:
             raise FedmirageError(
                 f"{len(answers)} clients have told the sums of their columns, and"
-                f" {self.config.min_replies} are needed (min-replies). {plain.explain(refused, self.roster.names)}"
+                f" {self.config.min_replies} are needed (min-replies)."
+                f" {plain.explain(refused, self.roster.names)}"
             )
         total = np.sum([answers[partition] for partition in sorted(answers)], axis=0)
         return total, sorted(answers)

@@ -156,7 +156,15 @@ class TensorParams(OwnParams, PictureParams):
         return self.inputs == "pictures"
 
 
-class ImageFolder(OwnParams, PictureParams):
+class SkipParams(OwnParams, PictureParams):
+    """The parameters of pictures of your own that are files, or encoded like files."""
+
+    skip: bool = False
+    """Leaves out a picture that cannot be read, and counts it, instead of refusing all of them. A
+    node with data of its own decides by itself (skip=true in its --node-config)."""
+
+
+class ImageFolder(SkipParams):
     """Pictures in <path>/<class>/, or in <path>/train/<class>/ and <path>/test/<class>/."""
 
     name = "imagefolder"
@@ -173,7 +181,7 @@ class Npz(TensorParams):
     partitions that split by them."""
 
 
-class Parquet(TensorParams):
+class Parquet(TensorParams, SkipParams):
     """A parquet file, or a folder with train*.parquet and test*.parquet; pictures are encoded (PNG,
     JPEG, ...), other inputs are (nested) lists of numbers."""
 

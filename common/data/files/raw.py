@@ -1,6 +1,6 @@
 """A data set as its files have it: what the readers return, before anything is checked."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +18,11 @@ Values = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class PictureForm:
-    """Size and channels to which every picture is converted; None keeps those of the file."""
+    """How every picture is read: its size and channels, where None keeps those of the file."""
 
     size: int | None = None
     channels: int | None = None
+    skip: bool = False  # leave out a picture that cannot be read, instead of refusing all
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,16 @@ class RawSplit:
     images: Values  # bytes (Images), or float32 (Rows)
     labels: Values
     columns: dict[str, Values] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()  # a sentence for each picture that could not be read
+
+    def without(self, lost: Mapping[int, str]) -> "RawSplit":
+        """Drop the labels and column values of pictures that were left out, by their positions."""
+        if not lost:
+            return self
+        positions = list(lost)
+        columns = {name: np.delete(values, positions, 0) for name, values in self.columns.items()}
+        labels = np.delete(self.labels, positions, 0)
+        return RawSplit(self.images, labels, columns, tuple(lost.values()))
 
 
 @dataclass(frozen=True)

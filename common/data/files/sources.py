@@ -10,6 +10,7 @@ from fedmirage.common.data.catalogue.params import (
     DatasetParams,
     OwnParams,
     PictureParams,
+    SkipParams,
     find_origin,
 )
 from fedmirage.common.data.files.genuine import find_genuine
@@ -53,7 +54,8 @@ def form_of(params: DatasetParams) -> PictureForm:
     if not isinstance(params, PictureParams):
         return PictureForm()
     shape = params.about().shape
-    return PictureForm(params.size, params.channels or (shape[0] if shape else None))
+    channels = params.channels or (shape[0] if shape else None)
+    return PictureForm(params.size, channels, isinstance(params, SkipParams) and params.skip)
 
 
 def _encoded(params: Embeddings, data: Path) -> Source | None:

@@ -56,14 +56,15 @@ def read_parquet(
         extra[name] = number_values([to_array(column) for column in found], name)
     splits = []
     for part, files in enumerate(parts):
-        images: Values = (
-            to_floats(f"{files[0]}", _numbers(files, card.image))
-            if tensors
-            else _pictures(files, card.image, form)
-        )
+        lost: dict[int, str] = {}
+        images: Values
+        if tensors:
+            images = to_floats(f"{files[0]}", _numbers(files, card.image))
+        else:
+            images, lost = _pictures(files, card.image, form)
         images = np.swapaxes(images, 2, 3) if transposed else images
         values = {name: extra[name][part] for name in columns}
-        splits.append(RawSplit(images, labels[part], values))
+        splits.append(RawSplit(images, labels[part], values).without(lost))
     return Raw(splits[0], splits[1] if test else None, classes)
 
 
@@ -106,7 +107,9 @@ def _values(files: Files, names: Sequence[str], key: str) -> pa.ChunkedArray:
         )
 
 
-def _pictures(files: Files, names: Sequence[str], form: PictureForm) -> Images:
+def _pictures(
+    files: Files, names: Sequence[str], form: PictureForm
+) -> tuple[Images, dict[int, str]]:
     with reading(files[0], "a parquet file"):
         count = sum(pq.read_metadata(file).num_rows for file in files)
     return decode(_read_encoded(files, names), count, form)
