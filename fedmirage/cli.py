@@ -95,7 +95,13 @@ for listing in (
 ):
     app.command(cls=Command)(listing)
 app.command("new-method", cls=Command)(work.new_method)
-for command in (deployment.key, deployment.superlink, deployment.admit, federation.supernode):
+for command in (
+    deployment.key,
+    deployment.superlink,
+    deployment.admit,
+    federation.supernode,
+    deployment.status,
+):
     app.command(cls=Command)(command)
 submitted = {**federation.submit_flags(), **flags.setting_flags()}
 app.command("submit", cls=RunCommand)(flags.with_flags(federation.submit, submitted))
