@@ -4,6 +4,7 @@ Their vectors have about unit variance, because methods that make inputs begin w
 """
 
 import importlib
+import math
 import os
 from functools import lru_cache
 from typing import Any
@@ -37,7 +38,7 @@ def sentences(texts: list[str]) -> Tensor:
     Texts to (samples, 384): its vectors of length 1, each times the square root of its width.
     """
     vectors: Tensor = load_sentence_encoder().encode(texts, convert_to_tensor=True)
-    return vectors * vectors.shape[1] ** 0.5
+    return vectors * math.sqrt(vectors.shape[1])
 
 
 @lru_cache(maxsize=1)
