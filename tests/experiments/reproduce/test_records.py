@@ -173,7 +173,8 @@ def test_recorded_runs_are_small_and_finished() -> None:
 
 def test_every_table_mark_has_its_entry() -> None:
     pages = read_pages(RESULTS)
-    listed = {(one.page, one.name) for one in (*pages.table, *pages.setting)}
+    listed = {(table.page, table.name) for table in pages.table}
+    listed |= {(setting.page, setting.name) for setting in pages.setting}
     marks = {
         (path.name, name)
         for path in RESULTS.glob("*.md")
