@@ -1,4 +1,4 @@
-"""Short settings with inputs that are no pictures: rows of a table, signals, embeddings."""
+"""Settings of short runs on inputs that are no pictures: rows, signals and embeddings."""
 
 from typing import Any
 
