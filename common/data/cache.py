@@ -131,6 +131,8 @@ def _load(entry: Path) -> DataSet | None:
         facts = {
             key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()
         }
+        named = facts.pop("column_names", {})
+        facts["column_names"] = {name: tuple(texts) for name, texts in named.items()}
         return DataSet(train=_split(arrays, "train"), test=_split(arrays, "test"), **facts)
     except FileNotFoundError:
         return None

@@ -21,7 +21,13 @@ def encode_raw(raw: Raw, reference: str) -> Raw:
     train = encode_split(raw.train, encoder, reference)
     test = None if raw.test is None else encode_split(raw.test, encoder, reference)
     width = train.images.shape[1]
-    return Raw(train, test, raw.classes, scale=((0.0,) * width, (1.0,) * width))
+    return Raw(
+        train,
+        test,
+        raw.classes,
+        scale=((0.0,) * width, (1.0,) * width),
+        column_names=raw.column_names,
+    )
 
 
 def encode_split(split: RawSplit, encoder: Callable[[Any], Any], reference: str) -> RawSplit:

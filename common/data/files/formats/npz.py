@@ -12,6 +12,7 @@ from fedmirage.common.data.files.raw import (
     RawSplit,
     Rows,
     Values,
+    list_texts,
     number_values,
     reading,
 )
@@ -41,10 +42,10 @@ def read_npz(path: Path, columns: tuple[str, ...], tensors: bool, form: PictureF
             f" {wanted}"
         )
     pairs = [(train, "train")] + ([(test, "test")] if test else [])
-    extra = {
-        name: number_values([_column(path, arrays, name, split) for _, split in pairs], name)
-        for name in columns
+    found_columns = {
+        name: [_column(path, arrays, name, split) for _, split in pairs] for name in columns
     }
+    extra = {name: number_values(parts, name) for name, parts in found_columns.items()}
     splits = []
     for part, ((images, labels), _) in enumerate(pairs):
         where = f"{path}: {images}"
@@ -56,7 +57,8 @@ def read_npz(path: Path, columns: tuple[str, ...], tensors: bool, form: PictureF
         values = {name: extra[name][part] for name in columns}
         splits.append(RawSplit(found, _flat(arrays[labels]), values))
     names = tuple(map(str, arrays.get("class_names", ())))
-    return Raw(splits[0], splits[1] if test else None, names)
+    told = {name: list_texts(parts) for name, parts in found_columns.items()}
+    return Raw(splits[0], splits[1] if test else None, names, column_names=told)
 
 
 def to_bytes(where: str, images: Values) -> Images:
