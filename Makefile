@@ -99,7 +99,7 @@ docker-demo:  ## FedAvg over gRPC in containers, results in runs/docker-TIME; CL
 	@mkdir -p "$${FEDMIRAGE_RUNS:-runs}"; \
 	export CLIENTS="$(CLIENTS)" TORCH_INDEX="$(TORCH_INDEX)" FEDMIRAGE_UID="$$(id -u)" FEDMIRAGE_GID="$$(id -g)"; more=; \
 	compose="$(COMPOSE)"; nodes=$$(seq -f 'supernode-%g' 0 $$(($(CLIENTS) - 1))); [ -t 0 ] && tty= || tty=-T; \
-	case "$(TLS)" in "" | 0 | no | false | off) ;; *) deploy/make-certificates "$(CLIENTS)" && more="-f docker-compose.tls.yml" || exit 1 ;; esac; \
+	case "$(TLS)" in "" | 0 | no | false | off) ;; *) { [ -x .venv/bin/fedmirage ] || $$compose build superlink; } && deploy/make-certificates "$(CLIENTS)" && more="-f docker-compose.tls.yml" || exit 1 ;; esac; \
 	case "$(GPU)" in "" | 0 | no | false | off) ;; *) more="$$more -f docker-compose.gpu.yml" ;; esac; \
 	[ -z "$$more" ] || compose="$$compose -f docker-compose.yml $$more"; \
 	trap 'COMPOSE_PROFILES=clients-10 $$compose down' EXIT; trap 'exit 130' INT TERM; \

@@ -1,5 +1,6 @@
 """From a configuration and a message's context to a client: its data, its model, its memory."""
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,13 +11,13 @@ from fedmirage.client.client import FederatedClient
 from fedmirage.client.node.demands import read_demands
 from fedmirage.common import device
 from fedmirage.common.data.catalogue.encoded import Embeddings
-from fedmirage.common.data.catalogue.params import Hub, OwnParams
+from fedmirage.common.data.catalogue.params import Hub, OwnParams, OwnTable, SkipParams
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.partitions.named import divide
 from fedmirage.common.data.partitions.params import Listed
 from fedmirage.common.data.set import DataSet
-from fedmirage.common.data.view import ClientView, own_view, view
+from fedmirage.common.data.view import ClientView, own_view, share_test, view
 from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
 from fedmirage.common.memory import memory_folder
 from fedmirage.common.method import NETWORK, parts_of
@@ -25,6 +26,8 @@ from fedmirage.common.own_code import require_allowed
 from fedmirage.common.run import Run, make_run
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import write
+
+PLACES = ("data", "schema")  # keys of a node's configuration that say where its data are
 
 
 def build_client(
@@ -43,7 +46,9 @@ def build_client(
     run, model = run_of(config, client_view.dataset, processor, opens_file)
     own = "data" in context.node_config
     folder, demands = memory_folder(context, memory), read_demands(context.node_config)
-    return FederatedClient(run, client_view, model, folder, own, demands)
+    site = str(context.node_config.get("name", ""))
+    places = {key: str(context.node_config[key]) for key in PLACES if key in context.node_config}
+    return FederatedClient(run, client_view, model, folder, own, demands, site, places)
 
 
 def load_view(config: RunConfig, context: Context) -> ClientView:
@@ -59,16 +64,21 @@ def load_view(config: RunConfig, context: Context) -> ClientView:
         )
     own = context.node_config.get("data")
     if own is not None:
-        return load_own_view(config, int(partition), str(own))
+        skip = bool(context.node_config.get("skip", False))
+        schema = str(context.node_config.get("schema", ""))
+        return load_own_view(config, int(partition), str(own), schema, skip)
     return load_common_view(config, int(partition))
 
 
 @lru_cache(maxsize=4)
-def load_own_view(config: RunConfig, partition: int, path: str) -> ClientView:
+def load_own_view(
+    config: RunConfig, partition: int, path: str, schema: str, skip: bool = False
+) -> ClientView:
     """Load all of the node's own data.
 
-    `path` replaces the `path` of the dataset line, or the data folder if the line has none. Test
-    samples are held out only if the run scores every local model on its own node.
+    `path` replaces the `path` of the dataset line, or the data folder if the line has none, and
+    `schema` that of a table. Test samples are held out only if something is scored on the node.
+    `skip` of the line does not count: the node's owner says whether a picture may be left out.
     """
     if len(config.dataset_list) > 1:
         raise FedmirageError(
@@ -79,12 +89,25 @@ def load_own_view(config: RunConfig, partition: int, path: str) -> ClientView:
     line, folder = config.dataset, path
     inner = params.inner if isinstance(params, Embeddings) else params
     if isinstance(inner, OwnParams) and not isinstance(inner, Hub):
-        place = {"path": path, "test_share": inner.test_share * config.scores_local_models}
+        place = {"path": path, "test_share": inner.test_share * config.holds_out}
+        place |= {"skip": skip} if isinstance(inner, SkipParams) else {}
+        if isinstance(inner, OwnTable):
+            place["schema"] = require_schema(schema)
         own = params.place(**place) if isinstance(params, Embeddings) else None
         line = write(own or inner.model_copy(update=place))
         folder = config.data_dir
     dataset = load(line, folder or None)
     return own_view(dataset, partition, config.clients, config.validation, config.seed)
+
+
+def require_schema(schema: str) -> str:
+    """Return the path of the node's own copy of a table's schema; refuse a run without it."""
+    if not schema:
+        raise FedmirageError(
+            "this node has a table of its own, and opens no file that a run names; its owner names"
+            ' its copy of the schema beside the table: data="..." schema="..."'
+        )
+    return schema
 
 
 @lru_cache(maxsize=4096)
@@ -99,9 +122,18 @@ def load_common_view(config: RunConfig, partition: int) -> ClientView:
             f"partition-id={partition}, but clients={config.clients}: ids go from 0 to"
             f" {config.clients - 1}"
         )
-    return view(
+    part = view(
         dataset, parts[partition], partition, config.clients, config.validation, config.seed
     )
+    if config.server_reads_data:
+        return part
+    return replace(part, test_shard=share_common_test(config)[partition])
+
+
+@lru_cache(maxsize=2)
+def share_common_test(config: RunConfig) -> list[Indices]:
+    """Decide which client holds out which test samples, for a server without data."""
+    return share_test(*deal_data(config), config.seed)
 
 
 @lru_cache(maxsize=2)

@@ -5,7 +5,8 @@ packs the reply.
 """
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from logging import WARNING
 from pathlib import Path
 from typing import Any
@@ -19,29 +20,45 @@ from fedmirage.client.diagnostics import local_model_scores
 from fedmirage.client.dp import DpReply, Reply
 from fedmirage.client.node.demands import Demands
 from fedmirage.client.node.diary import note_run
+from fedmirage.client.node.keeping import keep_run
 from fedmirage.client.node.redaction import tell
 from fedmirage.client.objective import Objective
-from fedmirage.client.preparation import prepare
+from fedmirage.client.preparation import hides_clients, prepare
 from fedmirage.client.round import LocalClient, LocalRound
 from fedmirage.client.train import train
 from fedmirage.common.data.names import name_problem
+from fedmirage.common.data.tables.comparison import schema_problem
+from fedmirage.common.data.tables.statistics import add_up, find_unscaled
 from fedmirage.common.data.view import ClientView
 from fedmirage.common.dp.ledger import FILE as RELEASES
 from fedmirage.common.dp.settings import DpOn
-from fedmirage.common.errors import FedmirageError
+from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.learning.task import evaluate
 from fedmirage.common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory, client_folder
 from fedmirage.common.methods import Method, half
 from fedmirage.common.models.base import Model
 from fedmirage.common.own_code import explain_other_source
-from fedmirage.common.run import Run, appearance, own_randomness
+from fedmirage.common.run import Run, appearance, normalise_run, own_randomness
 from fedmirage.common.secagg.flower import encode_update
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
+from fedmirage.common.secagg.sums import ROUND as SUMS_ROUND
+from fedmirage.common.secagg.sums import SumsVector, require_same_table
 from fedmirage.common.secagg.vector import SecureVector
+from fedmirage.common.site_names import SITE
+from fedmirage.common.wire import held_out
 from fedmirage.common.wire import metrics as wire
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
-from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, Sections, pack, unpack
+from fedmirage.common.wire.payload import (
+    LAYOUT,
+    ONLY_SCORES,
+    SHARED,
+    Arrays,
+    Sections,
+    pack,
+    unpack,
+)
 from fedmirage.common.wire.preparation import PREPARE
+from fedmirage.common.wire.statistics import NORMALISATION, STATISTICS
 
 
 @dataclass
@@ -57,6 +74,9 @@ class FederatedClient(NumPyClient):
     memory_folder: Path
     own_data: bool = False  # the client has all of the node's own set, not a part of a common one
     demands: Demands = field(default_factory=Demands)  # what the node insists on
+    site: str = ""  # the name of the node's site, if it has one
+    # where the node has data of its own, as its owner wrote it into the node's configuration
+    places: Mapping[str, str] = field(default_factory=dict)
 
     def get_properties(self, config: dict[str, Scalar]) -> dict[str, Scalar]:
         """Tell who this is and what form its data have, but nothing about their content.
@@ -67,10 +87,15 @@ class FederatedClient(NumPyClient):
             self.demands.check(self.run.config, self.ledger)
         except FedmirageError as error:
             return {"partition": self.view.partition, wire.ERROR: tell(error)}
+        if STATISTICS in config:
+            return self.add_up_columns()
         if PREPARE in config:
+            self.normalise(config)
             local = LocalClient(**self.surroundings())
             return prepare(local, self.objectives(), float(config[PREPARE]))
-        if (problem := name_problem(self.view.dataset, config)) is not None:
+        problem = schema_problem(self.view.dataset.schema, config)
+        problem = problem or name_problem(self.view.dataset, config)
+        if problem is not None:
             log(WARNING, "this node is not used: %s", problem[1])
             return {"partition": self.view.partition, wire.ERROR: problem[0]}
         if other := explain_other_source(self.run.config.own_code, config):
@@ -80,7 +105,8 @@ class FederatedClient(NumPyClient):
         if self.own_data:
             del form["fingerprint"]  # with it, a guess at the data could be confirmed
         note_run(self.run.config, self.view, self.own_data)
-        return {"partition": self.view.partition, "own": self.own_data, **form}
+        named = {SITE: self.site} if self.site else {}
+        return {"partition": self.view.partition, "own": self.own_data, **named, **form}
 
     def fit(
         self, parameters: NDArrays, config: dict[str, Scalar]
@@ -96,17 +122,47 @@ class FederatedClient(NumPyClient):
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         started = time.perf_counter()
         self.demands.check(self.run.config, self.ledger)
+        if int(config["round"]) == SUMS_ROUND:
+            return self.mask_columns(parameters)
+        self.normalise(config)
         received = unpack(parameters, str(config[LAYOUT]))
         broadcast = received[SHARED]
+        if ONLY_SCORES in config:
+            return self.send(self.only_score(received, config), broadcast, only_metrics=True)
         release = self.find_release(config)
         reply = release.find_earlier() if release else None
         if reply is None:
             local = self.open(received, config)
+            if self.run.config.shares_all and self.is_scored(local.number):
+                local.report |= self.score_held_out(local.number)
             with own_randomness(self.run.config, "client", local.number, local.partition):
                 reply = self.train_round(local, started)
             reply = release.protect(reply, broadcast) if release else reply
             wire.check_declared(reply.metrics, wire.declared_metrics(self.run))
         return self.send(reply, broadcast)
+
+    def add_up_columns(self) -> dict[str, Scalar]:
+        """Answer with the sums of a table's columns, unless the run hides single clients."""
+        if hides_clients(self.run.config):
+            refusal = "the server asks for the sums of this client alone, but the run hides them"
+            return {"partition": self.view.partition, wire.ERROR: f"{refusal} (secagg, dp)"}
+        sums = add_up(self.view.dataset, self.view.train)
+        return {"partition": self.view.partition, STATISTICS: sums.astype("<f8").tobytes()}
+
+    def mask_columns(self, parameters: NDArrays) -> tuple[NDArrays, int, dict[str, Scalar]]:
+        """Answer a secure round with the sums of a table's columns, as a vector to be masked."""
+        secagg, data = self.run.config.secagg_params, self.view.dataset
+        columns = find_unscaled(data)
+        if not isinstance(secagg, SecAggOn):
+            raise WireError("the server asks for a secure sum, but this run has no secagg")
+        require_same_table(columns, data.schema, parameters)
+        return [SumsVector(secagg, columns).encode(add_up(data, self.view.train))], 1, {}
+
+    def normalise(self, config: dict[str, Scalar]) -> None:
+        """Take over the normalisation that the server has formed, if the data need one."""
+        if find_unscaled(self.run.dataset):
+            self.run = normalise_run(self.run, config.get(NORMALISATION))
+            self.view = replace(self.view, dataset=self.run.dataset)
 
     def find_release(self, config: dict[str, Scalar]) -> DpReply | None:
         """Find what must be done with the reply before it leaves; None without dp."""
@@ -158,6 +214,8 @@ class FederatedClient(NumPyClient):
             local.memory.put(LOCAL_EXAMPLES, [np.array([examples], dtype=np.int64)])
         metrics = self.metrics(local, terms)
         local.memory.close()
+        if not self.run.config.shares_all:
+            keep_run(local.memory.folder, self.run, self.places)
         shared = self.run.shared.name(self.run.shared.pick(arrays, self.run.manifest))
         for objective in objectives:
             shared = objective.share(local, shared)
@@ -176,12 +234,34 @@ class FederatedClient(NumPyClient):
                 )
         return arrays
 
-    def send(self, reply: Reply, broadcast: NDArrays) -> tuple[NDArrays, int, dict[str, Scalar]]:
+    def is_scored(self, number: int) -> bool:
+        """Whether this site scores a model in this round, for a server without data."""
+        return self.run.config.scored_at_sites(number) is not None
+
+    def score_held_out(self, number: int) -> dict[str, int | float]:
+        """Score the model as it is now on what this site holds out, if it holds out anything."""
+        held, view = len(self.view.test_shard), self.view
+        with own_randomness(self.run.config, "held-out", number, view.partition):
+            scores = self.score(view.dataset.test, view.test_shard) if held else {}
+        return held_out.report(held, scores)
+
+    def only_score(self, received: Sections, config: dict[str, Scalar]) -> Reply:
+        """Score the received model without training: the last one of a run, with which no round
+        begins."""
+        number = int(config["round"])
+        self.load(received[SHARED], self.memory(config, number))
+        metrics = self.score_held_out(number)
+        wire.check_declared(metrics, wire.declared_metrics(self.run))
+        return Reply({}, len(self.view.train), {**metrics})
+
+    def send(
+        self, reply: Reply, broadcast: NDArrays, only_metrics: bool = False
+    ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         """Pack the reply: as it is, or as one vector that can be masked."""
         secagg = self.run.config.secagg_params
         if isinstance(secagg, SecAggOn):
             numbers = {name: float(value) for name, value in reply.metrics.items()}
-            vector = SecureVector(self.run)
+            vector = SecureVector(self.run, with_sections=not only_metrics)
             return [vector.encode(reply.sections, broadcast, reply.examples, numbers)], 1, {}
         if isinstance(secagg, SecAggFlower):  # metrics would be sent in clear, so they are not
             shared, examples = reply.sections[SHARED], reply.examples
@@ -195,10 +275,13 @@ class FederatedClient(NumPyClient):
         metrics: dict[str, Scalar] = {f"{wire.TERM}{name}": value for name, value in terms.items()}
         metrics |= {**local.report, wire.STEPS: local.steps, wire.SAMPLES: local.samples}
         metrics |= {wire.FELL_BACK: 1} if local.memory.fell_back else {}
-        if config.scores_local_models and len(self.view.test_shard):
+        scores, held = dict[str, float](), len(self.view.test_shard)
+        if config.scores_local_models and held:
             scores = self.score(self.view.dataset.test, self.view.test_shard)
             metrics |= {f"{wire.TEST_SHARD}{name}": value for name, value in scores.items()}
-        wanted = config.diagnostics and config.evaluates(local.number)
+        if not config.shares_all and self.is_scored(local.number):
+            metrics |= held_out.report(held, scores)
+        wanted = config.diagnostics and config.server_reads_data and config.evaluates(local.number)
         if wanted and len(self.view.dataset.test):  # a node's own data may have no test part
             metrics |= local_model_scores(self.run, self.model, self.view)
         return metrics
@@ -213,6 +296,7 @@ class FederatedClient(NumPyClient):
         if not len(self.view.validation):
             return 0.0, 0, {}
         self.demands.check(self.run.config, self.ledger)
+        self.normalise(config)
         self.load(parameters, self.memory(config, int(config["round"]) + 1))
         scores = self.score(self.view.dataset.train, self.view.validation)
         return scores.pop("loss"), len(self.view.validation), dict(scores)

@@ -35,7 +35,7 @@ def append_line(path: Path, line: bytes) -> None:
     Several processes may do so at a time: they wait for each other. A line that cannot be written
     whole leaves nothing. A kill may leave half of one, which the next line does not continue.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with open(path, "a+b", buffering=0, opener=open_private) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         end = file.seek(0, os.SEEK_END)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +14,9 @@ from torch import Tensor
 from fedmirage.common.data.batches import Resident
 from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.set import DataSet, Split
+from fedmirage.common.data.tables.statistics import Scale
 from fedmirage.common.device import memory_format
-from fedmirage.common.errors import refuse
+from fedmirage.common.errors import collect, refuse
 from fedmirage.common.learning.task import ALL_OUTPUTS, TASKS, Task
 from fedmirage.common.method import Parts, Section, Shape, parts_of
 from fedmirage.common.models.base import Model
@@ -127,6 +129,13 @@ def make_run(
     return Run(config, dataset, task, device, Manifest.of(model), to_arrays(model)), model
 
 
+@lru_cache(maxsize=4)
+def normalise_run(run: Run, content: Any) -> Run:
+    """Return the run with the normalisation that a message names; refuse one that names none."""
+    scale = Scale.from_bytes(content, run.shape[0])
+    return replace(run, dataset=scale.apply(run.dataset))
+
+
 def blueprint(config: RunConfig, shape: Shape, classes: int, opens_file: bool = True) -> Model:
     """Build the run's model with the initial weights of the seed, or of initial-weights.
 
@@ -144,9 +153,15 @@ def blueprint(config: RunConfig, shape: Shape, classes: int, opens_file: bool = 
                 )
             for name, part in added.items():
                 model.add_module(name, part)
-    if opens_file and config.initial_weights:
-        begin_with(model, config.initial_weights)
-    return freeze(model, config.freeze) if config.freeze else model
+    problems: list[str] = []
+    with collect(problems):
+        if opens_file and config.initial_weights:
+            begin_with(model, config.initial_weights)
+    with collect(problems):
+        if config.freeze:
+            freeze(model, config.freeze)
+    refuse(problems)
+    return model
 
 
 @contextmanager
@@ -187,8 +202,13 @@ def appearance(dataset: DataSet) -> dict[str, str | int]:
 
     None of them depends on a single record of a node's own data.
     """
+    return {"fingerprint": dataset.fingerprint, **form_of(dataset)}
+
+
+def form_of(dataset: DataSet) -> dict[str, str | int]:
+    """Return what their line says about the data, too."""
     return {
-        "fingerprint": dataset.fingerprint,
         "shape": "x".join(map(str, dataset.shape)),
         "classes": len(dataset.classes),
+        "task": dataset.task,
     }

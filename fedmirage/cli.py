@@ -3,12 +3,13 @@
 Every setting of the run configuration is a flag, and its help is the sentence under the field.
 """
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 
-from fedmirage.commands import federation, flags, listings, trained, views, work
+from fedmirage.commands import deployment, federation, flags, listings, trained, views, work
 from fedmirage.commands.console import err, out
 from fedmirage.commands.parser import Command, Commands, RunCommand
 from fedmirage.common.errors import FedmirageError, reason
@@ -78,7 +79,7 @@ app.command("compare", epilog=COMPARE_EXAMPLES, cls=RunCommand)(
     flags.with_flags(work.compare, compare_all)
 )
 app.command(cls=Command)(views.report)
-for use in (trained.predict, trained.evaluate):
+for use in (trained.predict, trained.evaluate, trained.card, trained.export, trained.personal):
     app.command(cls=Command)(use)
 app.command("reproduce", cls=Command)(flags.with_flags(work.reproduce, flags.reproduce_flags()))
 for listing in (
@@ -90,18 +91,31 @@ for listing in (
     listings.datasets,
     listings.privacy,
     views.partition,
+    views.schema,
     views.doctor,
 ):
     app.command(cls=Command)(listing)
 app.command("new-method", cls=Command)(work.new_method)
-app.command(cls=Command)(federation.supernode)
+for command in (
+    deployment.key,
+    deployment.superlink,
+    deployment.admit,
+    federation.supernode,
+    deployment.status,
+):
+    app.command(cls=Command)(command)
 submitted = {**federation.submit_flags(), **flags.setting_flags()}
 app.command("submit", cls=RunCommand)(flags.with_flags(federation.submit, submitted))
 
 
 def carry_out() -> None:
-    """Do the command that was typed; errors are sentences, not stack traces. Called by entry.py."""
+    """Do the command that was typed; errors are sentences, not stack traces. Called by entry.py.
+
+    Modules of somebody's own are found in the current folder too, as the processes of a run find
+    them: after all others, so nothing there takes the place of a library.
+    """
     try:
+        sys.path.append(os.getcwd())
         app(standalone_mode=True)
     except FedmirageError as error:
         for problem in getattr(error, "problems", [str(error)]):

@@ -5,60 +5,71 @@ outcome follows from the summary line of results.jsonl, or, if the SuperLink is 
 from the status that it reports.
 """
 
-import os
+import json
+import re
 import subprocess
 import time
-import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from fedmirage.common.errors import FedmirageError
-from fedmirage.common.memory import flower_home
-from fedmirage.common.settings.config import RunConfig
-from fedmirage.common.settings.language import nearest
+from fedmirage.common.settings.config import RunConfig, defaults
+from fedmirage.deployment.link import Link
 from fedmirage.launch import describe_run
 from fedmirage.runtimes.superlink import ENDED, PROGRAMS, SuperLink
 from fedmirage.server.record.folder import require_vacant
 from fedmirage.show.progress import Watch
-from fedmirage.show.words import say
+from fedmirage.show.words import say, write_command
 
 COMPLETED = "finished:completed"
 EVERY = 10.0  # seconds between two requests for the status
-HERE = ("127.", "localhost:", "[::1]:")  # how the address of a SuperLink on this machine begins
+FOLDER = re.compile(r"results go to (/.*\S)")  # what the server's log says
 
 
-def submit(name: str, config: RunConfig, console: Console) -> dict[str, Any]:
+def submit(to: Link, config: RunConfig, console: Console) -> dict[str, Any]:
     """Submit a run, follow it, and return its summary; an interrupt stops the run.
 
     From another machine's SuperLink there is only the status, and the folder on that machine.
     """
-    address = find_address(name)
-    here = address.startswith(HERE)
     folder = Path(config.resume or config.out)
-    if here:
+    if to.here:
         require_vacant(config, folder)
-    variables = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-    link = SuperLink(name, {**os.environ, **variables}, "the log of the SuperLink", EVERY)
+    link = SuperLink(to.name, to.environment, "the log of the SuperLink", EVERY)
     describe_run(config, console)
+    say(console, f"in a checkout, the same is: {show_command(to, config.flat())}")
     run_id = link.submit(config)
-    say(console, f"submitted to {name} ({address}) as run {run_id}")
+    say(console, f"submitted to {to} ({to.address}) as run {run_id}")
     try:
-        if not here:
+        if not to.here:
             return follow_elsewhere(link, run_id)
         with Watch(console, folder, config.rounds):
             return link.wait(run_id, folder)
     except KeyboardInterrupt:
-        link.flwr("stop", run_id, name)
+        link.flwr("stop", run_id, to.name)
         say(console, f"interrupted: run {run_id} is stopped")
         raise
 
 
+def show_command(to: Link, settings: Mapping[str, Any]) -> str:
+    """Write the command of Flower's that submits these settings, as far as they are not default."""
+    usual = defaults()
+    changed = {key: value for key, value in settings.items() if value != usual.get(key)}
+    line = " ".join(f"{key}={write_value(value)}" for key, value in changed.items())
+    words = ["flwr", "run", ".", to.name, *(["--run-config", line] if line else [])]
+    return write_command({"FLWR_HOME": str(to.flower)}, words)
+
+
+def write_value(value: object) -> str:
+    """Write a value as --run-config wants it, which is as in TOML."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def follow_elsewhere(link: SuperLink, run_id: str) -> dict[str, Any]:
-    """Show the log that the SuperLink streams, until the run is over."""
-    command = [str(PROGRAMS / "flwr"), "log", run_id, link.name, "--stream"]
-    with subprocess.Popen(command, env=link.environment) as log:
+    """Show the log that the SuperLink streams, until the run is over; return where results are."""
+    command = [str(PROGRAMS / "flwr"), "log", run_id, link.name]
+    with subprocess.Popen([*command, "--stream"], env=link.environment) as log:
         try:
             while not (run := link.find_run(run_id)).get("status", "").startswith(ENDED):
                 time.sleep(EVERY)
@@ -66,26 +77,8 @@ def follow_elsewhere(link: SuperLink, run_id: str) -> dict[str, Any]:
             log.terminate()
     if run["status"] != COMPLETED:
         raise link.failure(run)
-    return {"status": "finished"}
-
-
-def find_address(name: str) -> str:
-    """Find the address of a SuperLink in Flower's config.toml."""
-    path = flower_home() / "config.toml"
-    try:
-        known = tomllib.loads(path.read_text()).get("superlink", {}) if path.exists() else {}
-    except tomllib.TOMLDecodeError as error:
-        raise FedmirageError(f"{path} cannot be read as TOML: {error}") from None
-    links = {key: value["address"] for key, value in known.items() if is_remote(value)}
-    if name not in links:
-        raise FedmirageError(
-            f"{path} has no SuperLink {name!r}{nearest(name, links) if links else ''} (write it"
-            ' there as [superlink.NAME], address = "HOST:9093", and insecure = true or'
-            " root-certificates)"
-        )
-    return str(links[name])
-
-
-def is_remote(entry: Any) -> bool:
-    """Whether an entry of Flower's config.toml is a SuperLink, and not Flower's simulation."""
-    return isinstance(entry, dict) and not str(entry.get("address", ":")).startswith(":")
+    said = subprocess.run(
+        [*command, "--show"], env=link.environment, capture_output=True, text=True, check=False
+    )
+    found = FOLDER.findall(said.stdout + said.stderr)
+    return {"status": "finished", **({"folder": found[-1]} if found else {})}

@@ -7,6 +7,7 @@ the strategy, the roster of clients, and `fit`, which is one round of messages. 
 
 import contextlib
 import time
+from dataclasses import replace
 from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
@@ -17,13 +18,13 @@ from flwr.server.strategy import Strategy
 from flwr.serverapp import Grid
 
 from fedmirage.common import device
-from fedmirage.common.data.loading import load
 from fedmirage.common.data.names import announce_names
+from fedmirage.common.data.tables.comparison import announce_schema, hash_schema
 from fedmirage.common.errors import FedmirageError, is_disk_full
 from fedmirage.common.methods import half
 from fedmirage.common.methods.fedavg import FedAvg
-from fedmirage.common.own_code import announce_sources, hash_sources
-from fedmirage.common.run import Run, appearance, make_run
+from fedmirage.common.own_code import announce_sources, hash_sources, is_standard, module_of
+from fedmirage.common.run import Run, appearance, form_of, make_run
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.settings.config import RunConfig
@@ -31,12 +32,13 @@ from fedmirage.server.messages.plain import Fit, PlainFit
 from fedmirage.server.messages.preparation import Preparer
 from fedmirage.server.messages.replies import ReplyCheck, exchange
 from fedmirage.server.messages.sampling import Roster, Send
+from fedmirage.server.messages.statistics import choose_gathering, require_scale
 from fedmirage.server.record import folder as folders
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.results import Results
 from fedmirage.server.record.scores import Evaluator
 from fedmirage.server.rounds import Rounds
-from fedmirage.server.start import check_with_data, find_start, link_memories
+from fedmirage.server.start import check_with_data, describe_data, find_start, link_memories
 from fedmirage.server.strategy.average import Average
 from fedmirage.server.strategy.context import ServerContext
 from fedmirage.server.strategy.dp import dp_average
@@ -60,6 +62,7 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
             log(WARNING, "%s", caution)
         results = Results(folder, partial(log, INFO))
         try:
+            ask_owners(grid, config)
             return prepare(grid, config, folder, results).run()
         except BaseException as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
@@ -72,20 +75,27 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
             raise
 
 
+def ask_owners(grid: Grid, config: RunConfig) -> None:
+    """Let the nodes answer a run that names modules of Python itself.
+
+    Such a run fails in any case, also here. But who submits it is told what counts: what the owners
+    of the nodes let a run import.
+    """
+    if any(is_standard(module_of(reference)) for reference in config.own_code):
+        send = partial(exchange, grid)
+        Roster(grid, config.clients, config.seed, send, expected={}).await_all(config.node_timeout)
+
+
 def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Rounds:
     """Load and build everything that the rounds need; refuse what is wrong before any message."""
     threads = config.server_threads or device.cores()
     chosen = device.prepare(config, threads)
-    dataset = load(config.dataset, config.data_dir or None, config.download)
+    dataset = describe_data(config)
     check_with_data(config, dataset)
     run, model = make_run(config, dataset, chosen)
-    evaluator = Evaluator(run, model)
     state = find_start(run, folder)
     if config.warm_start:
         link_memories(Path(config.warm_start.partition("@")[0]) / "memory", folder / "memory")
-    strategy = make_strategy(run, state, evaluator, results)
-    load_state(strategy, state.strategy)
-
     if config.resume:
         results.resume(config, state.round)
     else:
@@ -98,7 +108,8 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
             "classes": run.classes,
             "class_names": list(dataset.classes),
             "shape": list(run.shape),
-            "fingerprint": dataset.fingerprint,
+            **({"fingerprint": dataset.fingerprint} if config.server_reads_data else {}),
+            **({"schema_hash": hash_schema(dataset.schema)} if dataset.schema else {}),
             "token": state.token,
             "start_round": state.round,
             "keeps_local_models": run.keeps_local_models,
@@ -108,22 +119,31 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         for text in model.remarks:
             results.note(0, text)
     send = partial(exchange, grid)
+    told = announce_names(dataset) | announce_schema(dataset.schema)
+    told |= announce_sources(config.own_code)
     roster = Roster(
         grid,
         config.clients,
         config.seed,
         send,
-        expected=appearance(dataset),
-        told=announce_names(dataset) | announce_sources(config.own_code),
+        expected=appearance(dataset) if config.server_reads_data else form_of(dataset),
+        told=told,
         secret=config.dp_params.secret_draw,
         no_substitutes=isinstance(config.secagg_params, SecAggOn),
     )
+    gather = choose_gathering(config, roster, send, dataset.schema, state)
+    scaled = require_scale(config, dataset, roster, gather, state, results)
+    run = replace(run, dataset=scaled)
+    evaluator = Evaluator(run, model)
+    strategy = make_strategy(run, state, evaluator, results)
+    load_state(strategy, state.strategy)
     if state.round == 0 and (first := strategy.initialize_parameters(roster.draw(0))) is not None:
         # As in Flower, the strategy decides with which parameters a new run begins.
         state.shared = parameters_to_ndarrays(first)
     fit = make_fit(run, strategy, roster, send, state)
     prepares = any(method.prepares for method in config.method_list)
-    preparer = Preparer(roster, send, config.round_timeout, results) if prepares else None
+    turns = (roster, send, config.round_timeout, results, state.normalisation)
+    preparer = Preparer(*turns) if prepares else None
     return Rounds(config, folder, strategy, roster, fit, evaluator, results, state, preparer)
 
 
@@ -153,7 +173,7 @@ def make_strategy(run: Run, state: Checkpoint, evaluator: Evaluator, results: Re
         state.shared,
         config.participation,
         config.weighs,
-        evaluator,
+        evaluator if config.server_reads_data else None,
         state.address,
         config.validation > 0,
     )

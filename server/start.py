@@ -7,17 +7,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from fedmirage.common import device
 from fedmirage.common.data.loading import load
+from fedmirage.common.data.outline import outline
 from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.named import divide
 from fedmirage.common.data.set import DataSet
-from fedmirage.common.errors import ConfigurationError, FedmirageError, collect, refuse
+from fedmirage.common.data.tables.statistics import find_unscaled
+from fedmirage.common.errors import (
+    ConfigurationError,
+    FedmirageError,
+    collect,
+    list_problems,
+    refuse,
+)
 from fedmirage.common.method import parts_of
 from fedmirage.common.models.examination import examine
-from fedmirage.common.models.params import OwnNetwork
+from fedmirage.common.models.params import OwnNetwork, explain_missing
 from fedmirage.common.own_methods import find_missing_halves
 from fedmirage.common.run import Run, blueprint, make_run, task_of
 from fedmirage.common.settings.config import RunConfig
@@ -25,6 +34,7 @@ from fedmirage.common.settings.language import write
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.manifest import Manifest
 from fedmirage.common.wire.payload import Arrays
+from fedmirage.server.messages.statistics import why_no_sums
 from fedmirage.server.record import checkpoint as checkpoints
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.results import FILE as RESULTS
@@ -36,7 +46,11 @@ def check_run(config: RunConfig, folder: Path) -> Manifest:
 
     It returns the manifest of the model. It is for a host that also holds the clients' data.
     """
-    dataset = load(config.dataset, config.data_dir or None, config.download)
+    try:
+        dataset = load(config.dataset, config.data_dir or None, config.download)
+    except FedmirageError as error:
+        missing = explain_missing(config.model)
+        raise ConfigurationError([*list_problems(error), *missing]) from error
     problems: list[str] = []
 
     def begin() -> Manifest:
@@ -51,10 +65,17 @@ def check_run(config: RunConfig, folder: Path) -> Manifest:
         try:
             found = step()
         except FedmirageError as error:
-            problems += getattr(error, "problems", [str(error)])
+            problems += list_problems(error)
     refuse(problems)
     assert isinstance(found, Manifest)
     return found
+
+
+def describe_data(config: RunConfig) -> DataSet:
+    """Load the server's data; with server-data="none", make of the line what can be known so."""
+    if config.server_reads_data:
+        return load(config.dataset, config.data_dir or None, config.download)
+    return outline(config.dataset_list, config.task, config.data_dir)
 
 
 def find_start(run: Run, folder: Path) -> Checkpoint:
@@ -86,7 +107,8 @@ def find_start(run: Run, folder: Path) -> Checkpoint:
             f"rounds={config.rounds}, but warm-start={config.warm_start!r} begins after round"
             f" {start}; raise rounds"
         )
-    return Checkpoint(start, shared, token, parent=f"{parent.token}@{start}", counted={})
+    begun = f"{parent.token}@{start}"
+    return Checkpoint(start, shared, token, parent=begun, counted={}, scale=parent.scale)
 
 
 def read_kept_model(source: Path, number: int, shared_names: Sequence[str]) -> Arrays:
@@ -148,13 +170,30 @@ def link_memories(source: Path, target: Path) -> None:
 def check_with_data(config: RunConfig, dataset: DataSet) -> None:
     """Refuse all that can be wrong once the data are known, in one go."""
     partition, clients, train = config.partition_params, config.clients, dataset.train
-    problems = check(partition, clients, len(dataset.classes), len(train), dataset.task)
-    problems += check_columns(partition, train.columns, clients)
+    problems: list[str] = []
+    if len(train):  # what is not read here is divided on the nodes, which check it
+        problems += check(partition, clients, len(dataset.classes), len(train), dataset.task)
+        problems += check_columns(partition, train.columns, clients)
     problems += find_missing_halves(config.method_list)
+    problems += check_table(config, dataset)
     for attempt in (lambda: task_of(config, dataset), lambda: check_model(config, dataset)):
         with collect(problems):
             attempt()
     refuse(problems)
+
+
+def check_table(config: RunConfig, dataset: DataSet) -> list[str]:
+    """Say why a table cannot be normalised in this run, or cannot be learnt; nothing if it can."""
+    if not dataset.schema:
+        return []
+    problems, labels = [], np.concatenate([dataset.train.labels, dataset.test.labels])
+    if len(labels) and len(np.unique(labels)) < 2:
+        problems.append(
+            f"dataset: the labels of {dataset.name} are all of one class, so nothing can be learnt"
+            " or tested with them; add rows of other classes"
+        )
+    unscaled = find_unscaled(dataset)
+    return [*problems, *why_no_sums(config, unscaled)] if unscaled else problems
 
 
 def check_model(config: RunConfig, dataset: DataSet) -> None:

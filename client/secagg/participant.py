@@ -35,6 +35,7 @@ from fedmirage.common.secagg.protocol import (
     RefusalError,
     SecureTask,
     Try,
+    are_of_one_run,
     write_number,
 )
 from fedmirage.common.secagg.settings import SecAggOn
@@ -85,7 +86,7 @@ class Participant:
             )
         task = SecureTask.read(self.request)
         self.notes_on(task).require_new()
-        if self.state.get("token", task.token) != task.token:
+        if not are_of_one_run(self.state.get("token", task.token), task.token):
             raise WireError("the server gives one run two tokens, as if its rounds were new")
         private = [keys.draw_private_key() for _ in range(wire.PAIRS)]
         public = b"".join(map(keys.find_public_key, private))
@@ -100,7 +101,7 @@ class Participant:
         self.check_clients(this)
         self.notes.require_same_clients(this.clients)
         self.state.update(this.write())
-        quorum, number = self.secagg.quorum(self.config.drawn), len(this.clients)
+        quorum, number = self.quorum, len(this.clients)
         own, masking = (
             shamir.create_shares(self.private(pair), quorum, number)
             for pair in (wire.OWN, wire.MASKING)
@@ -133,6 +134,7 @@ class Participant:
             trained = compat.recorddict_to_fitres(reply.content, True).parameters.tensors
             vector = decode_one(trained[0])
             self.notes.keep_vector(vector)
+        self.notes.require_same_sums(vector)
         masked = vector + keys.draw_mask(self.private(wire.OWN), len(vector))
         for other in this.others(self.own):
             mask = keys.draw_mask(
@@ -170,8 +172,7 @@ class Participant:
 
     def check_clients(self, this: Try) -> None:
         """Require enough clients, of those that the round draws, with keys of their own."""
-        drawn, clients = self.config.drawn, this.clients
-        quorum = self.secagg.quorum(drawn)
+        drawn, clients, quorum = self.drawn, this.clients, self.quorum
         if not quorum <= len(clients) <= drawn:
             raise WireError(
                 f"the server wants the sum of {len(clients)} clients; of the {drawn} of a round"
@@ -217,7 +218,7 @@ class Participant:
         survivors = self.request["survivors"]
         if not wire.are_ascending(survivors) or not set(survivors) <= set(self.current.clients):
             raise WireError("the server's list of the remaining clients is malformed")
-        quorum = self.secagg.quorum(self.config.drawn)
+        quorum = self.quorum
         if len(survivors) < quorum:
             raise WireError(
                 f"the server wants to open a sum of {len(survivors)} clients, and at least {quorum}"
@@ -241,7 +242,7 @@ class Participant:
             compare_digest(tag, self.tag(this, survivors, source, self.own))
             for source, tag in zip(sources, tags, strict=True)
         )
-        quorum = self.secagg.quorum(self.config.drawn)
+        quorum = self.quorum
         if said is None or agreeing + 1 < quorum:
             raise WireError(
                 f"{agreeing} other clients agree on who is left, and {quorum - 1} must before this"
@@ -281,6 +282,16 @@ class Participant:
     def current(self) -> Try:
         """The try, as the server named it when keys were shared."""
         return Try.read(self.task, self.state, self.rules)
+
+    @property
+    def drawn(self) -> int:
+        """How many clients are drawn for what is trained."""
+        return self.task.count_drawn(self.config)
+
+    @property
+    def quorum(self) -> int:
+        """How many clients its sum needs, and how many shares open a key."""
+        return self.secagg.quorum(self.drawn)
 
     @property
     def rules(self) -> str:

@@ -1,6 +1,7 @@
 """Joins several sets into one with a column "domain"; shapes, classes and task must agree."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -18,33 +19,42 @@ def combine(parts: list[DataSet], domains: tuple[str, ...], private: bool = Fals
     They are normalised with 0.5/0.5 unless all have the same mean and std. The joined copy on the
     disk is private if one of them is somebody's own.
     """
-    _check_alike(parts)
-    same = len({(part.mean, part.std) for part in parts}) == 1
-    neutral = (NEUTRAL,) * parts[0].shape[0]
+    facts = describe_together(parts, domains)
 
     def build() -> DataSet:
         train, test = (
             _join_splits([getattr(part, split) for part in parts]) for split in ("train", "test")
         )
         return replace(
-            parts[0], train=train, test=test, fingerprint=content_fingerprint(train, test)
+            parts[0],
+            train=train,
+            test=test,
+            fingerprint=content_fingerprint(train, test),
+            column_names={},  # their numbers are shifted
         )
 
     joined = load_or_build("combined", [part.fingerprint for part in parts], build, private)
-    name = ", ".join(part.name for part in parts)
-    mean, std = (parts[0].mean, parts[0].std) if same else (neutral, neutral)
+    return replace(joined, **facts)
+
+
+def describe_together(parts: list[DataSet], domains: tuple[str, ...]) -> dict[str, Any]:
+    """Return the facts about several sets as one; refuse sets that cannot be one."""
+    _check_alike(parts)
+    same = len({(part.mean, part.std) for part in parts}) == 1
+    neutral = (NEUTRAL,) * parts[0].shape[0]
     named = _find_named(parts)
-    return replace(
-        joined,
-        name=name,
-        mean=mean,
-        std=std,
-        classes=named.classes,
-        task=named.task,
-        named_by=named.named_by,
-        domains=domains,
-        divided=any(part.divided for part in parts),
-    )
+    return {
+        "name": ", ".join(part.name for part in parts),
+        "mean": parts[0].mean if same else neutral,
+        "std": parts[0].std if same else neutral,
+        "classes": named.classes,
+        "task": named.task,
+        "named_by": named.named_by,
+        "domains": domains,
+        "divided": any(part.divided for part in parts),
+        "skipped": sum(part.skipped for part in parts),
+        "schema": parts[0].schema,
+    }
 
 
 def _check_alike(parts: list[DataSet]) -> None:
@@ -75,6 +85,8 @@ def _check_alike(parts: list[DataSet]) -> None:
                 f" {named.classes[apart.number]!r} in the one and {part.classes[apart.number]!r} in"
                 f" the other; {apart.fix}"
             )
+        if part.schema != first.schema:
+            problems.append(f"{both} their tables have different schemas; write one for both")
         if part.task != first.task:
             problems.append(f"{both} {first.task} and {part.task}; choose sets of one task")
     refuse(problems)

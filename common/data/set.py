@@ -49,6 +49,10 @@ class DataSet:
     divided: bool = False  # the files have no test split: this one was held out of the samples
     # the channels, as (first, behind the last), of each category: exactly one of them is 1
     categories: tuple[tuple[int, int], ...] = ()
+    skipped: int = 0  # pictures that could not be read and are left out (skip=True)
+    schema: str = ""  # of a table: what its columns mean (`Schema.text`)
+    # by further column: the texts that its numbers stand for, where the files have texts
+    column_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -12,14 +12,18 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from flwr.common import FitIns
 
 from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.secagg.keys import KEY, OVERHEAD, join, split
 from fedmirage.common.secagg.shamir import SHARE as SHARE_SIZE
-from fedmirage.common.wire.payload import LAYOUT, SHARED, slices
+from fedmirage.common.wire.payload import LAYOUT, ONLY_SCORES, SHARED, slices
+from fedmirage.common.wire.statistics import NORMALISATION
+
+if TYPE_CHECKING:
+    from fedmirage.common.settings.config import RunConfig
 
 VERSION = "fedmirage-secagg-3"
 RECORD = "fedmirage.secagg"  # the record of requests, of answers, and of what a client keeps
@@ -41,7 +45,10 @@ class RefusalError(FedmirageError):
 
 @dataclass(frozen=True)
 class SecureTask:
-    """What is trained: a round of a run, and the model from which it starts."""
+    """What is trained: a round of a run, and the model from which it starts.
+
+    Round 0 trains nothing: clients add up the columns of their tables, and the model is the schema.
+    """
 
     token: str
     round: int
@@ -52,7 +59,7 @@ class SecureTask:
         """Read what the other side, or this one in an earlier message, wrote."""
         task = cls(*(cast(Any, record.get(key)) for key in ("token", "round", "model")))
         named = isinstance(task.token, str) and isinstance(task.model, bytes)
-        if not named or type(task.round) is not int or task.round < 1:
+        if not named or type(task.round) is not int or task.round < 0:
             raise WireError(f"the server's round {task.round!r} of run {task.token!r} is none")
         return task
 
@@ -61,8 +68,19 @@ class SecureTask:
         """Find out what a request to train is about."""
         tensors, layout = ins.parameters.tensors, str(ins.config.get(LAYOUT))
         shared = tensors[slices(layout, len(tensors))[SHARED]]
-        model = hashlib.sha256(join(*shared)).digest()
-        return cls.read({**ins.config, "model": model})
+        # One normalisation for all: with another for each, a sum could show a single client's.
+        scale = ins.config.get(NORMALISATION, b"")
+        known = [scale] if isinstance(scale, bytes) and scale else []
+        told = dict(ins.config)
+        if ONLY_SCORES in told:  # what is answered without training must not bind what trains
+            told["token"] = name_scores(str(told.get("token")))
+            known.append(ONLY_SCORES.encode())
+        model = hashlib.sha256(join(*shared, *known)).digest()
+        return cls.read({**told, "model": model})
+
+    def count_drawn(self, config: RunConfig) -> int:
+        """Return how many clients are drawn for it: all, where they add up their tables."""
+        return config.drawn if self.round else config.clients
 
     def write(self) -> dict[str, Any]:
         """Write it into a record."""
@@ -118,6 +136,16 @@ class Try:
 
     def _name(self, partition: int) -> tuple[bytes, bytes]:
         return write_number(partition), self.keys[partition]
+
+
+def name_scores(token: str) -> str:
+    """Name the task of a run in which nothing is trained, as if it were a run of its own."""
+    return hashlib.sha256(f"{ONLY_SCORES} {token}".encode()).hexdigest()[:16]
+
+
+def are_of_one_run(token: str, other: str) -> bool:
+    """Whether two tasks belong to one run; one of them may be its task of scores."""
+    return token in (other, name_scores(other)) or name_scores(token) == other
 
 
 def write_number(number: int) -> bytes:

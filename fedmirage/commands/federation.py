@@ -1,5 +1,6 @@
 """Commands for federations on several machines: a node, and a run that is submitted to them."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,8 @@ from fedmirage.commands.flags import Flags, flag, place_flags
 from fedmirage.commands.work import pick_settings
 from fedmirage.common.errors import FedmirageError
 from fedmirage.runtimes.interrupts import interruptions
-from fedmirage.settings.layers import read_layers, settle
+from fedmirage.settings.layers import RUNS, read_layers, settle
+from fedmirage.show.words import say
 
 SECURITY, ANSWERS, FLOWER = "The connection", "How it answers", "Passed on to Flower"
 FIXED = "cannot be set: fedmirage supernode decides itself how tasks are run; leave it out, or use"
@@ -56,6 +58,14 @@ def supernode(
     insecure: Annotated[
         bool, option("Connect without TLS; only where nobody can listen.", SECURITY, "--insecure")
     ] = False,
+    name: Annotated[
+        str,
+        option(
+            "What people call this site, e.g. site-a: the name under which its key was admitted.",
+            ANSWERS,
+            show_default="client N",
+        ),
+    ] = "",
     node_config: Annotated[
         str,
         option(
@@ -104,6 +114,16 @@ def supernode(
             show_default="none",
         ),
     ] = None,
+    check: Annotated[
+        bool,
+        option(
+            "Start nothing, but check data, keys, memory, certificates, the way to the SuperLink,"
+            " versions and device; exit with 1 on a fault. Every start checks the same, but for the"
+            " device.",
+            ANSWERS,
+            "--check",
+        ),
+    ] = False,
     sent: Annotated[
         bool,
         option(
@@ -151,15 +171,18 @@ def supernode(
 
     Example: fedmirage supernode --insecure --superlink HOST:9092 --node-config 'partition-id=0'
     """
+    from fedmirage.node import checks
     from fedmirage.node import supernode as node
 
-    asked = {"--forget": forget is not None, "--sent": sent}
+    asked = {"--check": check, "--forget": forget is not None, "--sent": sent}
     require_one([name for name, wanted in asked.items() if wanted])
-    node_config = node.place_memory(node_config, memory)
+    folder = str(memory.expanduser().absolute()) if memory else ""
+    node_config = checks.add_pair(node_config, "memory", folder)
     if sent:
+        from fedmirage.node.checkup import find_memory
         from fedmirage.node.sent import show_sent
 
-        show_sent(out, node.find_memory(node_config))
+        show_sent(out, find_memory(checks.read_node_config(node_config)))
         return
     if forget is not None:
         count = node.forget(forget, node_config)
@@ -171,21 +194,23 @@ def supernode(
         "trusted-entities": trusted_entities,
         "health-server-address": health_server_address,
     }
-    node.start(
-        node.Way(
-            superlink=superlink,
-            insecure=insecure,
-            root_certificates=root_certificates,
-            private_key=auth_supernode_private_key,
-            node_config=node_config,
-            code=code,
-            tasks=tasks,
-            waiting=waiting,
-            address=clientappio_api_address,
-            verbose=verbose,
-            more=more,
-        )
+    way = node.Way(
+        superlink=superlink,
+        insecure=insecure,
+        root_certificates=root_certificates,
+        private_key=auth_supernode_private_key,
+        node_config=checks.add_name(node_config, name),
+        code=code,
+        tasks=tasks,
+        waiting=waiting,
+        address=clientappio_api_address,
+        verbose=verbose,
+        more=more,
     )
+    if not check:
+        node.start(way)
+    elif not node.show_check(out, way):
+        raise typer.Exit(1)
 
 
 def require_one(asked: list[str]) -> None:
@@ -196,7 +221,8 @@ def require_one(asked: list[str]) -> None:
 
 def submit_flags() -> Flags:
     """Make the flags that only a submission has."""
-    name = typer.Argument(help="The SuperLink, by its name in Flower's config.toml.")
+    text = "The SuperLink, by its folder on this machine or its name in Flower's config.toml."
+    name = typer.Argument(help=text)
     pairs = "Settings as for `flwr run`, e.g. 'rounds=3'; may be given several times."
     places = place_flags()
     return {
@@ -210,24 +236,30 @@ def submit(superlink: str, **given: Any) -> None:
     """Submit a run to a SuperLink with nodes, show its rounds, and exit with 0 if it finished.
 
     Settings come from the defaults, then --preset, --config, --run-config, then flags. Ctrl-C stops
-    the run. On the SuperLink's own machine the results are in --out; otherwise they are there, and
-    this command shows the log and how the run ended.
+    the run. The results are on the SuperLink's machine, in --out; this prints where, and the
+    command that copies them.
     """
     from flwr.common.config import parse_config_args
 
+    from fedmirage.deployment.link import find_link
     from fedmirage.show.progress import show_summary
     from fedmirage.submission import submit as hand_in
 
+    link = find_link(superlink)
     layers = read_layers(given["preset"], given["config"])
     layers += [parse_config_args([line]) for line in given["run_config"]]
-    config = settle(layers, pick_settings(given))
+    runs = link.home.runs if link.home is not None else RUNS  # the SuperLink may write there
+    config = settle(layers, pick_settings(given), runs)
     with interruptions.telling():
-        summary = hand_in(superlink, config, out)
-    folder = Path(config.resume or config.out)
-    if "rounds" not in summary:
-        out.print(f"finished; the results are on the machine of {superlink}", highlight=False)
-        return
-    here = Path.cwd()
-    show_summary(out, summary, folder.relative_to(here) if folder.is_relative_to(here) else folder)
+        summary = hand_in(link, config, out)
+    folder = Path(summary.get("folder") or config.resume or config.out)
+    if "rounds" in summary:
+        here = Path.cwd()
+        shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
+        show_summary(out, summary, shown)
+    else:
+        say(out, f"finished; the results are on {link.host}: {folder}")
+    if link.home is not None or not link.here:
+        say(out, f"to copy them: scp -r {link.host}:{shlex.quote(str(folder))} .")
     if summary["status"] != "finished":
         raise typer.Exit(1)

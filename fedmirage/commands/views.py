@@ -38,6 +38,23 @@ def partition(
         say(out, f"picture: {path}")
 
 
+def schema(
+    file: Annotated[Path, typer.Argument(help="The table: a .csv or .parquet file.")],
+    label: Annotated[str, typer.Option(help="The column that is to be predicted.")],
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="A column to leave out; give it several times.")
+    ] = None,
+) -> None:
+    """Draft the schema of a table: fedmirage schema FILE.csv --label COLUMN > schema.toml.
+
+    Read the draft and correct it: it says which columns are numbers, categories or left out, what
+    becomes of missing values, and which classes there are. All nodes get a copy of it.
+    """
+    from fedmirage.show.schema import draft_schema
+
+    typer.echo(draft_schema(file, label, ignore or ()), nl=False)
+
+
 def report(
     folders: Annotated[
         list[Path],

@@ -10,13 +10,15 @@ from typing import Any
 
 from fedmirage.common.errors import ConfigurationError, collect
 from fedmirage.common.settings.language import nearest
+from fedmirage.common.site_names import RULE, is_site_name
 
 PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")  # how Flower reads --node-config
 KEYS = (
     *("partition-id", "num-partitions", "data", "memory", "require", "budget", "budget-delta"),
-    *("secagg-key", "secagg-peers", "allow", "weights"),
+    *("secagg-key", "secagg-peers", "allow", "weights", "skip", "name", "schema"),
 )
-PATHS = ("data", "secagg-key", "secagg-peers", "weights")  # what must be there already
+OWN_KEY = "--auth-supernode-private-key"
+PATHS = ("data", "schema", "secagg-key", "secagg-peers", "weights")  # what must be there already
 
 
 def check_certificates(path: Path | None, insecure: bool) -> list[str]:
@@ -27,7 +29,7 @@ def check_certificates(path: Path | None, insecure: bool) -> list[str]:
     if insecure:
         return [f"{what} and --insecure exclude each other; leave --insecure out to have TLS"]
     if problem := unreadable(path):
-        return [f"{what}: {problem}; it is ca.crt where deploy/make-certificates made the keys"]
+        return [f"{what}: {problem}; it is ca.crt of whoever runs the SuperLink"]
     try:
         ssl.create_default_context(cafile=str(path.expanduser()))
     except (ssl.SSLError, ValueError):
@@ -36,15 +38,15 @@ def check_certificates(path: Path | None, insecure: bool) -> list[str]:
     return []
 
 
-def check_key(path: Path | None, insecure: bool) -> list[str]:
-    """Say what is wrong with --auth-supernode-private-key."""
+def check_key(path: Path | None, insecure: bool, option: str = OWN_KEY) -> list[str]:
+    """Say what is wrong with a private key, which an option names."""
     if path is None:
         return []
-    what = f"--auth-supernode-private-key {path}"
+    what = f"{option} {path}"
     if insecure:
         told = "proves nothing without TLS; write --root-certificates FILE in place of --insecure"
         return [f"{what} {told}"]
-    make = "make one with `ssh-keygen -t ecdsa -b 384 -N '' -f FILE`"
+    make = "make one with `fedmirage key NAME`"
     if problem := unreadable(path):
         return [f"{what}: {problem}; {make}"]
     from cryptography.exceptions import UnsupportedAlgorithm
@@ -88,6 +90,26 @@ def read_node_config(text: str) -> dict[str, Any]:
         raise ConfigurationError([f"--node-config: {text} cannot be read; {fix}"]) from None
 
 
+def add_name(text: str, name: str) -> str:
+    """Add the name of the site to --node-config."""
+    if name and not is_site_name(name):
+        raise ConfigurationError([f"--name {name!r}: {RULE}"])
+    return add_pair(text, "name", name)
+
+
+def add_pair(text: str, key: str, value: str) -> str:
+    """Add what an option of its own says to --node-config; nothing if it says nothing."""
+    if not value:
+        return text
+    if text.endswith(".toml"):
+        raise ConfigurationError(
+            [f'--{key} {value}: --node-config is a file; write {key} = "{value}" into {text}']
+        )
+    if key in read_node_config(text):
+        raise ConfigurationError([f"--{key} {value}: --node-config has a {key} too; write one"])
+    return f'{text} {key}="{value}"'.lstrip()
+
+
 def is_bare(value: str) -> bool:
     """Whether a value is a text without quotes."""
     if value[0] in "'\"" or value in ("true", "false"):
@@ -116,6 +138,10 @@ def check_node_config(text: str) -> list[str]:
         problems.append(f"{what}: {told}")
     elif not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
         problems.append(f"{what}: partition-id={partition!r}: write a whole number from 0")
+    if not isinstance(config.get("skip", False), bool):
+        problems.append(f"{what}: skip={config['skip']!r}: write true or false, without quotes")
+    if "name" in config and not is_site_name(config["name"]):
+        problems.append(f"{what}: name={config['name']!r}: {RULE}")
     problems += [
         f"{what}: {key}={config[key]!r}: nothing is there; write the path as it is on this machine"
         for key in PATHS
@@ -128,10 +154,10 @@ def check_node_config(text: str) -> list[str]:
     return problems
 
 
-def check_address(address: str) -> list[str]:
-    """Say why nobody can listen at the address where tasks are handed over."""
+def check_address(address: str, option: str = "--clientappio-api-address") -> list[str]:
+    """Say why nobody can listen at an address, which is where tasks are handed over by default."""
     host, _, port = address.rpartition(":")
-    what = f"--clientappio-api-address {address}"
+    what = f"{option} {address}"
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
         family, kind, _, _, place = found[0]
@@ -142,9 +168,9 @@ def check_address(address: str) -> list[str]:
         return [f"{what}: write HOST:PORT, e.g. 127.0.0.1:9095"]
     except OSError as error:
         told = (
-            "another node, perhaps, uses it"
+            "another program, perhaps another node, uses it"
             if error.errno == errno.EADDRINUSE
             else str(error.strerror)
         )
-        return [f"{what}: {told}; choose another port for this node, e.g. 127.0.0.1:9095"]
+        return [f"{what}: {told}; choose another port, e.g. 127.0.0.1:9095"]
     return []

@@ -6,6 +6,7 @@ certificate, it ends with a stack trace.
 
 import socket
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 from fedmirage.common.errors import FedmirageError
@@ -40,10 +41,8 @@ def require_same_encryption(superlink: str, insecure: bool, root: Path | None) -
 
 def has_tls(address: str) -> bool | None:
     """Return whether TLS is spoken at an address; None if nobody answers, or not in time."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        connect(address, context)
+        connect(address, trustful())
         return True
     except ssl.SSLError as error:
         return False if error.reason == "WRONG_VERSION_NUMBER" else None
@@ -59,11 +58,14 @@ def distrust(address: str, root: Path | None) -> str:
         host = address.rpartition(":")[0]
         if error.verify_code in OTHER_NAME:
             return (
-                f"its certificate is not for the name {host}; use a name that it has, or make one"
-                f" for this name (deploy/make-certificates N {host})"
+                f"its certificate is not for the name {host}; use a name that it has, or let it be"
+                f" made anew for this one (fedmirage superlink --host {host})"
             )
         if error.verify_code in EXPIRED:
-            return "its certificate is not valid today; whoever runs it must make a new one"
+            return (
+                f"its certificate {say_validity(address)}; whoever runs it deletes server.crt and"
+                " server.key, and starts it again to have another made"
+            )
         if root is None:
             return (
                 "no authority that this machine knows has signed its certificate; write"
@@ -78,13 +80,36 @@ def distrust(address: str, root: Path | None) -> str:
     return ""
 
 
-def connect(address: str, context: ssl.SSLContext) -> None:
-    """Shake hands with whoever listens at an address."""
+def say_validity(address: str) -> str:
+    """Say until or from when the certificate of a SuperLink is valid, if it is not today."""
+    from cryptography.x509 import load_der_x509_certificate
+
+    now = datetime.now(UTC)
+    try:
+        shown = load_der_x509_certificate(connect(address, trustful()) or b"")
+    except (OSError, ValueError):
+        return "is not valid today"
+    if shown.not_valid_after_utc < now:
+        return f"expired on {shown.not_valid_after_utc:%Y-%m-%d}"
+    return f"is valid from {shown.not_valid_before_utc:%Y-%m-%d} on only"
+
+
+def trustful() -> ssl.SSLContext:
+    """Make the context of who only looks."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def connect(address: str, context: ssl.SSLContext) -> bytes | None:
+    """Shake hands with whoever listens at an address, and return the certificate that it shows."""
     host, _, port = address.rpartition(":")
     name = host.strip("[]")
     context.set_alpn_protocols(["h2"])
     with (
         socket.create_connection((name, int(port)), PATIENCE) as connection,
-        context.wrap_socket(connection, server_hostname=name if context.check_hostname else None),
+        context.wrap_socket(
+            connection, server_hostname=name if context.check_hostname else None
+        ) as encrypted,
     ):
-        return
+        return encrypted.getpeercert(binary_form=True)

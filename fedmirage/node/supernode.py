@@ -14,13 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from fedmirage.common.errors import FedmirageError, refuse
 from fedmirage.node import checks
-from fedmirage.node.encryption import require_same_encryption
+from fedmirage.node.checkup import examine, find_memory
+from fedmirage.node.findings import FAULT, OK, pick, show_findings
 from fedmirage.node.log import VERBOSE
 from fedmirage.runtimes.interrupts import INTERRUPTIONS
 from fedmirage.runtimes.processes import environment
+from fedmirage.show.words import write_command
 
+TOLD = ("data", "the run's line")  # what a start says of the checks besides warnings
 # The options of ours that take one of two values; the first is the default.
 CHOICES = {
     "code": ("own", "any"),
@@ -65,8 +70,8 @@ class Way:
         words = [word for pair in pairs for word in pair]
         return ["--insecure", *words] if self.insecure else words
 
-    def check(self) -> None:
-        """Refuse everything that is wrong with it, at once."""
+    def find_problems(self) -> list[str]:
+        """Say everything that is wrong with what it was given."""
         problems = [
             f"--{option} is {value!r}; write {' or '.join(values)}"
             for option, values in CHOICES.items()
@@ -76,20 +81,22 @@ class Way:
         problems += checks.check_key(self.private_key, self.insecure)
         if self.code == "own":  # other apps have keys of their own
             problems += checks.check_node_config(self.node_config)
-        refuse([*problems, *checks.check_address(self.address)])
+        return [*problems, *checks.check_address(self.address)]
 
 
 def start(way: Way) -> None:
     """Become the SuperNode; what takes its tasks is started by it, and ends with it."""
-    way.check()
+    require_sound(way)
     program = Path(sys.executable).with_name("flower-supernode")
     if not program.exists():
         raise FedmirageError(f"{program} does not exist; install Flower beside fedmirage")
-    require_same_encryption(way.superlink, way.insecure, way.root_certificates)
     if way.code == "own":
-        from fedmirage.runtimes.bundle import digest, own_code
+        from fedmirage.runtimes.bundle import digest, own_code, own_version
 
-        print(f"This node runs its own code only, {digest(own_code())}", flush=True)
+        code = f"fedmirage {own_version()}, {digest(own_code())}"
+        print(f"This node runs its own code only, {code}", flush=True)
+    command = write_command({}, ["flower-supernode", *way.for_flower])
+    print(f"starts, with processes of its own for messages: {command}", flush=True)
     if way.flowers_own:
         os.execv(program, [str(program), *way.for_flower])
     ours = [sys.executable, "-P", "-m", "fedmirage.node.connection"]
@@ -99,34 +106,28 @@ def start(way: Way) -> None:
     os.execve(sys.executable, [*ours, "--isolation", "process"], variables)
 
 
-def place_memory(node_config: str, memory: Path | None) -> str:
-    """Add --memory to --node-config."""
-    if memory is None:
-        return node_config
-    if node_config.endswith(".toml"):
-        raise FedmirageError(
-            f'--memory {memory}: write memory = "{memory}" into {node_config} instead'
-        )
-    if "memory" in checks.read_node_config(node_config):
-        raise FedmirageError(
-            f"--memory {memory}: --node-config names a memory folder, too; keep one of them"
-        )
-    return f'{node_config} memory="{memory.expanduser().absolute()}"'.strip()
+def require_sound(way: Way) -> None:
+    """Refuse everything that `--check` calls a fault; say what else it found about the data."""
+    findings = examine(way)
+    refuse([found.text for found in pick(findings, FAULT)])
+    for found in findings:
+        if found.state != OK or found.subject in TOLD:
+            name = found.subject if found.state == OK else found.state
+            print(f"{name}: {found.text}", flush=True)
 
 
-def find_memory(node_config: str) -> Path:
-    """Return the folder where a node with this --node-config keeps its files."""
-    from fedmirage.common.memory import flower_home
-
-    settings = checks.read_node_config(node_config)
-    return Path(str(settings.get("memory") or flower_home() / "fedmirage" / "memory"))
+def show_check(console: Console, way: Way) -> bool:
+    """Print what `--check` finds; return whether the node would start."""
+    findings = examine(way, with_device=True)
+    show_findings(console, findings)
+    return not pick(findings, FAULT)
 
 
 def forget(run: str, node_config: str) -> int:
     """Forget which rounds of a run this node has answered; return how many there were."""
     from fedmirage.client.secagg.notes import forget as forget_rounds
 
-    memory = find_memory(node_config)
+    memory = find_memory(checks.read_node_config(node_config))
     if not (count := forget_rounds(memory, run)):
         raise FedmirageError(
             f"--forget {run}: {memory} notes no round of this run; add --node-config if the node"

@@ -15,9 +15,16 @@ Lines = list[dict[str, Any]]
 def read_record(folder: Path) -> Lines:
     """Read all lines of a run; a last line that a kill left incomplete is left out."""
     lines = read_results(folder / FILE)
+    if failed_early(lines):
+        raise DataError(f"{folder}: the run failed before it began: {lines[0].get('reason')}")
     if lines and lines[0]["kind"] != "config":
         raise DataError(f"{folder / FILE} is damaged: line 1 is not the configuration of a run")
     return lines
+
+
+def failed_early(lines: Lines) -> bool:
+    """Whether a run was refused by its own server, which leaves a summary and nothing else."""
+    return [line["kind"] for line in lines] == ["summary"]
 
 
 def recorded_settings(folder: Path) -> dict[str, Any]:
@@ -43,7 +50,7 @@ def config_of(settings: Mapping[str, Any]) -> RunConfig:
 def read_rounds(folder: Path) -> Lines:
     """Read the lines of all rounds, those that were taken over from a neighbouring run included."""
     lines = read_record(folder)
-    rounds = [line for line in lines if line["kind"] == "round"]
+    rounds = rounds_of(lines)
     source, _, taken = (lines[0]["warm-start"] if lines else "").rpartition("@")
     if not source:
         return rounds
@@ -57,9 +64,29 @@ def read_rounds(folder: Path) -> Lines:
     return [line for line in read_rounds(neighbour) if line["round"] <= int(taken)] + rounds
 
 
+def rounds_of(lines: Lines) -> Lines:
+    """Return the lines of rounds, each with what the sites say of its model under `held_out`.
+
+    That is known one round later, so results.jsonl has it in a line of its own.
+    """
+    scored = {line["round"]: line for line in lines if line["kind"] == "held_out"}
+    return [
+        {**line, "held_out": scored[line["round"]]} if line["round"] in scored else line
+        for line in lines
+        if line["kind"] == "round"
+    ]
+
+
+def read_names(lines: Lines) -> dict[int, str]:
+    """Return the names of sites, by partition, as the last of these lines know them."""
+    told = [line["sites"] for line in lines if line.get("sites")]
+    return {int(partition): name for names in told for partition, name in names.items()}
+
+
 def find_summary(folder: Path) -> dict[str, Any]:
     """Return the last line of a run that is over; nothing for any other."""
-    last = next(iter(read_record(folder)[-1:]), {})
+    lines = read_results(folder / FILE)
+    last = next(iter((lines if failed_early(lines) else read_record(folder))[-1:]), {})
     return last if last.get("kind") == "summary" else {}
 
 

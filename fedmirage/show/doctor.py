@@ -110,7 +110,7 @@ def lifetime(certificate: Path, now: datetime) -> str:
         return f"cannot be read: {error}"
     days = (end - now).days
     state = f"valid until {end:%Y-%m-%d}, {days} days" if end > now else f"expired {end:%Y-%m-%d}"
-    mend = "; delete it and run deploy/make-certificates with the same names"
+    mend = "; delete it and its key, and start `fedmirage superlink` with the same --host"
     return state + (mend if days < SOON else "")
 
 

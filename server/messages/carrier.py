@@ -64,7 +64,12 @@ class Carrier:
 
     def failed(self, why: str) -> RoundFailed:
         """Say why the try ends, and who was lost."""
-        return RoundFailed(f"round {self.number}: {why} {explain(self.list_lost())}".rstrip())
+        return RoundFailed(f"round {self.number}: {why} {self.explain_lost()}".rstrip())
+
+    def explain_lost(self) -> str:
+        """Say who was lost, and why."""
+        names = {proxy.partition: proxy.name for proxy, _ in self.asked}
+        return explain(self.list_lost(), names)
 
     def list_lost(self) -> list[dict[str, Any]]:
         """List the lost clients and the reasons, by partition, for results.jsonl."""

@@ -7,10 +7,12 @@ is killed loses one turn. A node that joins later is prepared before it is drawn
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flwr.app import Message
+from flwr.common import Scalar
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.wire.preparation import PREPARE, Preparation, read_preparation
@@ -19,6 +21,7 @@ from fedmirage.server.messages.plain import warn
 from fedmirage.server.messages.replies import clean, read_reply
 from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
 from fedmirage.server.record.results import Results
+from fedmirage.server.record.shown import call_clients
 
 TURN = 10.0  # seconds of work per message
 START = 300.0  # seconds in which all clients can have begun a turn, each in a new process
@@ -75,6 +78,7 @@ class Preparer:
     send: Send
     timeout: float  # the round's deadline, which no turn exceeds
     results: Results
+    told: Mapping[str, Scalar] = field(default_factory=dict)  # what clients need for their work
     prepared: set[int] = field(default_factory=set)  # ids of the nodes that are ready to train
 
     def __call__(self, round_number: int) -> list[dict[str, Any]]:
@@ -100,7 +104,7 @@ class Preparer:
             for work in all_work
             if work.reason
         ]
-        warn(lost)
+        warn(lost, self.roster.names)
         return lost
 
     def forget(self, partitions: set[int]) -> None:
@@ -115,7 +119,7 @@ class Preparer:
         """Let all of these clients work for a while; who says nothing is lost to this round."""
         seconds = min(TURN, SHARE * self.timeout / len(waiting))
         patience = min(self.timeout, START + seconds * len(waiting) / SHARE)
-        told = {PREPARE: seconds}
+        told = {PREPARE: seconds, **self.told}
         messages = [sampling.ask_for_properties(work.proxy.node_id, told) for work in waiting]
         silent = {work.proxy.node_id: work for work in waiting}
         for node, reply in self.send(messages, patience):
@@ -146,11 +150,11 @@ class Preparer:
     def pass_on_notes(self, round_number: int, ready: list[ClientPreparation]) -> None:
         """Write every sentence once, with the clients that say it; a resumed run repeats none."""
         known = {line["text"] for line in self.results.lines("note")}
-        clients: dict[str, list[str]] = {}  # sentence -> those that say it
+        clients: dict[str, list[int]] = {}  # sentence -> those that say it
         for work in ready:
             for note in work.last.notes:
-                clients.setdefault(note, []).append(work.proxy.cid)
+                clients.setdefault(note, []).append(work.proxy.partition)
         for note, some in clients.items():
-            text = f"client {', '.join(some)}: {note}"
+            text = f"{call_clients(some, self.roster.names)}: {note}"
             if text not in known:
                 self.results.note(round_number, text)

@@ -5,8 +5,9 @@ A try that fails is repeated, without the clients that have to be done without.
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeVar
 
 from flwr.common import (
     Code,
@@ -19,6 +20,7 @@ from flwr.common import (
 )
 
 from fedmirage.common.errors import WireError
+from fedmirage.common.secagg.keys import Steps
 from fedmirage.common.secagg.protocol import ADVERTISE, SHARE, SecureTask
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.vector import SecureMeans, SecureVector
@@ -26,6 +28,7 @@ from fedmirage.common.wire.metrics import ANSWERED, PARTICIPANTS
 from fedmirage.common.wire.payload import LAYOUT, pack
 from fedmirage.server.messages.carrier import Carrier
 from fedmirage.server.messages.plain import (
+    Asked,
     Fit,
     FitOutcome,
     RoundFailed,
@@ -34,7 +37,7 @@ from fedmirage.server.messages.plain import (
     warn,
 )
 from fedmirage.server.messages.protocol import Protocol
-from fedmirage.server.messages.sampling import PartitionProxy
+from fedmirage.server.messages.sampling import PartitionProxy, Roster
 from fedmirage.server.strategy.average import Results
 
 Summed = tuple[SecureMeans | None, set[int]]  # the means, if anybody trained, and who answered
@@ -59,7 +62,7 @@ class SumFit(Fit):
             error.hopeless = len(lost) == len(asked) and is_one_exception(lost)
             raise
         finally:
-            warn(carrier.list_lost())
+            warn(carrier.list_lost(), self.roster.names)
         answered = time.perf_counter()
         active = [proxy for proxy, _ in asked if proxy.partition in left]
         self.count(round_number, active)
@@ -77,6 +80,24 @@ class SumFit(Fit):
             {"clients": clients, "examples": examples},
         )
 
+    def score(self, round_number: int, parameters: Parameters, asked: Asked) -> FitOutcome:
+        """Add up the clients' metrics, of which the server learns the sums."""
+        asked = sorted(asked, key=lambda pair: pair[0].partition)
+        carrier = Carrier(round_number, asked, self.send, self.timeout)
+        summing = self.only_metrics()
+        try:
+            means, left = summing.add_up(carrier, parameters, {})
+        finally:
+            warn(carrier.list_lost(), self.roster.names)
+        metrics: dict[str, Scalar] = {**means.metrics} if means else {}
+        clients = [{"partition": partition} for partition in sorted(left)]
+        counts = {"clients": means.clients, "examples": means.examples} if means else {}
+        return FitOutcome(None, metrics, clients, carrier.list_lost(), secagg=counts)
+
+    def only_metrics(self) -> Self:
+        """Return the same round for clients that send metrics alone."""
+        raise NotImplementedError
+
     @abstractmethod
     def add_up(
         self, carrier: Carrier, parameters: Parameters, without: Mapping[int, str]
@@ -91,25 +112,67 @@ class SecureFit(SumFit):
     secagg: SecAggOn
     vector: SecureVector
     drawn: int  # clients per round
-    believed: set[int] = field(default_factory=set)  # clients that have said alone who is to go
+    opener: "SecureSum" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.opener = SecureSum(self.roster, self.secagg, self.min_replies)
+
+    def only_metrics(self) -> Self:
+        """Return the same round for clients that send metrics alone."""
+        alone = replace(self, vector=self.vector.only_metrics)
+        alone.opener = self.opener  # which knows what clients have said of others
+        return alone
 
     def add_up(
         self, carrier: Carrier, parameters: Parameters, without: Mapping[int, str]
     ) -> Summed:
         """Open the sum of the vectors, and compute the means that follow from it."""
-        quorum, asked = self.secagg.quorum(self.drawn), carrier.asked
+        before = parameters_to_ndarrays(parameters)
+        return self.opener.open(
+            carrier,
+            self.drawn,
+            self.vector.size,
+            lambda sums, active: self.vector.decode(sums, before, active),
+            without,
+        )
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class SecureSum:
+    """Opens the sums of our own protocol."""
+
+    roster: Roster
+    secagg: SecAggOn
+    min_replies: int
+    believed: set[int] = field(default_factory=set)  # clients that have said alone who is to go
+
+    def open(
+        self,
+        carrier: Carrier,
+        drawn: int,
+        size: int,
+        decode: Callable[[Steps, int], T],
+        without: Mapping[int, str],
+    ) -> tuple[T, set[int]]:
+        """Return what `decode` makes of the sum and the number of clients in it, and who they are.
+
+        `drawn` clients were to be asked, for vectors of this size.
+        """
+        quorum, asked = self.secagg.quorum(drawn), carrier.asked
         if len(asked) < quorum:
             known = [(one, reason) for one, reason in without.items() if reason]
             why = [{"partition": one, "reason": reason} for one, reason in sorted(known)]
             raise RoundFailed(
                 f"round {carrier.number}: {len(asked)} clients are connected, and a secure sum of"
-                f" {self.drawn} needs at least {quorum}. {explain(why)}".rstrip()
+                f" {drawn} needs at least {quorum}. {explain(why, self.roster.names)}".rstrip()
             )
-        protocol = Protocol(SecureTask.of(asked[0][1]), quorum, self.vector.size, carrier)
+        protocol = Protocol(SecureTask.of(asked[0][1]), quorum, size, carrier)
         try:
             sums = protocol.run(self.min_replies)
-            before = parameters_to_ndarrays(parameters)
-            return self.vector.decode(sums, before, len(protocol.left)), set(protocol.left)
+            return decode(sums, len(protocol.left)), set(protocol.left)
         except (RoundFailed, WireError) as error:
             failed = error if isinstance(error, RoundFailed) else carrier.failed(f"{error}.")
             failed.without = self.do_without(protocol)
@@ -131,7 +194,7 @@ class SecureFit(SumFit):
             alone = who if len(who) == 1 else set()
             out |= alone if alone & self.believed else partitions
             self.believed |= alone
-        why = explain(protocol.carrier.list_lost())
+        why = protocol.carrier.explain_lost()
         return {one: lost.get(one, why) for one in out}
 
 

@@ -12,12 +12,15 @@ import numpy as np
 from flwr.common import Scalar
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
+from fedmirage.common.data.tables.statistics import Scale
 from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.wire.files import read_arrays, write_arrays
 from fedmirage.common.wire.payload import Array, Arrays
+from fedmirage.common.wire.statistics import NORMALISATION
 
 FILE = "checkpoint.safetensors"
 Whole = Annotated[int, Field(ge=0)]
+Numbers = tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
 COUNTED = ("best_validation_loss", "waited", "samples")  # never null in `progress`
 
 
@@ -47,16 +50,28 @@ class Checkpoint:
     )
     # the last round in which each client's reply counted, by partition
     counted: dict[str, Whole] | None = None
+    # mean and deviation of every channel, where the clients have formed them of their sums
+    scale: tuple[Numbers, Numbers] | None = None
 
     def address(self, round_number: int) -> dict[str, Scalar]:
-        """Tell clients in a message which round of which run it belongs to."""
-        return {"round": round_number, "token": self.token, "parent": self.parent}
+        """Tell clients in a message which round of which run it belongs to.
+
+        If the inputs' normalisation was formed by all clients, every message names it.
+        """
+        place: dict[str, Scalar] = {"round": round_number, "token": self.token}
+        return {**place, "parent": self.parent, **self.normalisation}
+
+    @property
+    def normalisation(self) -> dict[str, Scalar]:
+        """What messages say about the normalisation; nothing if the data bring their own."""
+        return {NORMALISATION: Scale(*self.scale).to_bytes()} if self.scale else {}
 
     def write(self, path: Path) -> None:
         """Write everything in one step, so that a reader sees the old file or the new one."""
         arrays: dict[str, Array] = {}
         header = {"round": self.round, "token": self.token, "parent": self.parent}
         header |= {"progress": self.progress, "counted": self.counted}
+        header |= {"scale": self.scale} if self.scale else {}
         header |= {
             name: _strip(getattr(self, name), name, arrays) for name in ("shared", "strategy")
         }

@@ -62,8 +62,11 @@ class Resolved(Part):
     """Their names, in the order of the model's outputs."""
     shape: list[Whole]
     """Channels, height and width of an image."""
-    fingerprint: str
-    """A hash of the data; two runs with the same one used the same samples."""
+    fingerprint: str = ABSENT
+    """A hash of the data; two runs with the same one used the same samples. A server without data
+    does not know it."""
+    schema_hash: str = ABSENT
+    """A hash of what a table's columns mean, without comments and the order of keys."""
     token: str
     """What clients know this run by; a resumed run keeps it."""
     start_round: Whole
@@ -243,6 +246,8 @@ class RoundLine(Part):
     """What each client that took part reported."""
     refused: list[Refused]
     """Which clients were left out, and why."""
+    sites: dict[str, str] = ABSENT
+    """The names of sites that have one, by partition: in the first round, and after a change."""
     secagg: SecureTotals = ABSENT
     """With `--secagg`: totals over all clients."""
     methods: Scores = ABSENT
@@ -265,6 +270,30 @@ class RoundLine(Part):
     """Bytes that the server sent."""
     seconds: Times
     """How long the round and its phases took."""
+
+
+class HeldOutLine(Part):
+    """With `--server-data none`: what the sites' held-out data say of the model of a round."""
+
+    kind: Literal["held_out"]
+    """`held_out`."""
+    round: Whole
+    """The round whose model was scored; the sites score it while they train in the next one."""
+    model: Literal["global", "personal"]
+    """Which model: the `global` one, or each site's own (`personal`), where only a part is
+    shared."""
+    by_examples: Scores
+    """The mean of each score over the sites, weighted by their held-out samples: the headline."""
+    by_sites: Scores
+    """The mean of each score over the sites, where every site counts once."""
+    holding: Whole
+    """How many sites hold out data and have reported scores."""
+    examples: Whole
+    """How many samples they hold out."""
+    without: Whole
+    """How many sites that answered hold out nothing."""
+    without_partitions: list[Whole] = ABSENT
+    """Which ones; not under secure aggregation."""
 
 
 class NoteLine(Part):
@@ -306,6 +335,30 @@ class PreparationLine(Part):
     """How long the server waited for all of them."""
 
 
+class FormedColumn(Part):
+    """The normalisation of one column of a table."""
+
+    mean: Number
+    """Its mean, which is subtracted."""
+    std: Number
+    """Its standard deviation, by which it is divided; 1 for a column of one value."""
+    count: Whole
+    """How many values there are in all clients' training rows."""
+
+
+class NormalisationLine(Part):
+    """Means and deviations of a table, formed of the clients' sums before the first round."""
+
+    kind: Literal["normalisation"]
+    """`normalisation`."""
+    round: Whole
+    """0."""
+    columns: dict[str, FormedColumn]
+    """By name; columns whose mean and deviation are in the schema are not listed."""
+    clients: list[Whole]
+    """The partitions whose rows are in the sums."""
+
+
 class SummaryLine(Part):
     """The last line: how the run ended."""
 
@@ -325,6 +378,8 @@ class SummaryLine(Part):
     """The mean of the last five evaluated rounds."""
     final_evaluation: Evaluation
     """Further scores of the last evaluation."""
+    final_held_out: HeldOutLine = ABSENT
+    """With `--server-data none`: the last line of kind `held_out`."""
     target_accuracy: Number = ABSENT
     """With `--target`: that accuracy."""
     rounds_to_target: Whole | None = ABSENT
@@ -362,7 +417,8 @@ class OtherLine(Part):
 
 
 LINES: tuple[type[Part], ...] = (
-    *(ConfigLine, RoundLine, NoteLine, RetryLine, PreparationLine, SummaryLine),
+    *(ConfigLine, RoundLine, HeldOutLine, NoteLine, RetryLine, PreparationLine, NormalisationLine),
+    SummaryLine,
 )
 KINDS = {get_args(line.model_fields["kind"].annotation)[0]: line for line in LINES}
 # The keys that readers cannot do without; earlier versions and other programs left out others.

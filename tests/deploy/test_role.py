@@ -57,7 +57,12 @@ def test_whoever_asks_for_encryption_gets_it(
     container.play(*role, TLS=value)
     assert container.called
     assert "--insecure" not in container.called
-    wanted = "--enable-supernode-auth" if role == ("superlink",) else "--root-certificates"
+    certificates = container.folder / "certificates"
+    wanted = (
+        f"fedmirage superlink {container.folder / 'state'} --certificates {certificates}\n"
+        if role == ("superlink",)
+        else f"--root-certificates {certificates / 'ca.crt'}"
+    )
     assert wanted in container.called
 
 
@@ -87,10 +92,22 @@ def test_keys_without_tls_are_a_mistake(container: Container, role: str, key: st
     assert container.called == ""
 
 
-def test_the_control_interface_listens_on_loopback_only(container: Container) -> None:
+def test_the_control_interface_is_left_on_loopback(container: Container) -> None:
+    """That is the default of `fedmirage superlink`."""
     container.play("superlink")
-    assert "--control-api-address 127.0.0.1:9093" in container.called
-    assert "--serverappio-api-address 127.0.0.1:9091" in container.called
+    assert "-api-address" not in container.called
+
+
+def test_the_folder_of_keys_is_the_list_of_sites(container: Container) -> None:
+    public = container.folder / "certificates" / "public"
+    public.mkdir()
+    admit = f"fedmirage admit --superlink {container.folder / 'state'} --only"
+    container.play("admit", TLS="1")
+    assert container.called == f"{admit}\n"
+    for name in ("0.pub", "1.pub"):
+        (public / name).touch()
+    container.play("admit", TLS="1")
+    assert container.called == f"{admit} {public / '0.pub'} {public / '1.pub'}\n"
 
 
 def test_a_node_runs_its_own_code_unless_told_otherwise(container: Container) -> None:

@@ -184,7 +184,7 @@ def test_keys_and_certificates_and_data_of_a_nodes_own(
     # Node 1 is revoked while it is running, and node 2 has a key that the SuperLink does not know.
     (keys / "public" / "1.pub").unlink()
     revoked = containers("exec", "-T", "superlink", "/app/deploy/role", "admit")
-    assert "is revoked, since its key is not in" in revoked.stdout, revoked.stdout + revoked.stderr
+    assert "client 1 is revoked, for good" in revoked.stdout, revoked.stdout + revoked.stderr
     make_keys(containers, 3)
     (keys / "public" / "2.pub").unlink()
     done = containers.run("strangers", f"{line} node-timeout=120.0", clients=3)
@@ -201,7 +201,7 @@ def test_keys_and_certificates_and_data_of_a_nodes_own(
     (keys / "nodes" / "1").unlink()
     make_keys(containers, 2)
     admitted = containers("exec", "-T", "superlink", "/app/deploy/role", "admit")
-    assert "is admitted for partition 1" in admitted.stdout, admitted.stdout + admitted.stderr
+    assert "client 1 is admitted, partition 1" in admitted.stdout, admitted.stdout + admitted.stderr
     containers("run", "--detach", "supernode-1", "supernode", "0", CLIENTS="2")
     done = containers.submit("impostor", f"{line} node-timeout=120.0", clients=2)
     assert done.returncode == 1

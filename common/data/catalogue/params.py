@@ -1,8 +1,9 @@
 """The data sets by name, and their parameters. Imports neither torch nor any reader of files."""
 
 import re
+import warnings
 from dataclasses import replace
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -11,6 +12,9 @@ from fedmirage.common.data.catalogue.base import DatasetParams, Names, OwnParams
 from fedmirage.common.data.catalogue.cards import Card
 from fedmirage.common.data.catalogue.derived import Cifar10C, DigitsDomains, MnistDomains
 from fedmirage.common.data.catalogue.encoded import Embeddings, Texts
+
+# A field may have the name of a method that pydantic keeps for its first version.
+warnings.filterwarnings("ignore", 'Field name "schema" in "OwnTable"', UserWarning)
 
 __all__ = ["DATASETS", "DatasetParams", "OwnParams", "PictureParams", "find_origin"]
 
@@ -138,13 +142,28 @@ class TensorParams(OwnParams, PictureParams):
     """What the inputs are: pictures; or numbers of any fixed shape, channels first, such as
     (channels, length) for signals, which are then normalised by `mean` and `std` alone (0 and 1
     unless given)."""
+    shape: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, min_length=1)
+    """The shape of one input that is no picture, such as (3, 64); needed where the server reads no
+    data (server-data="none"), otherwise the files tell it."""
 
     @model_validator(mode="after")
     def _only_pictures(self) -> Self:
         asked = [key for key in ("size", "channels") if getattr(self, key) is not None]
         if asked and not self.pictures:
             raise ValueError(f"{asked[0]}= is for pictures; leave it out with inputs='tensors'")
+        if self.shape and self.pictures:
+            raise ValueError("shape= is for inputs='tensors'; pictures have size= and channels=")
         return self
+
+    @property
+    def known_shape(self) -> tuple[int, ...] | None:
+        """The shape of one input, if the parameters say it."""
+        return super().known_shape if self.pictures else self.shape
+
+    @property
+    def missing_shape(self) -> str:
+        """What to write if it is not known."""
+        return super().missing_shape if self.pictures else "shape=(CHANNELS, LENGTH, ...)"
 
     @property
     def pictures(self) -> bool:
@@ -152,7 +171,15 @@ class TensorParams(OwnParams, PictureParams):
         return self.inputs == "pictures"
 
 
-class ImageFolder(OwnParams, PictureParams):
+class SkipParams(OwnParams, PictureParams):
+    """The parameters of pictures of your own that are files, or encoded like files."""
+
+    skip: bool = False
+    """Leaves out a picture that cannot be read, and counts it, instead of refusing all of them. A
+    node with data of its own decides by itself (skip=true in its --node-config)."""
+
+
+class ImageFolder(SkipParams):
     """Pictures in <path>/<class>/, or in <path>/train/<class>/ and <path>/test/<class>/."""
 
     name = "imagefolder"
@@ -169,7 +196,7 @@ class Npz(TensorParams):
     partitions that split by them."""
 
 
-class Parquet(TensorParams):
+class Parquet(TensorParams, SkipParams):
     """A parquet file, or a folder with train*.parquet and test*.parquet; pictures are encoded (PNG,
     JPEG, ...), other inputs are (nested) lists of numbers."""
 
@@ -190,6 +217,32 @@ class Parquet(TensorParams):
         image = (self.image,) if self.image else card.image
         label = (self.label,) if self.label else card.label
         return replace(card, image=image, label=label)
+
+
+class OwnTable(OwnParams):
+    """A table of numbers, categories and missing values in one file (.csv or .parquet), with a
+    schema that says what its columns mean; `fedmirage schema FILE` drafts it.
+
+    Every number is normalised by mean and deviation over all clients, which are formed from sums
+    before the first round, unless the schema has them. A deployed node names its own file and its
+    own copy of the schema: --node-config 'data="FILE.csv" schema="schema.toml"'.
+    """
+
+    name = "table"
+
+    schema: str = Field("schema.toml", min_length=1)  # type: ignore[assignment]
+    """The schema: absolute, or relative to the data folder or else to the current folder."""
+    label: str | None = None
+    """Column of the labels; None takes the one of the schema, and another one is refused."""
+    columns: Names = ()
+    """Columns with one value per row, such as "hospital", for partitions that split by them; the
+    schema may ignore them as inputs."""
+
+    @field_validator("classes")
+    @classmethod
+    def _in_the_schema(cls, value: int | tuple[str, ...] | None) -> None:
+        if value is not None:
+            raise ValueError("the schema lists the classes of a table; leave it out")
 
 
 class Hub(Parquet):
@@ -273,7 +326,7 @@ PUBLISHED: tuple[type[DatasetParams], ...] = (
 )
 MADE: tuple[type[DatasetParams], ...] = (MnistDomains, Cifar10C)
 ENCODED: tuple[type[DatasetParams], ...] = (Texts, Embeddings)
-OWN: tuple[type[DatasetParams], ...] = (ImageFolder, Npz, Parquet, Hub)
+OWN: tuple[type[DatasetParams], ...] = (ImageFolder, Npz, Parquet, OwnTable, Hub)
 DATASETS: dict[str, type[DatasetParams]] = {
     params.name: params for params in EMBEDDED + PUBLISHED + MADE + OWN + ENCODED
 }

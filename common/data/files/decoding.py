@@ -18,16 +18,26 @@ GREY_MODES = ("L", "LA", "1", "La")
 DEEP_MODES = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 
 
-def decode(encoded: Iterable[tuple[str, bytes | Path]], count: int, form: PictureForm) -> Images:
+def decode(
+    encoded: Iterable[tuple[str, bytes | Path]], count: int, form: PictureForm
+) -> tuple[Images, dict[int, str]]:
     """Decode `count` named pictures (PNG, JPEG, ...); they must all end up with the same shape.
+
+    It also returns the positions of those that could not be read, and why, if the form skips them.
 
     A thread pool would not help: for small pictures most of the time is spent in Python, which
     holds the interpreter's lock.
     """
     images: Images | None = None
-    position = 0
-    for name, content in encoded:
-        picture = _open(name, content, form)  # (channels, height, width)
+    position, lost = 0, dict[int, str]()
+    for number, (name, content) in enumerate(encoded):
+        try:
+            picture = open_picture(name, content, form)  # (channels, height, width)
+        except DataError as error:
+            if not form.skip:
+                raise
+            lost[number] = str(error)
+            continue
         if images is None:
             if count * picture.size > MOST_BYTES:
                 raise DataError(
@@ -40,8 +50,8 @@ def decode(encoded: Iterable[tuple[str, bytes | Path]], count: int, form: Pictur
         images[position] = picture
         position += 1
     if images is None:
-        return np.empty((0, form.channels or 1, form.size or 1, form.size or 1), np.uint8)
-    return images[:position]
+        images = np.empty((0, form.channels or 1, form.size or 1, form.size or 1), np.uint8)
+    return images[:position], lost
 
 
 def arrange(images: Images, form: PictureForm) -> Images:
@@ -60,7 +70,8 @@ def arrange(images: Images, form: PictureForm) -> Images:
     return _recolour(images, form.channels)
 
 
-def _open(name: str, content: bytes | Path, form: PictureForm) -> Images:
+def open_picture(name: str, content: bytes | Path, form: PictureForm) -> Images:
+    """Decode one picture as (1 or 3, height, width) bytes; raise a sentence if it is none."""
     try:
         data = content.read_bytes() if isinstance(content, Path) else content
         picture: Image.Image = Image.open(io.BytesIO(data), formats=FORMATS)

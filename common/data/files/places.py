@@ -46,7 +46,7 @@ def data_folder(data_dir: str | Path | None) -> Path:
     ).expanduser()
 
 
-def find_own(subject: str, path: str, data: Path) -> Path:
+def find_own(subject: str, path: str, data: Path, key: str = "path") -> Path:
     """Find a file or folder of the user's; `subject` begins the sentence if it is not there."""
     given = Path(path).expanduser()
     candidates = [data / given, given.absolute()]  # an absolute path stays what it is
@@ -55,7 +55,7 @@ def find_own(subject: str, path: str, data: Path) -> Path:
         tried = list(dict.fromkeys(map(str, candidates)))
         missing = f"neither {' nor '.join(tried)} exists" if tried[1:] else f"no {tried[0]} exists"
         raise DataError(
-            f"{subject}(path={path!r}): {missing}; write path= as it is on this machine"
+            f"{subject}({key}={path!r}): {missing}; write {key}= as it is on this machine"
         )
     return found
 

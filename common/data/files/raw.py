@@ -1,6 +1,6 @@
 """A data set as its files have it: what the readers return, before anything is checked."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +18,11 @@ Values = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class PictureForm:
-    """Size and channels to which every picture is converted; None keeps those of the file."""
+    """How every picture is read: its size and channels, where None keeps those of the file."""
 
     size: int | None = None
     channels: int | None = None
+    skip: bool = False  # leave out a picture that cannot be read, instead of refusing all
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,16 @@ class RawSplit:
     images: Values  # bytes (Images), or float32 (Rows)
     labels: Values
     columns: dict[str, Values] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()  # a sentence for each picture that could not be read
+
+    def without(self, lost: Mapping[int, str]) -> "RawSplit":
+        """Drop the labels and column values of pictures that were left out, by their positions."""
+        if not lost:
+            return self
+        positions = list(lost)
+        columns = {name: np.delete(values, positions, 0) for name, values in self.columns.items()}
+        labels = np.delete(self.labels, positions, 0)
+        return RawSplit(self.images, labels, columns, tuple(lost.values()))
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,8 @@ class Raw:
     # mean and standard deviation of every channel, where the inputs are no pictures
     scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     categories: tuple[tuple[int, int], ...] = ()  # see DataSet
+    schema: str = ""  # see DataSet
+    column_names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # see DataSet
 
     def change(self, make: Callable[[RawSplit, str], RawSplit]) -> "Raw":
         """Make a set of both splits, each of which is changed on its own, with its name."""
@@ -80,3 +93,9 @@ def number_values(parts: Sequence[Values], name: str) -> list[npt.NDArray[np.int
         )
     known = np.unique(np.concatenate(parts))
     return [np.searchsorted(known, part).astype(np.int64) for part in parts]
+
+
+def list_texts(parts: Sequence[Values]) -> tuple[str, ...]:
+    """List the texts that `number_values` numbers, in their order; none if they are numbers."""
+    texts = all(part.dtype.kind == "U" for part in parts)
+    return tuple(np.unique(np.concatenate(parts)).tolist()) if texts else ()

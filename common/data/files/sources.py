@@ -10,6 +10,7 @@ from fedmirage.common.data.catalogue.params import (
     DatasetParams,
     OwnParams,
     PictureParams,
+    SkipParams,
     find_origin,
 )
 from fedmirage.common.data.files.genuine import find_genuine
@@ -53,7 +54,8 @@ def form_of(params: DatasetParams) -> PictureForm:
     if not isinstance(params, PictureParams):
         return PictureForm()
     shape = params.about().shape
-    return PictureForm(params.size, params.channels or (shape[0] if shape else None))
+    channels = params.channels or (shape[0] if shape else None)
+    return PictureForm(params.size, channels, isinstance(params, SkipParams) and params.skip)
 
 
 def _encoded(params: Embeddings, data: Path) -> Source | None:
@@ -100,6 +102,8 @@ def _own(params: OwnParams, data: Path) -> Source:
     if isinstance(params, Texts):
         facts = {"text": params.text, "label": params.label, "classes": params.about().classes}
         return Source(str(path), (path,), lazily("files.formats.texts.read_texts", path, **facts))
+    if isinstance(params, sets.OwnTable):
+        return _table(params, path, data)
     assert isinstance(params, sets.Parquet)
     return _own_parquet(params, path)
 
@@ -124,6 +128,12 @@ def _image_folder(params: sets.ImageFolder, path: Path) -> Source:
     classes = card.classes or tuple(map(str, range(card.count or 0)))
     read = lazily("files.formats.folders.image_folder", train, test, classes=classes)
     return Source(str(path), files, read)
+
+
+def _table(params: sets.OwnTable, path: Path, data: Path) -> Source:
+    schema = find_own("dataset: table", params.schema, data, "schema")
+    facts = {"schema": schema, "label": params.label, "columns": params.columns}
+    return Source(str(path), (path, schema), lazily("tables.reading.read_table", path, **facts))
 
 
 def _own_parquet(params: sets.Parquet, path: Path) -> Source:

@@ -230,7 +230,8 @@ def test_grey_is_the_average_rounded_to_the_nearest() -> None:
 def test_a_file_and_an_array_give_the_same_bytes() -> None:
     images = pictures(3, 20, 30, 3)
     for form in (PictureForm(), PictureForm(size=8), PictureForm(size=40, channels=1)):
-        files = decode([(str(number), png(image)) for number, image in enumerate(images)], 3, form)
+        encoded = [(str(number), png(image)) for number, image in enumerate(images)]
+        files, _ = decode(encoded, 3, form)
         assert np.array_equal(files, arrange(images.transpose(0, 3, 1, 2), form))
 
 
@@ -257,6 +258,26 @@ def test_only_plain_files_inside_the_folder_are_read(tmp_path: Path, kind: str) 
     words = "leads out of" if kind == "link" else "is not an ordinary file"
     with pytest.raises(DataError, match=words):
         load(f"imagefolder(path='{tmp_path / 'set'}')")
+
+
+def test_a_picture_that_cannot_be_read_costs_only_itself_with_skip(
+    data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = folder_files("cat", "dog")
+    write_files(data / "whole", files)
+    write_files(data / "pets", {**files, "cat/00.png": b"text", "dog/zz.png": b""})
+    whole = load("imagefolder(path='whole', test_share=0)", data)
+    left = load("imagefolder(path='pets', test_share=0, skip=True)", data)
+    assert (left.skipped, whole.skipped) == (2, 0)
+    assert left.fingerprint == whole.fingerprint
+    assert [line.getMessage().count("00.png") for line in caplog.records] == [1, 0]
+    assert load("imagefolder(path='pets', test_share=0, skip=True)", data).skipped == 2
+
+
+def test_nothing_left_is_refused(data: Path) -> None:
+    write_files(data / "pets", {"cat/0.png": b"text", "dog/0.png": b"text"})
+    with pytest.raises(DataError, match="holds no training sample"):
+        load("imagefolder(path='pets', skip=True)", data)
 
 
 def test_pictures_are_read_by_decoders_of_pixels_only(tmp_path: Path) -> None:

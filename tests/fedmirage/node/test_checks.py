@@ -51,7 +51,9 @@ def test_a_key_must_be_an_elliptic_one_without_a_password(tmp_path: Path) -> Non
     text.write_text("no key")
     assert check_key(good, insecure=False) == []
     assert check_key(None, insecure=True) == []
-    assert "is a key of another kind; make one with `ssh-keygen" in check_key(other, False)[0]
+    assert (
+        "is a key of another kind; make one with `fedmirage key NAME`" in check_key(other, False)[0]
+    )
     assert "is no private key of ssh" in check_key(text, False)[0]
     assert "there is no such file" in check_key(tmp_path / "none", False)[0]
     assert "proves nothing without TLS" in check_key(good, insecure=True)[0]
@@ -59,7 +61,7 @@ def test_a_key_must_be_an_elliptic_one_without_a_password(tmp_path: Path) -> Non
 
 def test_certificates_must_be_certificates(tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
-    assert "there is no such file; it is ca.crt where" in check_certificates(file, False)[0]
+    assert "there is no such file; it is ca.crt of" in check_certificates(file, False)[0]
     file.write_text("no certificate")
     assert "holds no certificate" in check_certificates(file, False)[0]
     assert "exclude each other" in check_certificates(file, True)[0]
@@ -74,4 +76,7 @@ def test_an_address_that_another_node_uses_is_refused() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = f"127.0.0.1:{other.getsockname()[1]}"
-        assert "another node, perhaps, uses it; choose another port" in check_address(taken)[0]
+        assert (
+            "another program, perhaps another node, uses it; choose another port"
+            in check_address(taken)[0]
+        )

@@ -71,5 +71,5 @@ def test_one_thing_at_a_time(tmp_path: Path) -> None:
 def test_the_memory_folder_may_be_an_option(tmp_path: Path) -> None:
     way = read_way("--node-config", "partition-id=0", "--memory", str(tmp_path))
     assert way.node_config == f'partition-id=0 memory="{tmp_path}"'
-    with pytest.raises(FedmirageError, match="keep one of them"):
+    with pytest.raises(FedmirageError, match="has a memory too; write one"):
         read_way("--node-config", 'memory="/x"', "--memory", str(tmp_path))

@@ -126,7 +126,6 @@ def _split(items: list[Item], classes: tuple[str, ...], form: PictureForm) -> Ra
             " write classes=(...)"
         )
     contents: Iterable[tuple[str, bytes | Path]] = ((name, content) for _, name, content in items)
-    return RawSplit(
-        decode(contents, len(items), form),
-        np.array([number[kind] for kind, _, _ in items], np.int64),
-    )
+    images, lost = decode(contents, len(items), form)
+    labels = np.array([number[kind] for kind, _, _ in items], np.int64)
+    return RawSplit(images, labels).without(lost)

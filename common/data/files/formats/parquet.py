@@ -20,6 +20,7 @@ from fedmirage.common.data.files.raw import (
     Raw,
     RawSplit,
     Values,
+    list_texts,
     number_values,
     reading,
 )
@@ -50,21 +51,24 @@ def read_parquet(
     labels, classes = read_labels(
         [_values(files, card.label, "label") for files in parts], card, stored
     )
-    extra = {}
+    extra, told = {}, {}
     for name in columns:
         found = [_values(files, (card.columns.get(name, name),), "columns") for files in parts]
-        extra[name] = number_values([to_array(column) for column in found], name)
+        values_of_parts = [to_array(column) for column in found]
+        extra[name] = number_values(values_of_parts, name)
+        told[name] = list_texts(values_of_parts)
     splits = []
     for part, files in enumerate(parts):
-        images: Values = (
-            to_floats(f"{files[0]}", _numbers(files, card.image))
-            if tensors
-            else _pictures(files, card.image, form)
-        )
+        lost: dict[int, str] = {}
+        images: Values
+        if tensors:
+            images = to_floats(f"{files[0]}", _numbers(files, card.image))
+        else:
+            images, lost = _pictures(files, card.image, form)
         images = np.swapaxes(images, 2, 3) if transposed else images
         values = {name: extra[name][part] for name in columns}
-        splits.append(RawSplit(images, labels[part], values))
-    return Raw(splits[0], splits[1] if test else None, classes)
+        splits.append(RawSplit(images, labels[part], values).without(lost))
+    return Raw(splits[0], splits[1] if test else None, classes, column_names=told)
 
 
 def _check_columns(file: Path, card: Card, columns: tuple[str, ...]) -> None:
@@ -106,7 +110,9 @@ def _values(files: Files, names: Sequence[str], key: str) -> pa.ChunkedArray:
         )
 
 
-def _pictures(files: Files, names: Sequence[str], form: PictureForm) -> Images:
+def _pictures(
+    files: Files, names: Sequence[str], form: PictureForm
+) -> tuple[Images, dict[int, str]]:
     with reading(files[0], "a parquet file"):
         count = sum(pq.read_metadata(file).num_rows for file in files)
     return decode(_read_encoded(files, names), count, form)

@@ -10,7 +10,7 @@ import pytest
 
 from fedmirage.common.data.loading import load
 from fedmirage.common.errors import DataError
-from tests.support.files import labels, pictures, write_parquet
+from tests.support.files import labels, pictures, png, write_parquet
 
 LABEL = {"label": {"names": [f"class {n}" for n in range(10)], "_type": "ClassLabel"}}
 
@@ -226,6 +226,10 @@ def test_pictures_that_are_no_pictures(data: Path) -> None:
     )
     with pytest.raises(DataError, match="row 0 is not a readable picture"):
         load("parquet(path='own.parquet')", data)
+    mixed = [b"rubbish", *(png(one) for one in pictures(19, 12, 12))]
+    pq.write_table(pa.table({"image": mixed, "label": labels(20)}), data / "own.parquet")
+    left = load("parquet(path='own.parquet', skip=True, test_share=0)", data)
+    assert (left.skipped, left.train.labels.tolist()) == (1, labels(20)[1:].tolist())
     pq.write_table(pa.table({"image": [[1, 2]] * 20, "label": labels(20)}), data / "own.parquet")
     with pytest.raises(DataError, match="not encoded pictures"):
         load("parquet(path='own.parquet')", data)

@@ -1,0 +1,1 @@
+"""Tables with numbers, categories and missing values, as a schema describes them."""
