@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from fedmirage.commands import deployment, federation, flags, listings, trained, views, work
+from fedmirage.commands import (
+    deployment,
+    federation,
+    flags,
+    listings,
+    rehearsal,
+    trained,
+    views,
+    work,
+)
 from fedmirage.commands.console import err, out
 from fedmirage.commands.parser import Command, Commands, RunCommand
 from fedmirage.common.errors import FedmirageError, reason
@@ -97,6 +106,8 @@ for listing in (
 app.command("new-method", cls=Command)(work.new_method)
 for command in (deployment.key, deployment.superlink, deployment.admit, federation.supernode):
     app.command(cls=Command)(command)
+rehearsed = {**rehearsal.rehearsal_flags(), **run_flags}
+app.command("rehearse", cls=RunCommand)(flags.with_flags(rehearsal.rehearse, rehearsed))
 submitted = {**federation.submit_flags(), **flags.setting_flags()}
 app.command("submit", cls=RunCommand)(flags.with_flags(federation.submit, submitted))
 
