@@ -26,6 +26,8 @@ from fedmirage.common.run import Run, make_run
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import write
 
+PLACES = ("data", "schema")  # keys of a node's configuration that say where its data are
+
 
 def build_client(
     config: RunConfig, context: Context, memory: Path | None = None, deployed: bool = False
@@ -44,7 +46,8 @@ def build_client(
     own = "data" in context.node_config
     folder, demands = memory_folder(context, memory), read_demands(context.node_config)
     site = str(context.node_config.get("name", ""))
-    return FederatedClient(run, client_view, model, folder, own, demands, site)
+    places = {key: str(context.node_config[key]) for key in PLACES if key in context.node_config}
+    return FederatedClient(run, client_view, model, folder, own, demands, site, places)
 
 
 def load_view(config: RunConfig, context: Context) -> ClientView:

@@ -5,6 +5,7 @@ packs the reply.
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from logging import WARNING
 from pathlib import Path
@@ -19,6 +20,7 @@ from fedmirage.client.diagnostics import local_model_scores
 from fedmirage.client.dp import DpReply, Reply
 from fedmirage.client.node.demands import Demands
 from fedmirage.client.node.diary import note_run
+from fedmirage.client.node.keeping import keep_run
 from fedmirage.client.node.redaction import tell
 from fedmirage.client.objective import Objective
 from fedmirage.client.preparation import hides_clients, prepare
@@ -62,6 +64,8 @@ class FederatedClient(NumPyClient):
     own_data: bool = False  # the client has all of the node's own set, not a part of a common one
     demands: Demands = field(default_factory=Demands)  # what the node insists on
     site: str = ""  # the name of the node's site, if it has one
+    # where the node has data of its own, as its owner wrote it into the node's configuration
+    places: Mapping[str, str] = field(default_factory=dict)
 
     def get_properties(self, config: dict[str, Scalar]) -> dict[str, Scalar]:
         """Tell who this is and what form its data have, but nothing about their content.
@@ -184,6 +188,8 @@ class FederatedClient(NumPyClient):
             local.memory.put(LOCAL_EXAMPLES, [np.array([examples], dtype=np.int64)])
         metrics = self.metrics(local, terms)
         local.memory.close()
+        if not self.run.config.shares_all:
+            keep_run(local.memory.folder, self.run, self.places)
         shared = self.run.shared.name(self.run.shared.pick(arrays, self.run.manifest))
         for objective in objectives:
             shared = objective.share(local, shared)

@@ -87,7 +87,7 @@ app.command("compare", epilog=COMPARE_EXAMPLES, cls=RunCommand)(
     flags.with_flags(work.compare, compare_all)
 )
 app.command(cls=Command)(views.report)
-for use in (trained.predict, trained.evaluate):
+for use in (trained.predict, trained.evaluate, trained.card, trained.export, trained.personal):
     app.command(cls=Command)(use)
 app.command("reproduce", cls=Command)(flags.with_flags(work.reproduce, flags.reproduce_flags()))
 for listing in (

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 from pydantic import Field, TypeAdapter
@@ -19,11 +19,14 @@ from fedmirage.common.errors import DataError
 from fedmirage.common.method import NETWORK
 from fedmirage.common.models.base import Model
 from fedmirage.common.models.factory import build
-from fedmirage.common.settings.language import resolve_line
+from fedmirage.common.settings.language import resolve_line, write
 from fedmirage.common.settings.project import project
 from fedmirage.common.wire.files import read_arrays, write_arrays
 from fedmirage.common.wire.manifest import Manifest, from_arrays
 from fedmirage.common.wire.payload import Array
+
+if TYPE_CHECKING:
+    from fedmirage.common.run import Run
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Numbers = tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
@@ -78,7 +81,7 @@ class ModelFacts:
 
     def open_reader(self, encoder: str = "") -> InputReader:
         """Make what reads the inputs of this model."""
-        return InputReader(self.reading, self.shape, self.pictures, encoder)
+        return InputReader(self.reading, self.shape, self.pictures, encoder, self.schema)
 
     def read_as(self, dataset: str) -> "ModelFacts":
         """Replace how inputs are read by what a `dataset` line says; nothing is read yet."""
@@ -104,9 +107,39 @@ class ModelFacts:
             ) from None
 
 
-def save_model(named: Mapping[str, Array], path: str | Path, facts: ModelFacts) -> None:
+def collect_facts(run: "Run", parts: tuple[str, ...], round_number: int = 0) -> ModelFacts:
+    """Collect the facts about the model of a run, of which a file holds some parts."""
+    config, data, classes = run.config, run.dataset, run.classes
+    return ModelFacts(
+        model=write(config.model_params),
+        outputs=classes + sum(method.extra_outputs(classes) for method in config.method_list),
+        parameters=run.manifest.size,
+        classes=data.classes,
+        task=data.task,
+        shape=data.shape,
+        pictures=data.pictures,
+        mean=data.mean,
+        std=data.std,
+        methods=config.methods,
+        round=round_number,
+        version=project()["project"]["version"],
+        parts=parts,
+        reading=describe_reading(config.dataset_list),
+        named_by=data.named_by,
+        schema=data.schema,
+    )
+
+
+def save_model(
+    named: Mapping[str, Array], path: str | Path, facts: ModelFacts, private: bool = False
+) -> None:
     """Write weights by name, with the facts that are needed to use them."""
-    write_arrays(path, named, asdict(facts))
+    write_arrays(path, named, asdict(facts), private)
+
+
+def read_facts(path: str | Path) -> ModelFacts:
+    """Read the facts of a model file, whatever parts of a model it holds."""
+    return ModelFacts.parse(read_arrays(path)[1], path)
 
 
 def load_model(path: str | Path, own: str = "") -> tuple[Model, ModelFacts]:

@@ -116,3 +116,140 @@ def evaluate(
         show_evaluation(out, found)
     if picture:
         say(err, f"picture: {draw_reliability(found, picture)}")
+
+
+def export(
+    model_file: ModelFile,
+    to: Annotated[
+        str, typer.Option(help="The format.", metavar="onnx|torch-export", show_default=False)
+    ],
+    out_file: Annotated[Path, typer.Option("--out", help="The file to write.")],
+    model: Network = "",
+) -> None:
+    """Export a trained model for other programs: raw inputs in, one logit per class out.
+
+    Normalisation is inside, batches have any size, and the metadata say what the inputs and the
+    classes are. Nothing is written unless the exported model gives the same answers.
+
+    Example: fedmirage export runs/one/model.safetensors --to onnx --out model.onnx
+    """
+    from fedmirage.trained.export import export as write
+    from fedmirage.trained.model import load_trained
+
+    say(out, f"{to}: {write(load_trained(model_file, model), to, out_file)}")
+
+
+def personal(
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="The id of the run in the memory; without one, lists the runs there.",
+            show_default=False,
+        ),
+    ] = "",
+    memory: Annotated[
+        Path | None,
+        typer.Option(
+            help="The node's memory, as in its --node-config; runs on one host have it in their"
+            " own folder.",
+            show_default="fedmirage/memory in FLWR_HOME",
+        ),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option(help="Which client, if the memory has several.")
+    ] = None,
+    shared: Annotated[
+        Path | None,
+        typer.Option(
+            help="The model file of the run, whose shared part may be newer than this node's.",
+            show_default="the shared part as this node trained it last",
+        ),
+    ] = None,
+    out_file: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the model here; only its owner can read it."),
+    ] = None,
+    allow: Annotated[
+        str, typer.Option(help="Modules that may be imported, as in --node-config.")
+    ] = "",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    resamples: Annotated[
+        int, typer.Option(help="Bootstrap resamples for the intervals; 0 leaves them out.", min=0)
+    ] = 1000,
+    seed: Annotated[int, typer.Option(help="The seed of the resamples.", min=0)] = 0,
+) -> None:
+    """Assemble this node's personal model, evaluate it on held-out data, write it to a file.
+
+    For methods that share only a part of the model (fedper, lg-fedavg, fedmd-cg, local). Run it on
+    the node's host: the model, the data and the scores stay there.
+
+    Example: fedmirage personal 0123456789abcdef --memory /srv/memory --out mine.safetensors
+    """
+    from json import dumps
+
+    from fedmirage.common.memory import flower_home
+    from fedmirage.trained.evaluation import evaluate as judge
+    from fedmirage.trained.personal import assemble
+    from fedmirage.trained.shown import show_evaluation, show_kept_runs
+
+    place = memory or flower_home() / "fedmirage" / "memory"
+    if not run:
+        show_kept_runs(out, place)
+        return
+    made = assemble(place, run, partition, shared, allow)
+    found = judge(made.trained, made.hold_out(), resamples, seed)
+    if out_file:
+        say(err, f"model: {made.save(out_file)}")
+    if json:
+        print(dumps(found, indent=2))
+    else:
+        show_evaluation(out, found)
+
+
+def card(
+    place: Annotated[
+        Path, typer.Argument(metavar="MODEL|RUN", help="A model file, or the folder of a run.")
+    ],
+    dataset: Annotated[
+        str,
+        typer.Option(
+            help="Evaluate on this data set, for scores with intervals.",
+            show_default="the scores that the run recorded",
+        ),
+    ] = "",
+    split: Annotated[
+        str, typer.Option(help="Which of its samples.", metavar="test|train|all")
+    ] = "test",
+    out_file: Annotated[
+        Path | None, typer.Option("--out", help="Write it here instead of printing it.")
+    ] = None,
+    resamples: Annotated[
+        int, typer.Option(help="Bootstrap resamples for the intervals; 0 leaves them out.", min=0)
+    ] = 1000,
+    data_dir: DataFolder = "",
+    model: Network = "",
+) -> None:
+    """Write a model card in Markdown: data, methods, rounds, privacy, scores, limits.
+
+    It says what the model file and the results beside it say; what they do not is called unknown.
+
+    Example: fedmirage card runs/one --dataset digits --out runs/one/card.md
+    """
+    from fedmirage.common.drafts import write_whole
+    from fedmirage.common.models.files import read_facts
+    from fedmirage.trained.card import find_model, write_card
+    from fedmirage.trained.evaluation import evaluate as judge
+    from fedmirage.trained.labelled import load_labelled
+    from fedmirage.trained.model import load_trained
+
+    path = find_model(place)
+    facts, found = read_facts(path), None
+    if dataset:
+        loaded = load_trained(path, model)
+        found = judge(loaded, load_labelled(facts, dataset, split, data_dir), resamples)
+    text = write_card(path, facts, found)
+    if out_file:
+        write_whole(out_file, text.encode())
+        say(out, f"card: {out_file}")
+    else:
+        print(text, end="")

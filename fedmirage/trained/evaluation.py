@@ -39,7 +39,7 @@ def evaluate(
     counted = outcomes.true.sum(0)
     return {
         "dataset": samples.line,
-        "split": samples.split,
+        "what": samples.what,
         "samples": len(samples.labels),
         "methods": facts.methods,
         "round": facts.round,

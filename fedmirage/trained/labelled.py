@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import tomli_w
 import torch
 from torch import Tensor
 
+from fedmirage.common.data.cache import cache_folder
 from fedmirage.common.data.catalogue.params import (
     DATASETS,
     DatasetParams,
     ImageFolder,
+    OwnTable,
     PictureParams,
 )
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.reading import Reading, describe_reading
 from fedmirage.common.data.set import DataSet, Split
+from fedmirage.common.data.tables.comparison import find_place, hash_schema
+from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import ConfigurationError, DataError, refuse
 from fedmirage.common.models.files import ModelFacts
 from fedmirage.common.settings.language import resolve_line, write
@@ -37,7 +44,7 @@ class Labelled:
     """Inputs that the network takes, their true labels, and to which groups they belong."""
 
     line: str  # the dataset line with what the model file adds to it
-    split: str
+    what: str  # which of its samples, in words
     inputs: Tensor
     labels: Tensor  # in the model's numbers
     remarks: list[str] = field(default_factory=list)
@@ -61,17 +68,22 @@ def load_labelled(
         raise DataError(
             f"{told} has no samples in its {split} split; write --split all, or choose other data"
         )
+    remark = (
+        "The files have no test split, so this is the share that a run holds out of them;"
+        " --split all takes all samples."
+    )
+    remarks = [remark] if dataset.divided and split == "test" else []
+    return label(facts, dataset, samples, told, f"the {split} split", remarks)
+
+
+def label(
+    facts: ModelFacts, dataset: DataSet, samples: Split, line: str, what: str, remarks: list[str]
+) -> Labelled:
+    """Normalise samples of a set for a model, and number their classes as it does."""
     inputs = facts.normalise(torch.from_numpy(np.array(samples.images)))
     labels = torch.from_numpy(renumber(dataset, samples.labels, facts))
-    remarks = (
-        [
-            "The files have no test split, so this is the share that a run holds out of them;"
-            " --split all takes all samples."
-        ]
-        if dataset.divided and split == "test"
-        else []
-    )
-    return Labelled(told, split, inputs, labels, remarks, _find_groups(dataset, samples, remarks))
+    groups = _find_groups(dataset, samples, remarks)
+    return Labelled(line, what, inputs, labels, remarks, groups)
 
 
 def adapt(params: DatasetParams, facts: ModelFacts) -> DatasetParams:
@@ -83,7 +95,17 @@ def adapt(params: DatasetParams, facts: ModelFacts) -> DatasetParams:
         more = {key: value for key, value in given.items() if key not in params.model_fields_set}
     if isinstance(params, ImageFolder) and params.classes is None and facts.named_by != "numbers":
         more["classes"] = facts.classes  # folders that are not there are classes, too
+    if isinstance(params, OwnTable) and "schema" not in params.model_fields_set and facts.schema:
+        more["schema"] = str(write_schema(facts.schema))
     return params.model_copy(update={key: value for key, value in more.items() if value})
+
+
+def write_schema(text: str) -> Path:
+    """Write the schema of a model into a file of the cache, and return its path."""
+    path = cache_folder() / "schemas" / f"{hash_schema(text)[:32]}.toml"
+    if not path.exists():
+        write_whole(path, tomli_w.dumps(json.loads(text)).encode(), private=True)
+    return path
 
 
 def check_fit(dataset: DataSet, facts: ModelFacts) -> None:
@@ -101,6 +123,11 @@ def check_fit(dataset: DataSet, facts: ModelFacts) -> None:
         problems.append(
             f"dataset: {dataset.name} is {dataset.task}, and the model {facts.task}; choose other"
             " data"
+        )
+    if dataset.schema and facts.schema and dataset.schema != facts.schema:
+        problems.append(
+            f"dataset: the schema of {dataset.name} is not the model's:"
+            f" {find_place(dataset.schema, facts.schema)}; leave schema= out to use the model's"
         )
     problems += _find_strangers(dataset, facts)
     refuse(problems)

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fedmirage.common.errors import DataError
 from fedmirage.show.words import make_table, say
 
 NAMES = {
@@ -25,7 +26,7 @@ NUMBERS = ("samples", "recall", "accuracy", "interval")
 
 def show_evaluation(console: Console, found: dict[str, Any]) -> None:
     """Print all tables of an evaluation, and what a reader must know."""
-    say(console, f"{found['samples']} samples: {found['split']} split of {found['dataset']}")
+    say(console, f"{found['samples']} samples: {found['what']} of {found['dataset']}")
     console.print(show_scores(found))
     console.print(show_recall(found["classes"]))
     for column, groups in found["groups"].items():
@@ -77,6 +78,22 @@ def tell(score: dict[str, float | None]) -> tuple[str, str]:
     value, low, high = (score.get(key) for key in ("value", "low", "high"))
     interval = "" if low is None or high is None else f"{low:.3f} to {high:.3f}"
     return "-" if value is None else f"{value:.3f}", interval
+
+
+def show_kept_runs(console: Console, memory: Path) -> None:
+    """List the runs of which a node's memory can give a personal model."""
+    from fedmirage.trained.personal import list_runs
+
+    table = make_table(["run", "client", "methods", "data"], ["client"])
+    for run, partition, kept in list_runs(memory):
+        data = kept.places.get("data") or str(kept.settings.get("dataset", ""))
+        table.add_row(run, str(partition), str(kept.settings.get("methods", "")), data)
+    if not table.row_count:
+        raise DataError(
+            f"{memory} holds no run that left a part of the model here; name the node's memory with"
+            " --memory"
+        )
+    console.print(table)
 
 
 def explain(bootstrap: dict[str, Any]) -> list[str]:

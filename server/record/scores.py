@@ -10,17 +10,14 @@ from flwr.common import Scalar
 from torch import Tensor
 
 from fedmirage.common.data.batches import Resident
-from fedmirage.common.data.reading import describe_reading
 from fedmirage.common.data.set import Split
 from fedmirage.common.device import place
 from fedmirage.common.learning.detail import Detail
 from fedmirage.common.learning.task import evaluate
 from fedmirage.common.memory import local_models
 from fedmirage.common.models.base import Model
-from fedmirage.common.models.files import ModelFacts, save_model
+from fedmirage.common.models.files import ModelFacts, collect_facts, save_model
 from fedmirage.common.run import Run
-from fedmirage.common.settings.language import write
-from fedmirage.common.settings.project import project
 from fedmirage.common.wire.manifest import from_arrays
 from fedmirage.common.wire.metrics import AVERAGE_SCORES, FURTHER_SCORES
 from fedmirage.common.wire.payload import Arrays
@@ -97,22 +94,5 @@ class Evaluator:
     @cached_property
     def facts(self) -> ModelFacts:
         """The facts that every model file of this run contains, as of the start of the run."""
-        config, data, classes = self.run.config, self.run.dataset, self.run.classes
-        return ModelFacts(
-            model=write(config.model_params),
-            outputs=classes + sum(method.extra_outputs(classes) for method in config.method_list),
-            parameters=self.run.manifest.size,
-            classes=data.classes,
-            task=data.task,
-            shape=data.shape,
-            pictures=data.pictures,
-            mean=data.mean,
-            std=data.std,
-            methods=config.methods,
-            round=0,
-            version=project()["project"]["version"],
-            reading=describe_reading(config.dataset_list),
-            named_by=data.named_by,
-            schema=data.schema,
-            parts=tuple(dict.fromkeys(entry.part for entry in self.run.shared)),
-        )
+        parts = tuple(dict.fromkeys(entry.part for entry in self.run.shared))
+        return collect_facts(self.run, parts)

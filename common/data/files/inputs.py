@@ -36,6 +36,7 @@ class InputReader:
     shape: tuple[int, ...]
     pictures: bool  # whether the network takes pictures
     encoder: str = ""  # the encoder that the caller allows to be imported
+    schema: str = ""  # of a table: what its columns mean
 
     @property
     def how(self) -> Reading:
@@ -52,6 +53,8 @@ class InputReader:
         """Read one file."""
         if path.suffix.lower() in ARRAYS:
             return self.read_arrays(path)
+        if self.schema:
+            return self.read_table(path)
         if path.suffix.lower() in ROWS:
             return self.read_rows(path)
         if not self.pictures and not self.how.encoder:
@@ -110,12 +113,20 @@ class InputReader:
             )
         return Inputs(tuple(f"{path}[{row}]" for row in range(len(found))), found)
 
+    def read_table(self, path: Path) -> Inputs:
+        """Read rows as the schema says, also if they have labels, which are not looked at."""
+        from fedmirage.common.data.tables.reading import TableReader
+        from fedmirage.common.data.tables.schema import parse_schema
+
+        reader = TableReader(path, parse_schema(self.schema), labelled=False)
+        return Inputs(_name_rows(path, reader.rows), reader.read_unlabelled())
+
     def read_rows(self, path: Path) -> Inputs:
         """Read texts for the encoder, or rows of numbers."""
         from fedmirage.common.data.files.formats.texts import read_rows
 
         table = read_rows(path)
-        names = tuple(f"{path}:{row}" for row in range(1, len(table) + 1))
+        names = _name_rows(path, len(table))
         if self.how.text:
             if self.how.text not in table.column_names:
                 raise DataError(
@@ -190,6 +201,10 @@ def _list_files(path: Path) -> list[Path]:
             " has, or the files themselves"
         )
     return files
+
+
+def _name_rows(path: Path, count: int) -> tuple[str, ...]:
+    return tuple(f"{path}:{row}" for row in range(1, count + 1))
 
 
 def _describe_size(shape: tuple[int, ...]) -> str:

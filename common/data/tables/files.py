@@ -22,8 +22,11 @@ NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 LONGEST_HEADER = 2**20  # bytes of a file in which its first line must end
 
 
-def read_columns(path: Path, separator: str = ",") -> dict[str, Any]:
-    """Read all columns of a file by name: texts of a CSV file, and what a parquet file holds."""
+def read_columns(path: Path, separator: str = ",", least: int = 2) -> dict[str, Any]:
+    """Read all columns of a file by name: texts of a CSV file, and what a parquet file holds.
+
+    A file with fewer than the `least` rows is refused.
+    """
     suffix = path.suffix.lower()
     if suffix not in (".csv", ".tsv", ".txt", ".parquet"):
         raise DataError(f"{path} must end with .csv or .parquet; save it as one of these")
@@ -37,9 +40,10 @@ def read_columns(path: Path, separator: str = ",") -> dict[str, Any]:
         raise DataError(f"{reason(error)}; check the path") from None
     names = [name.strip() for name in table.column_names]
     _check_names(path, names)
-    if len(table) < 2:
+    if len(table) < least:
         rows = "one row" if len(table) else "no row"
-        raise DataError(f"{path} has {rows} below its column names; a table needs two or more")
+        needed = "two or more" if least > 1 else "one or more"
+        raise DataError(f"{path} has {rows} below its column names; a table needs {needed}")
     return dict(zip(names, (column.combine_chunks() for column in table.columns), strict=True))
 
 

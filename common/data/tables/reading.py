@@ -41,9 +41,9 @@ def read_table(
 class TableReader:
     """Reads one file by a schema, and gathers all that does not fit."""
 
-    def __init__(self, path: Path, schema: Schema) -> None:
-        self.path, self.schema = path, schema
-        self.found = read_columns(path, schema.separator)
+    def __init__(self, path: Path, schema: Schema, labelled: bool = True) -> None:
+        self.path, self.schema, self.labelled = path, schema, labelled
+        self.found = read_columns(path, schema.separator, least=2 if labelled else 1)
         self.rows = len(next(iter(self.found.values())))
         self.problems: list[str] = []
 
@@ -64,6 +64,13 @@ class TableReader:
             schema=schema.text,
         )
 
+    def read_unlabelled(self) -> Rows:
+        """Read the inputs of rows whose labels do not matter, if there are any."""
+        self.check_columns(())
+        images = self.read_inputs()
+        self.refuse()
+        return images
+
     def read_inputs(self) -> Rows:
         """Read the columns that the schema uses, each into its channels."""
         parts = [np.zeros((self.rows, 0), np.float32)]
@@ -82,7 +89,7 @@ class TableReader:
         """Note the columns that are missing, and those that the schema does not know."""
         known = {column.name for column in self.schema.column} | {self.schema.label}
         needed = [column.name for column in self.schema.column if column.type != "ignore"]
-        for name in (*needed, self.schema.label):
+        for name in (*needed, *[self.schema.label] * self.labelled):
             if name not in self.found:
                 role = "label" if name == self.schema.label else "schema's column"
                 self.problems.append(

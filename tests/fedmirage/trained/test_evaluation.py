@@ -184,7 +184,12 @@ def test_the_command_prints_tables_or_json_and_draws(digits: Path, tmp_path: Pat
     picture = tmp_path / "deep" / "reliability.png"
     shown = runner.invoke(app, [*typed, "--picture", str(picture)])
     assert shown.exit_code == 0, shown.output
-    for text in ("balanced accuracy", "ROC area", "true \\ answer", "359 samples: test split of"):
+    for text in (
+        "balanced accuracy",
+        "ROC area",
+        "true \\ answer",
+        "359 samples: the test split of",
+    ):
         assert text in shown.output
     with Image.open(picture) as drawn:
         assert len(drawn.convert("RGB").getcolors(10**6) or ()) > 10
