@@ -32,7 +32,7 @@ from fedmirage.common.data.tables.statistics import add_up, find_unscaled
 from fedmirage.common.data.view import ClientView
 from fedmirage.common.dp.ledger import FILE as RELEASES
 from fedmirage.common.dp.settings import DpOn
-from fedmirage.common.errors import FedmirageError
+from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.learning.task import evaluate
 from fedmirage.common.memory import LOCAL_EXAMPLES, LOCAL_MODEL, Memory, client_folder
 from fedmirage.common.methods import Method, half
@@ -41,6 +41,8 @@ from fedmirage.common.own_code import explain_other_source
 from fedmirage.common.run import Run, appearance, normalise_run, own_randomness
 from fedmirage.common.secagg.flower import encode_update
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
+from fedmirage.common.secagg.sums import ROUND as SUMS_ROUND
+from fedmirage.common.secagg.sums import SumsVector, require_same_table
 from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.site_names import SITE
 from fedmirage.common.wire import metrics as wire
@@ -111,6 +113,8 @@ class FederatedClient(NumPyClient):
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         started = time.perf_counter()
         self.demands.check(self.run.config, self.ledger)
+        if int(config["round"]) == SUMS_ROUND:
+            return self.mask_columns(parameters)
         self.normalise(config)
         received = unpack(parameters, str(config[LAYOUT]))
         broadcast = received[SHARED]
@@ -131,6 +135,15 @@ class FederatedClient(NumPyClient):
             return {"partition": self.view.partition, wire.ERROR: f"{refusal} (secagg, dp)"}
         sums = add_up(self.view.dataset, self.view.train)
         return {"partition": self.view.partition, STATISTICS: sums.astype("<f8").tobytes()}
+
+    def mask_columns(self, parameters: NDArrays) -> tuple[NDArrays, int, dict[str, Scalar]]:
+        """Answer a secure round with the sums of a table's columns, as a vector to be masked."""
+        secagg, data = self.run.config.secagg_params, self.view.dataset
+        columns = find_unscaled(data)
+        if not isinstance(secagg, SecAggOn):
+            raise WireError("the server asks for a secure sum, but this run has no secagg")
+        require_same_table(columns, data.schema, parameters)
+        return [SumsVector(secagg, columns).encode(add_up(data, self.view.train))], 1, {}
 
     def normalise(self, config: dict[str, Scalar]) -> None:
         """Take over the normalisation that the server has formed, if the data need one."""

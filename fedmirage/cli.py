@@ -104,7 +104,13 @@ for listing in (
 ):
     app.command(cls=Command)(listing)
 app.command("new-method", cls=Command)(work.new_method)
-for command in (deployment.key, deployment.superlink, deployment.admit, federation.supernode):
+for command in (
+    deployment.key,
+    deployment.superlink,
+    deployment.admit,
+    federation.supernode,
+    deployment.status,
+):
     app.command(cls=Command)(command)
 rehearsed = {**rehearsal.rehearsal_flags(), **run_flags}
 app.command("rehearse", cls=RunCommand)(flags.with_flags(rehearsal.rehearse, rehearsed))

@@ -7,7 +7,6 @@ from the status that it reports.
 
 import json
 import re
-import shlex
 import subprocess
 import time
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from fedmirage.launch import describe_run
 from fedmirage.runtimes.superlink import ENDED, PROGRAMS, SuperLink
 from fedmirage.server.record.folder import require_vacant
 from fedmirage.show.progress import Watch
-from fedmirage.show.words import say
+from fedmirage.show.words import say, write_command
 
 COMPLETED = "finished:completed"
 EVERY = 10.0  # seconds between two requests for the status
@@ -59,7 +58,7 @@ def show_command(to: Link, settings: Mapping[str, Any]) -> str:
     changed = {key: value for key, value in settings.items() if value != usual.get(key)}
     line = " ".join(f"{key}={write_value(value)}" for key, value in changed.items())
     words = ["flwr", "run", ".", to.name, *(["--run-config", line] if line else [])]
-    return f"FLWR_HOME={shlex.quote(str(to.flower))} {shlex.join(words)}"
+    return write_command({"FLWR_HOME": str(to.flower)}, words)
 
 
 def write_value(value: object) -> str:

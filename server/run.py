@@ -33,7 +33,7 @@ from fedmirage.server.messages.plain import Fit, PlainFit
 from fedmirage.server.messages.preparation import Preparer
 from fedmirage.server.messages.replies import ReplyCheck, exchange
 from fedmirage.server.messages.sampling import Roster, Send
-from fedmirage.server.messages.statistics import PlainSums, require_scale
+from fedmirage.server.messages.statistics import choose_gathering, require_scale
 from fedmirage.server.record import folder as folders
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.results import Results
@@ -120,7 +120,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         secret=config.dp_params.secret_draw,
         no_substitutes=isinstance(config.secagg_params, SecAggOn),
     )
-    gather = PlainSums(config, roster, send)
+    gather = choose_gathering(config, roster, send, dataset.schema, state)
     scaled = require_scale(config, dataset, roster, gather, state, results)
     run = replace(run, dataset=scaled)
     evaluator = Evaluator(run, model)

@@ -38,11 +38,15 @@ class Notes:
     data: str  # what the client trains on
 
     def require_new(self) -> None:
-        """Refuse a round that this client has helped to open in another run."""
+        """Refuse a round that this client has helped to open in another run.
+
+        The sums of a table may be opened in any run, but only for the same clients: then they say
+        nothing new.
+        """
         for folder in (self._run_folder, self._opened.parent):  # a token that is none is refused
             remove_drafts(folder)
         known = read_note(self._opened)
-        if known is not None and known["token"] != self.task.token:
+        if known is not None and known["token"] != self.task.token and self.task.round:
             raise self._repeated(known)
         known = read_note(self._round)
         if known is not None and known.get("model") != self.task.model.hex():
@@ -56,6 +60,14 @@ class Notes:
         known = read_note(self._round) or read_note(self._opened)
         if known is not None and known["clients"] != clients:
             left = " ".join(map(str, known["clients"]))
+            if not self.task.round:
+                raise RefusalError(
+                    f"this client has added up its table with the clients {left}, and does so with"
+                    " no others, because the difference of the two sums would show single clients;"
+                    " bring the same clients back, write mean and std into the schema, or let its"
+                    f" owner allow it with `fedmirage supernode --forget {known['token']}`",
+                    clients=known["clients"],
+                )
             raise RefusalError(
                 f"this client has opened round {self.task.round} of this run for the clients"
                 f" {left} and opens it for no others, because the difference of the two sums would"
@@ -93,7 +105,7 @@ class Notes:
         digest, numbers = content[:DIGEST], content[DIGEST:]
         if hashlib.sha256(numbers).digest() == digest:
             return np.frombuffer(numbers, "<i8").copy()
-        if (known := read_note(self._opened)) is not None:
+        if (known := read_note(self._opened)) is not None and self.task.round:
             raise self._repeated(known)
         return None
 

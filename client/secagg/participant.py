@@ -100,7 +100,7 @@ class Participant:
         self.check_clients(this)
         self.notes.require_same_clients(this.clients)
         self.state.update(this.write())
-        quorum, number = self.secagg.quorum(self.config.drawn), len(this.clients)
+        quorum, number = self.quorum, len(this.clients)
         own, masking = (
             shamir.create_shares(self.private(pair), quorum, number)
             for pair in (wire.OWN, wire.MASKING)
@@ -170,8 +170,7 @@ class Participant:
 
     def check_clients(self, this: Try) -> None:
         """Require enough clients, of those that the round draws, with keys of their own."""
-        drawn, clients = self.config.drawn, this.clients
-        quorum = self.secagg.quorum(drawn)
+        drawn, clients, quorum = self.drawn, this.clients, self.quorum
         if not quorum <= len(clients) <= drawn:
             raise WireError(
                 f"the server wants the sum of {len(clients)} clients; of the {drawn} of a round"
@@ -217,7 +216,7 @@ class Participant:
         survivors = self.request["survivors"]
         if not wire.are_ascending(survivors) or not set(survivors) <= set(self.current.clients):
             raise WireError("the server's list of the remaining clients is malformed")
-        quorum = self.secagg.quorum(self.config.drawn)
+        quorum = self.quorum
         if len(survivors) < quorum:
             raise WireError(
                 f"the server wants to open a sum of {len(survivors)} clients, and at least {quorum}"
@@ -241,7 +240,7 @@ class Participant:
             compare_digest(tag, self.tag(this, survivors, source, self.own))
             for source, tag in zip(sources, tags, strict=True)
         )
-        quorum = self.secagg.quorum(self.config.drawn)
+        quorum = self.quorum
         if said is None or agreeing + 1 < quorum:
             raise WireError(
                 f"{agreeing} other clients agree on who is left, and {quorum - 1} must before this"
@@ -281,6 +280,16 @@ class Participant:
     def current(self) -> Try:
         """The try, as the server named it when keys were shared."""
         return Try.read(self.task, self.state, self.rules)
+
+    @property
+    def drawn(self) -> int:
+        """How many clients are drawn for what is trained."""
+        return self.task.count_drawn(self.config)
+
+    @property
+    def quorum(self) -> int:
+        """How many clients its sum needs, and how many shares open a key."""
+        return self.secagg.quorum(self.drawn)
 
     @property
     def rules(self) -> str:

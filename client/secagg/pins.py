@@ -3,7 +3,7 @@
 Whoever passes the public keys of a round on could replace them with its own. A node that was given
 the others' long-term keys beforehand notices it: `secagg-key` in its --node-config is its own
 private key, and `secagg-peers` a folder with N.pub, the public key of the node that serves
-partition N. Both are OpenSSH files of elliptic-curve keys, as deploy/make-certificates writes them.
+partition N. Both are OpenSSH files of elliptic-curve keys, as `fedmirage key` writes them.
 """
 
 from dataclasses import dataclass

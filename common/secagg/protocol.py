@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from flwr.common import FitIns
 
@@ -20,6 +20,10 @@ from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.secagg.keys import KEY, OVERHEAD, join, split
 from fedmirage.common.secagg.shamir import SHARE as SHARE_SIZE
 from fedmirage.common.wire.payload import LAYOUT, SHARED, slices
+from fedmirage.common.wire.statistics import NORMALISATION
+
+if TYPE_CHECKING:
+    from fedmirage.common.settings.config import RunConfig
 
 VERSION = "fedmirage-secagg-3"
 RECORD = "fedmirage.secagg"  # the record of requests, of answers, and of what a client keeps
@@ -41,7 +45,10 @@ class RefusalError(FedmirageError):
 
 @dataclass(frozen=True)
 class SecureTask:
-    """What is trained: a round of a run, and the model from which it starts."""
+    """What is trained: a round of a run, and the model from which it starts.
+
+    Round 0 trains nothing: clients add up the columns of their tables, and the model is the schema.
+    """
 
     token: str
     round: int
@@ -52,7 +59,7 @@ class SecureTask:
         """Read what the other side, or this one in an earlier message, wrote."""
         task = cls(*(cast(Any, record.get(key)) for key in ("token", "round", "model")))
         named = isinstance(task.token, str) and isinstance(task.model, bytes)
-        if not named or type(task.round) is not int or task.round < 1:
+        if not named or type(task.round) is not int or task.round < 0:
             raise WireError(f"the server's round {task.round!r} of run {task.token!r} is none")
         return task
 
@@ -61,8 +68,15 @@ class SecureTask:
         """Find out what a request to train is about."""
         tensors, layout = ins.parameters.tensors, str(ins.config.get(LAYOUT))
         shared = tensors[slices(layout, len(tensors))[SHARED]]
-        model = hashlib.sha256(join(*shared)).digest()
+        # One normalisation for all: with another for each, a sum could show a single client's.
+        scale = ins.config.get(NORMALISATION, b"")
+        known = [scale] if isinstance(scale, bytes) and scale else []
+        model = hashlib.sha256(join(*shared, *known)).digest()
         return cls.read({**ins.config, "model": model})
+
+    def count_drawn(self, config: RunConfig) -> int:
+        """Return how many clients are drawn for it: all, where they add up their tables."""
+        return config.drawn if self.round else config.clients
 
     def write(self) -> dict[str, Any]:
         """Write it into a record."""

@@ -19,6 +19,13 @@ def list_parts(train: Any, test: Any) -> Iterator[tuple[str, str, int, Any]]:
     if not many:
         raise DataError("there is no client in it; give the data of one client or more")
     for name, client, given in many:
+        if hasattr(given, "iloc") and hasattr(given, "to_parquet"):  # a DataFrame of pandas
+            raise DataError(
+                f"{name} is a DataFrame, whose columns need a schema; save it with"
+                " to_parquet('table.parquet'), draft the schema with `fedmirage schema"
+                " table.parquet --label COLUMN > schema.toml`, and write"
+                " dataset=\"table(path='table.parquet', schema='schema.toml')\""
+            )
         if is_split_dict(given):
             given, tested = open_splits(given, name)
             if tested is not None:

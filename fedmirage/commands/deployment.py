@@ -1,14 +1,18 @@
 """Commands for a SuperLink that stays: its keys, whom it admits, how it is getting on."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from fedmirage.commands.console import out
 from fedmirage.commands.federation import option
 from fedmirage.common.errors import FedmirageError
-from fedmirage.show.words import say
+from fedmirage.show.words import make_table, say
+
+if TYPE_CHECKING:
+    from fedmirage.deployment.status import RunStatus
 
 FOLDER = "federation"
 ADDRESSES, KEYS = "Addresses", "Certificates"
@@ -154,3 +158,55 @@ def admit(
         said += admitted.admit(keys or [], only) if keys or only else []
     for line in said:
         say(out, line)
+
+
+def status(
+    where: Annotated[
+        str,
+        typer.Argument(
+            metavar="ADDRESS|DIR",
+            help="A SuperLink, by its folder, or by its name or address in Flower's config.toml; or"
+            " the folder of a run.",
+        ),
+    ] = FOLDER,
+    run: Annotated[
+        str | None, typer.Option(help="Only this run of the SuperLink, with all its clients.")
+    ] = None,
+) -> None:
+    """Show how a federation is getting on: runs and rounds, who is connected, late or away.
+
+    Example: fedmirage status federation  ·  fedmirage status runs/first
+    """
+    from fedmirage.deployment.link import control, find_link
+    from fedmirage.deployment.status import describe_folder, list_runs, list_sites
+    from fedmirage.server.record.results import FILE
+
+    if (Path(where) / FILE).exists():
+        if run is not None:
+            raise FedmirageError(f"--run {run}: {where} is the folder of one run; leave it out")
+        show_runs([describe_folder(Path(where))], all_clients=True)
+        return
+    link = find_link(where)
+    with control(link) as orders:
+        runs = list_runs(orders, run)
+        sites = list_sites(link, orders)
+    say(out, f"SuperLink at {link.address}")
+    if run is None:
+        table = make_table(("site", "partition", "state"), ("partition",))
+        for row in sites:
+            table.add_row(*row)
+        out.print(table)
+    show_runs(runs, all_clients=run is not None)
+
+
+def show_runs(runs: "list[RunStatus]", all_clients: bool) -> None:
+    """Show runs in a table, and clients below it: all of them, or those that were left out."""
+    table = make_table(("run", "state", "since", "rounds", "methods", "results"), ())
+    for run in runs:
+        cells = (run.name, run.state, run.since, run.rounds, run.methods, str(run.folder))
+        table.add_row(*map(Text, cells))
+    out.print(table)
+    for run in runs:
+        shown = [client for client in run.clients if all_clients or client.late]
+        for client in shown:
+            say(out, f"{client}" if all_clients else f"run {run.name}, {client}")

@@ -5,8 +5,7 @@ reaches. It is Flower's own program, in this process.
 """
 
 import os
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from fedmirage.node.checks import check_address
 from fedmirage.runtimes.grpc import ENVIRONMENT
 from fedmirage.runtimes.superlink import PROGRAMS
 from fedmirage.server.messages.node_ids import VARIABLE
+from fedmirage.show.words import write_command
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,8 @@ def start(program: Program) -> None:
     flower = PROGRAMS / "flower-superlink"
     if not flower.exists():
         raise FedmirageError(f"{flower} does not exist; install Flower beside fedmirage")
-    print(show_command(program.variables, ["flower-superlink", *program.for_flower]), flush=True)
+    command = write_command(program.variables, ["flower-superlink", *program.for_flower])
+    print(f"starts: {command}", flush=True)
     path = os.pathsep.join([str(PROGRAMS), os.environ.get("PATH", "")])  # it calls others by name
     variables = {**os.environ, **program.variables, "PATH": path}
     os.execve(flower, [str(flower), *program.for_flower], variables)
-
-
-def show_command(variables: Mapping[str, str], words: Sequence[str]) -> str:
-    """Write a command with its variables, so that a shell can read it."""
-    pairs = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-    return f"starts: {' '.join([*pairs, shlex.join(words)])}"

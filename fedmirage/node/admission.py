@@ -8,6 +8,7 @@ revoked while it runs. All its requests go through one object that tries them ag
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -71,8 +72,8 @@ def explain(code: str, details: str, superlink: str, key: str | None, connected:
     if code == "UNAUTHENTICATED" and key:
         return (
             f"{at} has revoked this node's key ({key}), so the node ends; a revoked key is never"
-            f" admitted again: make a new one with `ssh-keygen -t ecdsa -b 384 -N '' -f FILE`, and"
-            " have FILE.pub registered"
+            f" admitted again: make a new one with `fedmirage key NAME`, and have"
+            " NAME.pub admitted"
         )
     if code == "UNAUTHENTICATED":
         return f"{at} does not know this node any more, perhaps since a restart; start it again"
@@ -92,7 +93,7 @@ def explain(code: str, details: str, superlink: str, key: str | None, connected:
     if number == NOT_ADMITTED:
         return (
             f"{at} does not admit this node's key ({key}). If it is new, whoever runs the SuperLink"
-            f" registers it with `flwr supernode register {key}.pub`; if it was revoked, make"
+            f" admits it with `fedmirage admit {Path(key or '').name}.pub`; if it was revoked, make"
             " another; if a node with this key runs or has just crashed, wait a minute"
         )
     return f"{at} refuses this node: {details}"

@@ -46,7 +46,7 @@ def check_key(path: Path | None, insecure: bool, option: str = OWN_KEY) -> list[
     if insecure:
         told = "proves nothing without TLS; write --root-certificates FILE in place of --insecure"
         return [f"{what} {told}"]
-    make = "make one with `ssh-keygen -t ecdsa -b 384 -N '' -f FILE`"
+    make = "make one with `fedmirage key NAME`"
     if problem := unreadable(path):
         return [f"{what}: {problem}; {make}"]
     from cryptography.exceptions import UnsupportedAlgorithm

@@ -18,7 +18,7 @@ from flwr.supernode.runtime import run_clientapp as flower
 
 from fedmirage.client.node.outgoing import write_down
 from fedmirage.common.flower import require
-from fedmirage.runtimes.bundle import bundled_code
+from fedmirage.runtimes.bundle import bundled_code, bundled_version, own_version
 
 SHOWN = 3  # names of files in a sentence
 
@@ -33,8 +33,9 @@ class Gate:
     def examine(self, bundle: bytes, **_: Any) -> None:
         """Compare a bundle with this node's own code, in place of installing it."""
         try:
-            self.refusal = explain(self.own, bundled_code(bundle))
-        except (zipfile.BadZipFile, EOFError, ValueError):
+            versions = own_version(), bundled_version(bundle)
+            self.refusal = explain(self.own, bundled_code(bundle), *versions)
+        except (zipfile.BadZipFile, EOFError, ValueError):  # a file that is no TOML or no UTF-8
             self.refusal = "the run's bundle is damaged"
 
     def loader(self, **_: Any) -> Callable[..., ClientApp]:
@@ -58,17 +59,19 @@ class Gate:
             setattr(flower, name, own)
 
 
-def explain(own: Mapping[str, str], brought: Mapping[str, str]) -> str:
-    """Say which code differs; empty if none does."""
+def explain(own: Mapping[str, str], brought: Mapping[str, str], here: str, there: str) -> str:
+    """Say which code differs, and of which versions it is; empty if none does."""
     names = sorted(
         name for name in own.keys() | brought.keys() if own.get(name) != brought.get(name)
     )
     if not names:
         return ""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    other = f"fedmirage {there}" if there != here else "other code of the same version"
     return (
-        "this node runs its own code only, and the run brought other code: it differs in"
-        f" {', '.join(names[:SHOWN])}{more}; submit the run from the release that the nodes have"
+        f"this node runs its own code only, fedmirage {here}, and the run brought {other}: it"
+        f" differs in {', '.join(names[:SHOWN])}{more}; upgrade the older of the two, or submit the"
+        " run from the release that the nodes have"
     )
 
 

@@ -23,6 +23,7 @@ from fedmirage.node.findings import FAULT, OK, pick, show_findings
 from fedmirage.node.log import VERBOSE
 from fedmirage.runtimes.interrupts import INTERRUPTIONS
 from fedmirage.runtimes.processes import environment
+from fedmirage.show.words import write_command
 
 TOLD = ("data", "the run's line")  # what a start says of the checks besides warnings
 # The options of ours that take one of two values; the first is the default.
@@ -90,9 +91,12 @@ def start(way: Way) -> None:
     if not program.exists():
         raise FedmirageError(f"{program} does not exist; install Flower beside fedmirage")
     if way.code == "own":
-        from fedmirage.runtimes.bundle import digest, own_code
+        from fedmirage.runtimes.bundle import digest, own_code, own_version
 
-        print(f"This node runs its own code only, {digest(own_code())}", flush=True)
+        code = f"fedmirage {own_version()}, {digest(own_code())}"
+        print(f"This node runs its own code only, {code}", flush=True)
+    command = write_command({}, ["flower-supernode", *way.for_flower])
+    print(f"starts, with processes of its own for messages: {command}", flush=True)
     if way.flowers_own:
         os.execv(program, [str(program), *way.for_flower])
     ours = [sys.executable, "-P", "-m", "fedmirage.node.connection"]

@@ -57,6 +57,12 @@ def read_rounds(folder: Path) -> Lines:
     return [line for line in read_rounds(neighbour) if line["round"] <= int(taken)] + rounds
 
 
+def read_names(lines: Lines) -> dict[int, str]:
+    """Return the names of sites, by partition, as the last of these lines know them."""
+    told = [line["sites"] for line in lines if line.get("sites")]
+    return {int(partition): name for names in told for partition, name in names.items()}
+
+
 def find_summary(folder: Path) -> dict[str, Any]:
     """Return the last line of a run that is over; nothing for any other."""
     last = next(iter(read_record(folder)[-1:]), {})

@@ -10,7 +10,14 @@ from typing import Any
 
 from fedmirage.common.errors import DataError
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.records.lines import Lines, config_of, find_summary, read_record, read_rounds
+from fedmirage.records.lines import (
+    Lines,
+    config_of,
+    find_summary,
+    read_names,
+    read_record,
+    read_rounds,
+)
 from fedmirage.server.record.folder import LOCK
 from fedmirage.server.record.results import summarise
 
@@ -47,6 +54,11 @@ class ReportedRun:
         """The last evaluation; only the summary of a run that is over has all of it."""
         found = (line["evaluation"] for line in reversed(self.rounds) if line.get("evaluation"))
         return {**next(found, {}), **self.summary.get("final_evaluation", {})}
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """The names of its sites, by partition; none in a simulation."""
+        return read_names(self.rounds)
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -3,11 +3,14 @@
 import hashlib
 import io
 import shutil
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from fedmirage.common.settings.project import INSTALLED, PROJECT_FILE, ROOT, project
+
+LONGEST = 40  # characters of a version
 
 
 def app_folder(spare: Path) -> Path:
@@ -47,6 +50,20 @@ def bundled_code(bundle: bytes) -> dict[str, str]:
             for name in archive.namelist()
             if name != "pyproject.toml" and not name.startswith(".info/")
         }
+
+
+def bundled_version(bundle: bytes) -> str:
+    """Return the version of fedmirage that a bundle says it is; empty if it says none."""
+    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
+        if "pyproject.toml" not in archive.namelist():
+            return ""
+        told = tomllib.loads(archive.read("pyproject.toml").decode())
+    return str(told.get("project", {}).get("version", ""))[:LONGEST]
+
+
+def own_version() -> str:
+    """Return the version of the fedmirage that is installed here."""
+    return str(project()["project"]["version"])
 
 
 def digest(code: Mapping[str, str]) -> str:

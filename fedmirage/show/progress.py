@@ -10,6 +10,7 @@ from rich.text import Text
 
 from fedmirage.common.errors import TRACEBACK
 from fedmirage.common.wire.metrics import FURTHER_SCORES, SHARD_SCORES
+from fedmirage.records.lines import read_names
 from fedmirage.server.record.results import FILE, read_results
 from fedmirage.server.record.shown import describe_scores, fold, local_scores
 from fedmirage.server.strategy.budget import spent
@@ -30,6 +31,7 @@ class Watch(Follower):
         self.path, self.rounds = folder / FILE, rounds
         self.shown = self.size = 0  # lines that were shown, and the size of the file at that time
         self.moves = is_interactive(console)  # whether there is a bar
+        self.names: dict[int, str] = {}  # of sites, by partition
         self.traceback, self.raised = folder / TRACEBACK, ""
         counted = (
             progress.TextColumn("rounds"),
@@ -71,7 +73,8 @@ class Watch(Follower):
         self.console.print(text, style="yellow", highlight=False, markup=False)
 
     def _show(self, line: dict[str, Any]) -> None:
-        for who, reason in fold(line.get("refused", [])).items():
+        self.names |= read_names([line])
+        for who, reason in fold(line.get("refused", []), self.names).items():
             self.warn(f"round {line['round']}: left out, {who}: {reason}")
         if line["kind"] == "retry":
             self.warn(f"{line['reason']} (try {line['attempt']})")

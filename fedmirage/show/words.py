@@ -1,6 +1,7 @@
 """Texts as they are, durations in words, plain tables, and a choice of what there is room for."""
 
-from collections.abc import Collection, Sequence
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 
 from rich import box
 from rich.console import Console
@@ -19,6 +20,12 @@ def make_table(columns: Sequence[str], numbers: Collection[str], title: str | No
         right = name in numbers
         empty.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
     return empty
+
+
+def write_command(variables: Mapping[str, str], words: Sequence[str]) -> str:
+    """Write a command, with the variables that it needs, so that a shell can read it."""
+    pairs = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    return " ".join([*pairs, shlex.join(words)])
 
 
 def spread_out(length: int, limit: int) -> list[int]:

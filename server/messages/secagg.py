@@ -5,8 +5,9 @@ A try that fails is repeated, without the clients that have to be done without.
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from flwr.common import (
     Code,
@@ -19,6 +20,7 @@ from flwr.common import (
 )
 
 from fedmirage.common.errors import WireError
+from fedmirage.common.secagg.keys import Steps
 from fedmirage.common.secagg.protocol import ADVERTISE, SHARE, SecureTask
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.vector import SecureMeans, SecureVector
@@ -34,7 +36,7 @@ from fedmirage.server.messages.plain import (
     warn,
 )
 from fedmirage.server.messages.protocol import Protocol
-from fedmirage.server.messages.sampling import PartitionProxy
+from fedmirage.server.messages.sampling import PartitionProxy, Roster
 from fedmirage.server.strategy.average import Results
 
 Summed = tuple[SecureMeans | None, set[int]]  # the means, if anybody trained, and who answered
@@ -91,25 +93,61 @@ class SecureFit(SumFit):
     secagg: SecAggOn
     vector: SecureVector
     drawn: int  # clients per round
-    believed: set[int] = field(default_factory=set)  # clients that have said alone who is to go
+    opener: "SecureSum" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.opener = SecureSum(self.roster, self.secagg, self.min_replies)
 
     def add_up(
         self, carrier: Carrier, parameters: Parameters, without: Mapping[int, str]
     ) -> Summed:
         """Open the sum of the vectors, and compute the means that follow from it."""
-        quorum, asked = self.secagg.quorum(self.drawn), carrier.asked
+        before = parameters_to_ndarrays(parameters)
+        return self.opener.open(
+            carrier,
+            self.drawn,
+            self.vector.size,
+            lambda sums, active: self.vector.decode(sums, before, active),
+            without,
+        )
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class SecureSum:
+    """Opens the sums of our own protocol."""
+
+    roster: Roster
+    secagg: SecAggOn
+    min_replies: int
+    believed: set[int] = field(default_factory=set)  # clients that have said alone who is to go
+
+    def open(
+        self,
+        carrier: Carrier,
+        drawn: int,
+        size: int,
+        decode: Callable[[Steps, int], T],
+        without: Mapping[int, str],
+    ) -> tuple[T, set[int]]:
+        """Return what `decode` makes of the sum and the number of clients in it, and who they are.
+
+        `drawn` clients were to be asked, for vectors of this size.
+        """
+        quorum, asked = self.secagg.quorum(drawn), carrier.asked
         if len(asked) < quorum:
             known = [(one, reason) for one, reason in without.items() if reason]
             why = [{"partition": one, "reason": reason} for one, reason in sorted(known)]
             raise RoundFailed(
                 f"round {carrier.number}: {len(asked)} clients are connected, and a secure sum of"
-                f" {self.drawn} needs at least {quorum}. {explain(why, self.roster.names)}".rstrip()
+                f" {drawn} needs at least {quorum}. {explain(why, self.roster.names)}".rstrip()
             )
-        protocol = Protocol(SecureTask.of(asked[0][1]), quorum, self.vector.size, carrier)
+        protocol = Protocol(SecureTask.of(asked[0][1]), quorum, size, carrier)
         try:
             sums = protocol.run(self.min_replies)
-            before = parameters_to_ndarrays(parameters)
-            return self.vector.decode(sums, before, len(protocol.left)), set(protocol.left)
+            return decode(sums, len(protocol.left)), set(protocol.left)
         except (RoundFailed, WireError) as error:
             failed = error if isinstance(error, RoundFailed) else carrier.failed(f"{error}.")
             failed.without = self.do_without(protocol)

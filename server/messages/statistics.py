@@ -4,12 +4,14 @@ This happens once, before the first round. Whoever does not answer is asked agai
 round is tried; then the normalisation is formed without it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from logging import WARNING
 from typing import Any
 
 import numpy as np
+from flwr.common import FitIns, log, ndarrays_to_parameters
 
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.data.tables.statistics import (
@@ -22,9 +24,13 @@ from fedmirage.common.data.tables.statistics import (
     form_scale,
 )
 from fedmirage.common.errors import FedmirageError, WireError
+from fedmirage.common.secagg.settings import MOST, SUM_BITS, SecAggFlower, SecAggOn
+from fedmirage.common.secagg.sums import ROUND, SumsVector, write_table
 from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.wire.payload import LAYOUT, SHARED
 from fedmirage.common.wire.statistics import STATISTICS
 from fedmirage.server.messages import plain, sampling
+from fedmirage.server.messages.carrier import Carrier
 from fedmirage.server.messages.replies import MOST_EXAMPLES
 from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
 from fedmirage.server.record.checkpoint import Checkpoint
@@ -32,6 +38,16 @@ from fedmirage.server.record.results import Results
 
 SHOWN = 6  # names of columns in a sentence
 Gathered = tuple[Sums, list[int]]  # the sums over all clients, and whose they are
+
+
+def choose_gathering(
+    config: RunConfig, roster: Roster, send: Send, schema: str, state: Checkpoint
+) -> "PlainSums | SecureSums":
+    """Choose how the server receives the clients' sums: each one's, or only those of all."""
+    secagg = config.secagg_params
+    if isinstance(secagg, SecAggOn):
+        return SecureSums(config, secagg, roster, send, schema, state)
+    return PlainSums(config, roster, send)
 
 
 def require_scale(
@@ -65,18 +81,32 @@ def require_scale(
 
 def why_no_sums(config: RunConfig, columns: Sequence[Unscaled]) -> list[str]:
     """Say why the clients of this run cannot add up their columns; nothing if they can."""
-    instead = (
-        f"write mean = and std = into the schema for {name_columns(columns)}, from a source that is"
-        " public"
-    )
+    instead = f"write mean and std into the schema for {name_columns(columns)}"
     if config.dp_params.active:
         return [
-            f"dp: means and deviations of a table would be formed of the records without noise;"
+            "dp: means and deviations of a table would be formed of the records without noise;"
+            f" {instead}, from a public source"
+        ]
+    secagg = config.secagg_params
+    if isinstance(secagg, SecAggFlower):
+        return [
+            "secagg: Flower's protocol cannot add up the columns of a table; write secagg='on', or"
             f" {instead}"
         ]
-    if config.secagg_params.active:
-        return [f"secagg: means and deviations of a table cannot be formed yet; {instead}"]
-    return []
+    if not isinstance(secagg, SecAggOn):
+        return []
+    problems = []
+    if unbounded := [one for one in columns if not one.bounded]:
+        problems.append(
+            "secagg: a secure sum needs to know between which numbers values lie; write low and"
+            f" high into the schema for {name_columns(unbounded)}, or mean and std"
+        )
+    if config.clients > MOST or secagg.needed_bits(config.clients) > SUM_BITS:
+        problems.append(
+            f"secagg: {config.clients} clients are too many for one secure sum of a table's"
+            f" columns (at most {MOST}, and bits={secagg.bits} must fit); {instead}"
+        )
+    return problems
 
 
 def name_columns(columns: Sequence[Unscaled]) -> str:
@@ -166,3 +196,53 @@ def read_sums(content: Any, columns: Sequence[Unscaled]) -> Sums:
     sums = np.frombuffer(told, "<f8").reshape(3, len(columns))
     check_sums(sums, columns, MOST_EXAMPLES)
     return sums
+
+
+@dataclass
+class SecureSums:
+    """Lets all clients add up their columns in a secure round, of which only the sums are seen."""
+
+    config: RunConfig
+    secagg: SecAggOn
+    roster: Roster
+    send: Send
+    schema: str
+    state: Checkpoint
+
+    def __call__(self, columns: Sequence[Unscaled]) -> Gathered:
+        """Gather the sums over all clients; a try that fails is repeated without who was lost."""
+        # Its cryptography takes time to load.
+        from fedmirage.server.messages.secagg import SecureSum
+
+        vector = SumsVector(self.secagg, columns)
+        opener = SecureSum(self.roster, self.secagg, self.config.min_replies)
+        without: dict[int, str] = {}
+        for attempt in range(self.config.retries + 1):
+            self.roster.refresh(self.config.node_timeout)
+            carrier = self.ask(without)
+            try:
+                sums, left = opener.open(
+                    carrier, self.config.clients, vector.size, vector.decode, without
+                )
+                break
+            except plain.RoundFailed as error:
+                without |= error.without
+                log(WARNING, "%s", error)
+                if attempt == self.config.retries:
+                    raise FedmirageError(str(error)) from None
+            finally:
+                plain.warn(carrier.list_lost(), self.roster.names)
+        vector.require_fine(sums, len(left))
+        return sums, sorted(left)
+
+    def ask(self, without: Collection[int]) -> Carrier:
+        """Prepare the request to all clients but those to do without."""
+        parameters = ndarrays_to_parameters(write_table(self.schema))
+        told = {**self.state.address(ROUND), LAYOUT: f"{SHARED}:1"}
+        proxies = sorted(self.roster.proxies.items())
+        asked = [
+            (proxy, FitIns(parameters, {**told}))
+            for partition, proxy in proxies
+            if partition not in without
+        ]
+        return Carrier(ROUND, asked, self.send, self.config.round_timeout)

@@ -37,7 +37,9 @@ def test_a_run_with_changed_code_is_refused_by_the_nodes(
             patch.setattr("fedmirage.runtimes.superlink.app_folder", lambda spare: evil)
             run_id = federation.submit(configure(SETTINGS | {"out": str(tmp_path / "refused")}))
         refused = federation.wait(run_id, tmp_path / "refused")
-        assert "brought other code: it differs in client/app." in refused["reason"]
+        assert (
+            "brought other code of the same version: it differs in client/app." in refused["reason"]
+        )
         run_id = federation.submit(configure(SETTINGS | {"out": str(tmp_path / "run")}))
         federation.wait(run_id, tmp_path / "run")
     assert not proof.exists()

@@ -7,20 +7,32 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from flwr.app import Message
 
 from fedmirage.client.app import make_app
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.named import divide
-from fedmirage.common.errors import ConfigurationError, FedmirageError
+from fedmirage.common.errors import ConfigurationError, FedmirageError, WireError
 from fedmirage.common.models.files import load_model
-from fedmirage.common.settings.config import RunConfig, configure
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.statistics import STATISTICS
+from fedmirage.server.messages.replies import exchange, read_reply
+from fedmirage.server.messages.sampling import ask_for_properties, read_properties
 from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.run import run
 from fedmirage.server.start import check_run
 from fedmirage.testing.quick import BASE
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lines
-from tests.support.tables import SCHEMA, line_of, with_scale, write_rows, write_schema, write_table
+from tests.support.tables import (
+    SCHEMA,
+    federation,
+    line_of,
+    with_scale,
+    write_rows,
+    write_schema,
+    write_table,
+)
 
 
 @pytest.fixture
@@ -97,20 +109,6 @@ def test_a_method_that_prepares_gets_it(settings: dict[str, Any], tmp_path: Path
     assert lines(tmp_path / "run")[-1]["refused"] == []
 
 
-def federation(
-    folder: Path, settings: dict[str, Any], nodes: list[tuple[Path, Path]]
-) -> tuple[InProcessGrid, RunConfig]:
-    """Make a run whose nodes have a table and a schema of their own."""
-    config = configure(
-        {**settings, "clients": len(nodes), "out": str(folder / "run"), "node_timeout": 0.5}
-    )
-    grid = InProcessGrid(make_app(config, folder / "memory"), len(nodes))
-    for partition, (path, schema) in enumerate(nodes):
-        own = {"data": str(path), "schema": str(schema)}
-        grid.contexts[node_id(partition)].node_config.update(own)
-    return grid, config
-
-
 def test_nodes_with_tables_of_their_own(settings: dict[str, Any], tmp_path: Path) -> None:
     schema = write_schema(tmp_path, name="copy.toml")
     paths = [write_table(tmp_path, 20 + 10 * node, node, f"{node}.csv") for node in range(3)]
@@ -182,3 +180,121 @@ def test_labels_of_one_class_are_refused(settings: dict[str, Any], tmp_path: Pat
     dataset = line_of(write_rows(tmp_path, *rows), tmp_path / "schema.toml")
     with pytest.raises(ConfigurationError, match="are all of one class"):
         check_run(configure({**settings, "dataset": dataset}), tmp_path / "run")
+
+
+SECURE = {"secagg": "on"}
+
+
+def test_a_secure_sum_gives_what_the_plain_one_does(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    seen: list[str] = []
+
+    def intercept(_: int, reply: Message) -> Message:
+        seen.extend(str(record) for record in reply.content.config_records.values())
+        return reply
+
+    run_in_process(tmp_path / "plain", **settings)
+    run_in_process(tmp_path / "secure", intercept, **settings, **SECURE)
+    (plain,), (secure,) = (lines(tmp_path / name, "normalisation") for name in ("plain", "secure"))
+    for name in ("age", "weight"):
+        ours, theirs = secure["columns"][name], plain["columns"][name]
+        assert ours["count"] == theirs["count"]
+        assert ours["mean"] == pytest.approx(theirs["mean"], rel=1e-6)
+        assert ours["std"] == pytest.approx(theirs["std"], rel=1e-5)
+    assert secure["clients"] == [0, 1, 2]
+    assert not any(STATISTICS in told for told in seen)
+
+
+def test_a_lost_client_is_left_out_of_the_secure_sum(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    settings |= {"clients": 4, "retries": 2, "round_timeout": 0.5}
+
+    def lose(node: int, reply: Message) -> Message | None:
+        of_sums = reply.metadata.message_type == "train" and reply.metadata.group_id == "0"
+        return None if of_sums and node == node_id(3) else reply
+
+    run_in_process(tmp_path / "run", lose, **settings, **SECURE)
+    (line,) = lines(tmp_path / "run", "normalisation")
+    config = configure(settings)
+    data, parts = load(config.dataset), divide(config, load(config.dataset))
+    assert line["clients"] == [0, 1, 2]
+    rows = data.train.images[np.concatenate(parts[:3]), 7].astype(np.float64)
+    assert line["columns"]["weight"]["mean"] == pytest.approx(np.nanmean(rows), rel=1e-6)
+
+
+def test_a_silent_client_is_asked_again(settings: dict[str, Any], tmp_path: Path) -> None:
+    settings |= {"retries": 1, "node_timeout": 0.5}
+    dropped: list[int] = []
+
+    def drop_once(node: int, reply: Message) -> Message | None:
+        told = str(reply.content.config_records.values())
+        if STATISTICS in told and not dropped:
+            dropped.append(node)
+            return None
+        return reply
+
+    run_in_process(tmp_path / "run", drop_once, **settings)
+    assert dropped
+    assert lines(tmp_path / "run", "normalisation")[0]["clients"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "secagg", "told"),
+    [
+        (
+            SCHEMA.replace("low = 0\nhigh = 120\n", ""),
+            "on",
+            "write low and high into the schema for 'age'",
+        ),
+        (SCHEMA, "flower", "Flower's protocol cannot add up the columns"),
+    ],
+)
+def test_what_a_secure_sum_lacks_is_told_before_the_start(
+    text: str, secagg: str, told: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    write_schema(tmp_path, text)
+    with pytest.raises(ConfigurationError, match=told):
+        check_run(configure({**settings, "secagg": secagg}), tmp_path / "run")
+    write_schema(tmp_path, with_scale(text))
+    run_in_process(tmp_path / "run", **settings, secagg=secagg)
+
+
+def test_no_client_tells_its_own_sums_where_they_are_hidden(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    config = configure({**settings, **SECURE, "out": str(tmp_path / "run")})
+    grid = InProcessGrid(make_app(config, tmp_path / "memory"), 3)
+    asked = ask_for_properties(node_id(0), {STATISTICS: True})
+    ((_, reply),) = exchange(grid, [asked], 1.0)
+    with pytest.raises(WireError, match="the run hides them"):
+        read_reply(reply, read_properties)
+
+
+def test_the_same_table_is_added_up_with_the_same_clients_only(
+    settings: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema, nodes = (
+        tmp_path / "schema.toml",
+        [write_table(tmp_path, 20, n, f"{n}.csv") for n in range(4)],
+    )
+
+    def start(number: int, clients: list[int], seed: int) -> None:
+        """Run once more; all runs find the memories of the same nodes."""
+        folder = tmp_path / str(number)
+        own = [(nodes[client], schema) for client in clients]
+        grid, config = federation(folder, {**settings, **SECURE, "seed": seed}, own)
+        app = make_app(config, tmp_path / "memory")
+        again = InProcessGrid(app, len(clients))
+        for partition, context in grid.contexts.items():
+            again.contexts[partition].node_config.update(context.node_config)
+        run(again, config)
+
+    start(1, [0, 1, 2], seed=0)
+    start(2, [0, 1, 2], seed=1)
+    with caplog.at_level(logging.WARNING):
+        start(3, [0, 1, 2, 3], seed=2)
+    assert "has added up its table with the clients 0 1 2" in caplog.text
+    found = [lines(tmp_path / name / "run", "normalisation")[0] for name in ("1", "2", "3")]
+    assert found[0] == found[1] == found[2]

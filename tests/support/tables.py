@@ -5,6 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from fedmirage.client.app import make_app
+from fedmirage.common.settings.config import RunConfig, configure
+from tests.support.inprocess import InProcessGrid, node_id
+
 SCHEMA = """
 version = 1
 label = "outcome"
@@ -75,3 +79,17 @@ def with_scale(text: str = SCHEMA) -> str:
     """Add mean and deviation to every number of the schema."""
     text = text.replace('name = "age"\n', SCALED.format(name="age", mean=50, std=15))
     return text.replace('name = "weight"\n', SCALED.format(name="weight", mean=80.5, std=12.5))
+
+
+def federation(
+    folder: Path, settings: dict[str, Any], nodes: list[tuple[Path, Path]]
+) -> tuple[InProcessGrid, RunConfig]:
+    """Make a run whose nodes have a table and a schema of their own."""
+    config = configure(
+        {**settings, "clients": len(nodes), "out": str(folder / "run"), "node_timeout": 0.5}
+    )
+    grid = InProcessGrid(make_app(config, folder / "memory"), len(nodes))
+    for partition, (path, schema) in enumerate(nodes):
+        own = {"data": str(path), "schema": str(schema)}
+        grid.contexts[node_id(partition)].node_config.update(own)
+    return grid, config

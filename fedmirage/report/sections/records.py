@@ -20,6 +20,7 @@ from fedmirage.report.html import (
     varied_table,
 )
 from fedmirage.report.runs import ReportedRun
+from fedmirage.server.record.shown import call_clients
 
 FEW = 12  # runs or notes that are shown without being asked for
 
@@ -124,7 +125,8 @@ def _remarks(run: ReportedRun) -> Iterable[str]:
     yield from facts.get("notes", [])
     for line in run.rounds:
         for entry in line.get("refused", []):
-            left_out = f"client {entry['partition']} was left out: {entry['reason']}"
+            who = call_clients([entry["partition"]], run.names)
+            left_out = f"{who} was left out: {entry['reason']}"
             yield f"round {line['round']}: {left_out}"
 
 

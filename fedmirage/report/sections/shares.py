@@ -84,7 +84,8 @@ def holdings(group: Group) -> PageSection:
         if isinstance(found, str):
             remarks.append(f"Seed {seed}: {found}.")
         else:
-            names = [str(client) for client in range(len(found.counts))]
+            known = run.names if run else {}
+            names = [known.get(client, str(client)) for client in range(len(found.counts))]
             options.append(
                 {"label": f"Seed {seed}", "x": list(found.classes), "y": names, "z": found.counts}
             )
@@ -176,6 +177,6 @@ def _client_score(name: str) -> Found:
             for client in line.get("clients", []):
                 if client.get(name) is not None:
                     found[int(client["partition"])] = float(client[name])
-        return {str(client): found[client] for client in sorted(found)}
+        return {run.names.get(client, str(client)): found[client] for client in sorted(found)}
 
     return find

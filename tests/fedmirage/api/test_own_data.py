@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, Value
@@ -429,3 +430,9 @@ def test_a_comparison_has_a_folder_for_its_data(monkeypatch: pytest.MonkeyPatch)
     assert same.folder == again.folder != other.folder
     assert same.base.dataset == again.base.dataset
     assert len({tuple(parts(same.base.flat(), seed)[0]) for seed in same.seeds}) == 2
+
+
+def test_a_frame_is_told_how_it_becomes_a_table() -> None:
+    (told,) = refuse(dataset=pandas.DataFrame({"age": [1, 2], "ill": [0, 1]}))
+    assert "is a DataFrame, whose columns need a schema" in told
+    assert "fedmirage schema table.parquet --label COLUMN" in told

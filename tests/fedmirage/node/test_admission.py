@@ -18,7 +18,7 @@ WHERE = ("h:9092", "node.key")
     ("code", "details", "connected", "told"),
     [
         ("FAILED_PRECONDITION", '{"code": 2001}', False, "write --auth-supernode-private-key FILE"),
-        ("FAILED_PRECONDITION", '{"code": 2004}', False, "flwr supernode register node.key.pub"),
+        ("FAILED_PRECONDITION", '{"code": 2004}', False, "fedmirage admit node.key.pub"),
         ("FAILED_PRECONDITION", "something else", False, "refuses this node: something else"),
         ("FAILED_PRECONDITION", '{"code": 2004}', True, None),
         ("UNAUTHENTICATED", "", True, "has revoked this node's key (node.key), so the node ends"),

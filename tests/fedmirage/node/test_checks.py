@@ -51,7 +51,9 @@ def test_a_key_must_be_an_elliptic_one_without_a_password(tmp_path: Path) -> Non
     text.write_text("no key")
     assert check_key(good, insecure=False) == []
     assert check_key(None, insecure=True) == []
-    assert "is a key of another kind; make one with `ssh-keygen" in check_key(other, False)[0]
+    assert (
+        "is a key of another kind; make one with `fedmirage key NAME`" in check_key(other, False)[0]
+    )
     assert "is no private key of ssh" in check_key(text, False)[0]
     assert "there is no such file" in check_key(tmp_path / "none", False)[0]
     assert "proves nothing without TLS" in check_key(good, insecure=True)[0]

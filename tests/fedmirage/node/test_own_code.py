@@ -77,14 +77,14 @@ def test_a_run_with_changed_code_is_refused_and_not_executed(
     gate = Gate(own_code())
     gate.examine(changed(bundle, {name: f"open({str(proof)!r}, 'w')"}))
     error = answer(gate).error
-    assert f"it differs in {name}; submit" in error.reason
+    assert f"it differs in {name}; upgrade" in error.reason
     assert not proof.exists()
 
 
 def test_many_differences_are_one_short_sentence() -> None:
     other = dict.fromkeys(own_code(), "")
-    assert len(explain(own_code(), other)) < 400
-    assert f"and {len(other) - 3} more" in explain(own_code(), other)
+    assert len(explain(own_code(), other, "1.0", "2.0")) < 400
+    assert f"and {len(other) - 3} more" in explain(own_code(), other, "1.0", "2.0")
     assert digest(own_code()) != digest(other)
 
 

@@ -73,6 +73,31 @@ def test_what_a_node_says_itself_is_not_asked_again(
         run_in_process(tmp_path, faulty, **SMALL, node_timeout=60)
 
 
+@pytest.mark.parametrize("times", [10**9, 3])
+def test_a_run_goes_on_without_a_node_of_another_release(
+    tmp_path: Path, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node takes part again as soon as it is of the same release."""
+    monkeypatch.setattr(sampling, "AGAIN", 0.0)
+    other = fail_first(ErrorCode.INVALID_FAB, times)
+    settings = {**SMALL, "rounds": 3, "min_replies": 3, "participation": 1.0}
+    run_in_process(tmp_path, other, **settings, node_timeout=60)
+    counted = [[one["partition"] for one in line["clients"]] for line in lines(tmp_path)]
+    assert counted == ([[0, 1, 3]] * 3 if times > 3 else [[0, 1, 3]] * 2 + [[0, 1, 2, 3]])
+    (note,) = lines(tmp_path, "note")
+    assert note["text"].startswith(f"Node {FAULTY} takes no part until it is of the same release")
+
+
+def test_too_few_nodes_of_the_same_release_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "GRACE", 0.1)
+    monkeypatch.setattr(sampling, "AGAIN", 0.0)
+    other = fail_first(ErrorCode.INVALID_FAB, times=10**9)
+    with pytest.raises(FedmirageError, match=rf"1 of 4 nodes were .*Node {FAULTY} was refused"):
+        run_in_process(tmp_path, other, **SMALL, min_replies=4, node_timeout=60)
+
+
 class Slow(NumPyClient):
     """Says which partition it serves, after a while."""
 
