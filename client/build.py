@@ -1,5 +1,6 @@
 """From a configuration and a message's context to a client: its data, its model, its memory."""
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.partitions.named import divide
 from fedmirage.common.data.partitions.params import Listed
 from fedmirage.common.data.set import DataSet
-from fedmirage.common.data.view import ClientView, own_view, view
+from fedmirage.common.data.view import ClientView, own_view, share_test, view
 from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
 from fedmirage.common.memory import memory_folder
 from fedmirage.common.method import NETWORK, parts_of
@@ -76,9 +77,8 @@ def load_own_view(
     """Load all of the node's own data.
 
     `path` replaces the `path` of the dataset line, or the data folder if the line has none, and
-    `schema` that of a table. Test samples are held out only if the run scores every local model on
-    its own node. `skip` of the line does not count: the node's owner says whether a picture may be
-    left out.
+    `schema` that of a table. Test samples are held out only if something is scored on the node.
+    `skip` of the line does not count: the node's owner says whether a picture may be left out.
     """
     if len(config.dataset_list) > 1:
         raise FedmirageError(
@@ -89,7 +89,7 @@ def load_own_view(
     line, folder = config.dataset, path
     inner = params.inner if isinstance(params, Embeddings) else params
     if isinstance(inner, OwnParams) and not isinstance(inner, Hub):
-        place = {"path": path, "test_share": inner.test_share * config.scores_local_models}
+        place = {"path": path, "test_share": inner.test_share * config.holds_out}
         place |= {"skip": skip} if isinstance(inner, SkipParams) else {}
         if isinstance(inner, OwnTable):
             place["schema"] = require_schema(schema)
@@ -122,9 +122,18 @@ def load_common_view(config: RunConfig, partition: int) -> ClientView:
             f"partition-id={partition}, but clients={config.clients}: ids go from 0 to"
             f" {config.clients - 1}"
         )
-    return view(
+    part = view(
         dataset, parts[partition], partition, config.clients, config.validation, config.seed
     )
+    if config.server_reads_data:
+        return part
+    return replace(part, test_shard=share_common_test(config)[partition])
+
+
+@lru_cache(maxsize=2)
+def share_common_test(config: RunConfig) -> list[Indices]:
+    """Decide which client holds out which test samples, for a server without data."""
+    return share_test(*deal_data(config), config.seed)
 
 
 @lru_cache(maxsize=2)

@@ -45,9 +45,18 @@ from fedmirage.common.secagg.sums import ROUND as SUMS_ROUND
 from fedmirage.common.secagg.sums import SumsVector, require_same_table
 from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.site_names import SITE
+from fedmirage.common.wire import held_out
 from fedmirage.common.wire import metrics as wire
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
-from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, Sections, pack, unpack
+from fedmirage.common.wire.payload import (
+    LAYOUT,
+    ONLY_SCORES,
+    SHARED,
+    Arrays,
+    Sections,
+    pack,
+    unpack,
+)
 from fedmirage.common.wire.preparation import PREPARE
 from fedmirage.common.wire.statistics import NORMALISATION, STATISTICS
 
@@ -118,10 +127,14 @@ class FederatedClient(NumPyClient):
         self.normalise(config)
         received = unpack(parameters, str(config[LAYOUT]))
         broadcast = received[SHARED]
+        if ONLY_SCORES in config:
+            return self.send(self.only_score(received, config), broadcast, only_metrics=True)
         release = self.find_release(config)
         reply = release.find_earlier() if release else None
         if reply is None:
             local = self.open(received, config)
+            if self.run.config.shares_all and self.is_scored(local.number):
+                local.report |= self.score_held_out(local.number)
             with own_randomness(self.run.config, "client", local.number, local.partition):
                 reply = self.train_round(local, started)
             reply = release.protect(reply, broadcast) if release else reply
@@ -221,12 +234,34 @@ class FederatedClient(NumPyClient):
                 )
         return arrays
 
-    def send(self, reply: Reply, broadcast: NDArrays) -> tuple[NDArrays, int, dict[str, Scalar]]:
+    def is_scored(self, number: int) -> bool:
+        """Whether this site scores a model in this round, for a server without data."""
+        return self.run.config.scored_at_sites(number) is not None
+
+    def score_held_out(self, number: int) -> dict[str, int | float]:
+        """Score the model as it is now on what this site holds out, if it holds out anything."""
+        held, view = len(self.view.test_shard), self.view
+        with own_randomness(self.run.config, "held-out", number, view.partition):
+            scores = self.score(view.dataset.test, view.test_shard) if held else {}
+        return held_out.report(held, scores)
+
+    def only_score(self, received: Sections, config: dict[str, Scalar]) -> Reply:
+        """Score the received model without training: the last one of a run, with which no round
+        begins."""
+        number = int(config["round"])
+        self.load(received[SHARED], self.memory(config, number))
+        metrics = self.score_held_out(number)
+        wire.check_declared(metrics, wire.declared_metrics(self.run))
+        return Reply({}, len(self.view.train), {**metrics})
+
+    def send(
+        self, reply: Reply, broadcast: NDArrays, only_metrics: bool = False
+    ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         """Pack the reply: as it is, or as one vector that can be masked."""
         secagg = self.run.config.secagg_params
         if isinstance(secagg, SecAggOn):
             numbers = {name: float(value) for name, value in reply.metrics.items()}
-            vector = SecureVector(self.run)
+            vector = SecureVector(self.run, with_sections=not only_metrics)
             return [vector.encode(reply.sections, broadcast, reply.examples, numbers)], 1, {}
         if isinstance(secagg, SecAggFlower):  # metrics would be sent in clear, so they are not
             shared, examples = reply.sections[SHARED], reply.examples
@@ -240,10 +275,13 @@ class FederatedClient(NumPyClient):
         metrics: dict[str, Scalar] = {f"{wire.TERM}{name}": value for name, value in terms.items()}
         metrics |= {**local.report, wire.STEPS: local.steps, wire.SAMPLES: local.samples}
         metrics |= {wire.FELL_BACK: 1} if local.memory.fell_back else {}
-        if config.scores_local_models and len(self.view.test_shard):
+        scores, held = dict[str, float](), len(self.view.test_shard)
+        if config.scores_local_models and held:
             scores = self.score(self.view.dataset.test, self.view.test_shard)
             metrics |= {f"{wire.TEST_SHARD}{name}": value for name, value in scores.items()}
-        wanted = config.diagnostics and config.evaluates(local.number)
+        if not config.shares_all and self.is_scored(local.number):
+            metrics |= held_out.report(held, scores)
+        wanted = config.diagnostics and config.server_reads_data and config.evaluates(local.number)
         if wanted and len(self.view.dataset.test):  # a node's own data may have no test part
             metrics |= local_model_scores(self.run, self.model, self.view)
         return metrics

@@ -186,6 +186,10 @@ class Method(Params):
         alone = [repr(section.name) for section in self.up if not section.summable]
         return " and ".join(alone)
 
+    def needs_server_data(self, config: RunConfig) -> str:
+        """Why its server half needs samples of its own, as half a sentence; "" if it does not."""
+        return ""
+
     def extra_outputs(self, classes: int) -> int:
         """The number of outputs that this method adds to the head of a model for `classes`."""
         return 0

@@ -196,8 +196,13 @@ def appearance(dataset: DataSet) -> dict[str, str | int]:
 
     None of them depends on a single record of a node's own data.
     """
+    return {"fingerprint": dataset.fingerprint, **form_of(dataset)}
+
+
+def form_of(dataset: DataSet) -> dict[str, str | int]:
+    """Return what their line says about the data, too."""
     return {
-        "fingerprint": dataset.fingerprint,
         "shape": "x".join(map(str, dataset.shape)),
         "classes": len(dataset.classes),
+        "task": dataset.task,
     }

@@ -6,14 +6,15 @@ A round calls the strategy as Flower's `Server.fit` does, in the same order:
         try_fit                     again, with the clients then present, if too few have answered
             fit                     server/messages/plain.py, or secagg.py with secure aggregation:
                                     strategy.configure_fit, messages, strategy.aggregate_fit
-        evaluate                    strategy.evaluate on the server's test set
+        evaluate                    strategy.evaluate on the server's test set; without one, the
+                                    sites score the model (site_scores.py)
             validate                if asked for: strategy.configure_evaluate, messages,
                                     strategy.aggregate_evaluate
         track_best, append, save    best model and early stopping; one line of results; checkpoint
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from logging import INFO, WARNING
@@ -40,7 +41,13 @@ from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.line import make_round_line
 from fedmirage.server.record.results import Results
 from fedmirage.server.record.scores import Evaluator
-from fedmirage.server.record.shown import describe_scores
+from fedmirage.server.record.shown import describe_scores, describe_sites
+from fedmirage.server.site_scores import (
+    KIND,
+    ask_for_scores,
+    describe_missing,
+    make_sites_line,
+)
 from fedmirage.server.strategy.wrapper import idle, release, save_state
 
 
@@ -59,6 +66,8 @@ class Rounds:
     prepare: Preparer | None = None  # if a method has work to do before a client's first round
     # the last evaluation, with what the lines of rounds leave out
     last_evaluation: dict[str, Any] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)  # sentences about sites without held-out data
+    scored: set[int] = field(default_factory=set)  # rounds whose models the sites have scored
     only_own: bool = False  # whether only nodes with data of their own may enter from now on
     named: dict[str, str] = field(default_factory=dict)  # the names that results.jsonl has
 
@@ -66,13 +75,16 @@ class Rounds:
         """Do all rounds; return the summary line."""
         started = time.perf_counter()
         self.roster.await_all(self.config.node_timeout, self.config.min_replies)
-        self.choose_test_set()
+        if self.config.server_reads_data:
+            self.choose_test_set()
+        self.scored = {int(line["round"]) for line in self.results.lines(KIND)}
         stopped = self.out_of_patience  # a resumed run may have stopped early already
         for number in range(self.checkpoint.round + 1, self.config.rounds + 1):
             if stopped:
                 break
             with own_randomness(self.config, "server", number):
                 stopped = self.run_round(number)
+        self.score_last()
         more: dict[str, Any] = {"seconds": time.perf_counter() - started}
         more |= {"stopped_early": True} if stopped else {}
         detail, unused = select_for_summary(self.last_evaluation), idle(self.strategy)
@@ -111,7 +123,12 @@ class Rounds:
             shared if offered is parameters else self.keep_fixed(parameters_to_ndarrays(offered))
         )
         stop = self.track_best(line, released)
+        scored = self.config.scored_at_sites(number)
+        if scored == number - 1:
+            self.record_scores(scored, outcome)
         self.results.append(line)
+        if scored == number:
+            self.record_scores(scored, outcome)
         self.save(number, shared, released)
         log(INFO, "round %s/%s: %s", number, self.config.rounds, describe_scores(line))
         return stop
@@ -130,13 +147,53 @@ class Rounds:
             return arrays
         return self.evaluator.run.shared.keep_fixed(arrays, self.checkpoint.shared)
 
+    def record_scores(self, scored: int, outcome: FitOutcome) -> None:
+        """Write what the sites report about the model of a round, and who holds out nothing."""
+        if scored in self.scored:
+            return  # a resumed run has it already
+        self.scored.add(scored)
+        line = make_sites_line(self.config, scored, outcome)
+        if (missing := describe_missing(line, self.roster.names)) and missing not in self.told:
+            self.told.add(missing)
+            self.results.note(scored, missing)
+        self.results.append(line)
+        log(INFO, "%s", describe_sites(line))
+
+    def score_last(self) -> None:
+        """Let the sites score the last model, with which no round begins."""
+        last = self.checkpoint.round
+        due = self.config.shares_all and self.config.scores_at_sites and last not in self.scored
+        if not due or not last:
+            return
+        parameters = ndarrays_to_parameters(self.checkpoint.shared)
+
+        def ask(without: dict[int, str]) -> FitOutcome:
+            asked = ask_for_scores(self.config, self.roster, self.checkpoint, parameters, without)
+            return self.fit.score(last + 1, parameters, asked)
+
+        try:
+            self.record_scores(last, self.try_again(last + 1, ask))
+        except FedmirageError as error:
+            raise FedmirageError(
+                f"the model of round {last} is saved, but the sites have not scored it: {error}"
+                f" Continue with: fedmirage run --resume {self.folder}"
+            ) from None
+
     def try_fit(self, number: int, parameters: Parameters) -> FitOutcome:
         """Try a round; if too few clients answered, try again with those that are then present."""
+        return self.try_again(
+            number, lambda without: self.fit_prepared(number, parameters, without)
+        )
+
+    def try_again(
+        self, number: int, attempt_once: Callable[[dict[int, str]], FitOutcome]
+    ) -> FitOutcome:
+        """Ask clients until enough of them have answered, as often as `retries` allows."""
         without: dict[int, str] = {}  # the clients that further tries leave out, and why
         for attempt in range(self.config.retries + 1):
             self.roster.refresh(self.config.node_timeout, self.only_own)
             try:
-                return self.fit_prepared(number, parameters, without)
+                return attempt_once(without)
             except RoundFailed as error:
                 without |= error.without
                 if error.hopeless:  # a mistake in a method, which every further try would repeat

@@ -18,14 +18,13 @@ from flwr.server.strategy import Strategy
 from flwr.serverapp import Grid
 
 from fedmirage.common import device
-from fedmirage.common.data.loading import load
 from fedmirage.common.data.names import announce_names
 from fedmirage.common.data.tables.comparison import announce_schema, hash_schema
 from fedmirage.common.errors import FedmirageError, is_disk_full
 from fedmirage.common.methods import half
 from fedmirage.common.methods.fedavg import FedAvg
 from fedmirage.common.own_code import announce_sources, hash_sources
-from fedmirage.common.run import Run, appearance, make_run
+from fedmirage.common.run import Run, appearance, form_of, make_run
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.settings.config import RunConfig
@@ -39,7 +38,7 @@ from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.results import Results
 from fedmirage.server.record.scores import Evaluator
 from fedmirage.server.rounds import Rounds
-from fedmirage.server.start import check_with_data, find_start, link_memories
+from fedmirage.server.start import check_with_data, describe_data, find_start, link_memories
 from fedmirage.server.strategy.average import Average
 from fedmirage.server.strategy.context import ServerContext
 from fedmirage.server.strategy.dp import dp_average
@@ -79,7 +78,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     """Load and build everything that the rounds need; refuse what is wrong before any message."""
     threads = config.server_threads or device.cores()
     chosen = device.prepare(config, threads)
-    dataset = load(config.dataset, config.data_dir or None, config.download)
+    dataset = describe_data(config)
     check_with_data(config, dataset)
     run, model = make_run(config, dataset, chosen)
     state = find_start(run, folder)
@@ -97,7 +96,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
             "classes": run.classes,
             "class_names": list(dataset.classes),
             "shape": list(run.shape),
-            "fingerprint": dataset.fingerprint,
+            **({"fingerprint": dataset.fingerprint} if config.server_reads_data else {}),
             **({"schema_hash": hash_schema(dataset.schema)} if dataset.schema else {}),
             "token": state.token,
             "start_round": state.round,
@@ -115,7 +114,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         config.clients,
         config.seed,
         send,
-        expected=appearance(dataset),
+        expected=appearance(dataset) if config.server_reads_data else form_of(dataset),
         told=told,
         secret=config.dp_params.secret_draw,
         no_substitutes=isinstance(config.secagg_params, SecAggOn),
@@ -162,7 +161,7 @@ def make_strategy(run: Run, state: Checkpoint, evaluator: Evaluator, results: Re
         state.shared,
         config.participation,
         config.weighs,
-        evaluator,
+        evaluator if config.server_reads_data else None,
         state.address,
         config.validation > 0,
     )

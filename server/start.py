@@ -12,6 +12,7 @@ import torch
 
 from fedmirage.common import device
 from fedmirage.common.data.loading import load
+from fedmirage.common.data.outline import outline
 from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.named import divide
 from fedmirage.common.data.set import DataSet
@@ -60,6 +61,13 @@ def check_run(config: RunConfig, folder: Path, divides: bool = True) -> Manifest
     refuse(problems)
     assert isinstance(found, Manifest)
     return found
+
+
+def describe_data(config: RunConfig) -> DataSet:
+    """Load the server's data; with server-data="none", make of the line what can be known so."""
+    if config.server_reads_data:
+        return load(config.dataset, config.data_dir or None, config.download)
+    return outline(config.dataset_list, config.task, config.data_dir)
 
 
 def find_start(run: Run, folder: Path) -> Checkpoint:
@@ -154,8 +162,10 @@ def link_memories(source: Path, target: Path) -> None:
 def check_with_data(config: RunConfig, dataset: DataSet) -> None:
     """Refuse all that can be wrong once the data are known, in one go."""
     partition, clients, train = config.partition_params, config.clients, dataset.train
-    problems = check(partition, clients, len(dataset.classes), len(train), dataset.task)
-    problems += check_columns(partition, train.columns, clients)
+    problems: list[str] = []
+    if len(train):  # what is not read here is divided on the nodes, which check it
+        problems += check(partition, clients, len(dataset.classes), len(train), dataset.task)
+        problems += check_columns(partition, train.columns, clients)
     problems += find_missing_halves(config.method_list)
     problems += check_table(config, dataset)
     for attempt in (lambda: task_of(config, dataset), lambda: check_model(config, dataset)):
@@ -168,8 +178,8 @@ def check_table(config: RunConfig, dataset: DataSet) -> list[str]:
     """Say why a table cannot be normalised in this run, or cannot be learnt; nothing if it can."""
     if not dataset.schema:
         return []
-    problems = []
-    if len(np.unique(np.concatenate([dataset.train.labels, dataset.test.labels]))) < 2:
+    problems, labels = [], np.concatenate([dataset.train.labels, dataset.test.labels])
+    if len(labels) and len(np.unique(labels)) < 2:
         problems.append(
             f"dataset: the labels of {dataset.name} are all of one class, so nothing can be learnt"
             " or tested with them; add rows of other classes"

@@ -32,7 +32,7 @@ def describe_data(view: ClientView, own_data: bool) -> str:
         text += f"; {len(view.validation)} more are for validation"
     if own_data and len(data.test):
         held_out = "are held out and" if data.divided else "of its test split"
-        text += f"; {len(data.test)} {held_out} only score local models"
+        text += f"; {len(data.test)} {held_out} only score models"
     if data.skipped:
         text += f"; {data.skipped} pictures could not be read and are left out (skip)"
     return text

@@ -35,6 +35,7 @@ from fedmirage.common.secagg.protocol import (
     RefusalError,
     SecureTask,
     Try,
+    are_of_one_run,
     write_number,
 )
 from fedmirage.common.secagg.settings import SecAggOn
@@ -85,7 +86,7 @@ class Participant:
             )
         task = SecureTask.read(self.request)
         self.notes_on(task).require_new()
-        if self.state.get("token", task.token) != task.token:
+        if not are_of_one_run(self.state.get("token", task.token), task.token):
             raise WireError("the server gives one run two tokens, as if its rounds were new")
         private = [keys.draw_private_key() for _ in range(wire.PAIRS)]
         public = b"".join(map(keys.find_public_key, private))

@@ -1,6 +1,7 @@
 """Joins several sets into one with a column "domain"; shapes, classes and task must agree."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,7 @@ def combine(parts: list[DataSet], domains: tuple[str, ...], private: bool = Fals
     They are normalised with 0.5/0.5 unless all have the same mean and std. The joined copy on the
     disk is private if one of them is somebody's own.
     """
-    _check_alike(parts)
-    same = len({(part.mean, part.std) for part in parts}) == 1
-    neutral = (NEUTRAL,) * parts[0].shape[0]
+    facts = describe_together(parts, domains)
 
     def build() -> DataSet:
         train, test = (
@@ -31,22 +30,27 @@ def combine(parts: list[DataSet], domains: tuple[str, ...], private: bool = Fals
         )
 
     joined = load_or_build("combined", [part.fingerprint for part in parts], build, private)
-    name = ", ".join(part.name for part in parts)
-    mean, std = (parts[0].mean, parts[0].std) if same else (neutral, neutral)
+    return replace(joined, **facts)
+
+
+def describe_together(parts: list[DataSet], domains: tuple[str, ...]) -> dict[str, Any]:
+    """Return the facts about several sets as one; refuse sets that cannot be one."""
+    _check_alike(parts)
+    same = len({(part.mean, part.std) for part in parts}) == 1
+    neutral = (NEUTRAL,) * parts[0].shape[0]
     named = _find_named(parts)
-    return replace(
-        joined,
-        name=name,
-        mean=mean,
-        std=std,
-        classes=named.classes,
-        task=named.task,
-        named_by=named.named_by,
-        domains=domains,
-        divided=any(part.divided for part in parts),
-        skipped=sum(part.skipped for part in parts),
-        schema=parts[0].schema,
-    )
+    return {
+        "name": ", ".join(part.name for part in parts),
+        "mean": parts[0].mean if same else neutral,
+        "std": parts[0].std if same else neutral,
+        "classes": named.classes,
+        "task": named.task,
+        "named_by": named.named_by,
+        "domains": domains,
+        "divided": any(part.divided for part in parts),
+        "skipped": sum(part.skipped for part in parts),
+        "schema": parts[0].schema,
+    }
 
 
 def _check_alike(parts: list[DataSet]) -> None:

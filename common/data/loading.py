@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fedmirage.common.data.cache import content_fingerprint, load_or_build, stamp_files
-from fedmirage.common.data.catalogue.cards import Card
 from fedmirage.common.data.catalogue.encoded import Embeddings, Texts
 from fedmirage.common.data.catalogue.params import (
     DATASETS,
@@ -54,7 +53,7 @@ def load(
         for params in chosen
     ]
     own = any(isinstance(params, OwnParams) for params in chosen)
-    return parts[0] if len(parts) == 1 else combine(parts, _name_sources(chosen), private=own)
+    return parts[0] if len(parts) == 1 else combine(parts, name_sources(chosen), private=own)
 
 
 def list_available(data_dir: str | Path | None = None) -> dict[str, str | None]:
@@ -93,14 +92,14 @@ def load_one(params: DatasetParams, folder: Path, download: bool) -> DataSet:
         key.append(hash_source(params.encoder))
     own = isinstance(params, OwnParams | Embeddings)
     dataset = load_or_build(params.name, key, lambda: _decode(params, found), private=own)
-    facts: dict[str, Any] = {"named_by": _named_by(params, dataset)}
+    facts: dict[str, Any] = {"named_by": named_by(params, dataset)}
     facts["domains"] = _domains(params, dataset)
     if isinstance(params, PictureParams):
-        facts |= {key: _normalisation(params, key, dataset.shape[0]) for key in ("mean", "std")}
+        facts |= {key: normalisation(params, key, dataset.shape[0]) for key in ("mean", "std")}
     return replace(dataset, name=write(params), **facts)
 
 
-def _name_sources(chosen: list[DatasetParams]) -> tuple[str, ...]:
+def name_sources(chosen: list[DatasetParams]) -> tuple[str, ...]:
     """Name the domains of several sets as briefly as tells them apart.
 
     That is by the sets' names, else by those of their folders and files, else by all parameters.
@@ -128,7 +127,8 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
         from fedmirage.common.data.holdout import hold_out_test
 
         raw = hold_out_test(raw, getattr(params, "test_share", 0.0))
-    train, test, classes, task = check_splits(source.origin, raw, card, _expected(params, card))
+    expected = None if isinstance(params, OwnParams) and params.pictures else params.known_shape
+    train, test, classes, task = check_splits(source.origin, raw, card, expected)
     fingerprint = content_fingerprint(train, test)
     if params.limit is not None:
         from fedmirage.common.data.holdout import limit_samples
@@ -141,10 +141,10 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
     return DataSet(params.name, train, test, classes, task, mean, std, fingerprint, **facts)
 
 
-def _named_by(params: DatasetParams, dataset: DataSet) -> NamedBy:
+def named_by(params: DatasetParams, dataset: DataSet) -> NamedBy:
     """Say where the class names come from; arrays and parquet files may have none, folders do."""
     if isinstance(params, Embeddings):
-        return _named_by(params.inner, dataset)
+        return named_by(params.inner, dataset)
     if not isinstance(params, OwnParams):
         return "published"
     numbers = tuple(map(str, range(len(dataset.classes))))
@@ -161,20 +161,12 @@ def _domains(params: DatasetParams, dataset: DataSet) -> tuple[str, ...]:
     return tuple(map(str, range(int(top) + 1)))
 
 
-def _expected(params: DatasetParams, card: Card) -> tuple[int, ...] | None:
-    """Return the shape that the decoded inputs of a published set must have."""
-    if card.shape is None or not isinstance(params, PictureParams):
-        return card.shape
-    channels, height, width = card.shape
-    return params.channels or channels, params.size or height, params.size or width
-
-
-def _normalisation(params: PictureParams, key: str, channels: int) -> tuple[float, ...]:
+def normalisation(params: DatasetParams, key: str, channels: int) -> tuple[float, ...]:
     """Return one number per channel: the user's or else the set's own.
 
     The set's numbers are averaged or repeated where the channels of its pictures were.
     """
-    given = getattr(params, key)
+    given = getattr(params, key, None)
     if isinstance(given, tuple) and len(given) != channels:
         wanted = "a number" if channels == 1 else f"a number or {channels} numbers"
         raise ConfigurationError(

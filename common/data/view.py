@@ -1,12 +1,13 @@
 """One client's part of the data: training samples, validation share and part of the test set."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fedmirage.common.data.partitions.counts import Indices
-from fedmirage.common.data.set import DataSet
+from fedmirage.common.data.set import DataSet, Split
 from fedmirage.common.errors import ConfigurationError
 
 
@@ -62,6 +63,35 @@ def own_view(
     everything = np.arange(len(dataset.train))
     given = view(dataset, everything, partition, clients, validation, seed)
     return replace(given, test_shard=np.arange(len(dataset.test)))
+
+
+def share_test(dataset: DataSet, parts: Sequence[Indices], seed: int) -> list[Indices]:
+    """Divide the test split as the training split is divided: one array of positions per client.
+
+    Of every class (and domain) each client gets the same share as of the training samples. So what
+    it holds out looks like what it trains on, and nothing is held out twice. Samples with several
+    labels have no class to go by: every client gets a share of all.
+    """
+    from fedmirage.common.seeds import numpy_generator
+
+    train, test = _kinds(dataset.train), _kinds(dataset.test)
+    shares: list[list[Indices]] = [[] for _ in parts]
+    for number, kind in enumerate(np.unique(test)):
+        random = numpy_generator(seed, "held-out-share", number)
+        order = random.permutation(np.flatnonzero(test == kind))
+        counts = np.array([np.count_nonzero(train[part] == kind) for part in parts])
+        ends = np.cumsum(counts) * len(order) // max(1, counts.sum())
+        for share, found in zip(shares, np.split(order, ends)[: len(parts)], strict=True):
+            share.append(found)
+    return [np.sort(np.concatenate([*share, np.zeros(0, np.int64)])) for share in shares]
+
+
+def _kinds(split: Split) -> Indices:
+    """Number the samples of a split by class and domain."""
+    labels = split.labels if split.labels.ndim == 1 else np.zeros(len(split), np.int64)
+    domains = split.columns.get("domain", np.zeros(len(split), np.int64))
+    kinds: Indices = (domains << 32) + labels.astype(np.int64)
+    return kinds
 
 
 def count_classes(

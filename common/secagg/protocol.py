@@ -19,7 +19,7 @@ from flwr.common import FitIns
 from fedmirage.common.errors import FedmirageError, WireError
 from fedmirage.common.secagg.keys import KEY, OVERHEAD, join, split
 from fedmirage.common.secagg.shamir import SHARE as SHARE_SIZE
-from fedmirage.common.wire.payload import LAYOUT, SHARED, slices
+from fedmirage.common.wire.payload import LAYOUT, ONLY_SCORES, SHARED, slices
 from fedmirage.common.wire.statistics import NORMALISATION
 
 if TYPE_CHECKING:
@@ -71,8 +71,12 @@ class SecureTask:
         # One normalisation for all: with another for each, a sum could show a single client's.
         scale = ins.config.get(NORMALISATION, b"")
         known = [scale] if isinstance(scale, bytes) and scale else []
+        told = dict(ins.config)
+        if ONLY_SCORES in told:  # what is answered without training must not bind what trains
+            told["token"] = name_scores(str(told.get("token")))
+            known.append(ONLY_SCORES.encode())
         model = hashlib.sha256(join(*shared, *known)).digest()
-        return cls.read({**ins.config, "model": model})
+        return cls.read({**told, "model": model})
 
     def count_drawn(self, config: RunConfig) -> int:
         """Return how many clients are drawn for it: all, where they add up their tables."""
@@ -132,6 +136,16 @@ class Try:
 
     def _name(self, partition: int) -> tuple[bytes, bytes]:
         return write_number(partition), self.keys[partition]
+
+
+def name_scores(token: str) -> str:
+    """Name the task of a run in which nothing is trained, as if it were a run of its own."""
+    return hashlib.sha256(f"{ONLY_SCORES} {token}".encode()).hexdigest()[:16]
+
+
+def are_of_one_run(token: str, other: str) -> bool:
+    """Whether two tasks belong to one run; one of them may be its task of scores."""
+    return token in (other, name_scores(other)) or name_scores(token) == other
 
 
 def write_number(number: int) -> bytes:

@@ -30,6 +30,7 @@ from fedmirage.common.method import Weighting
 from fedmirage.common.run import Run
 from fedmirage.common.secagg.keys import Steps
 from fedmirage.common.secagg.settings import SecAggOn
+from fedmirage.common.wire.held_out import summed_names, to_sums
 from fedmirage.common.wire.manifest import Entry
 from fedmirage.common.wire.metrics import check_declared, declared_metrics, weighting_of
 from fedmirage.common.wire.payload import SHARED, Array, Arrays, Sections
@@ -76,15 +77,16 @@ class SecureVector:
     Both sides derive the order of the vector from the run's configuration and the shared weights.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, with_sections: bool = True) -> None:
         config = run.config
         assert isinstance(config.secagg_params, SecAggOn)
-        self.secagg = config.secagg_params
-        self.metrics = declared_metrics(run)
+        self.run, self.secagg = run, config.secagg_params
+        self.metrics = summed_names(declared_metrics(run))
         self.slots = [
-            Slot(SHARED, entry, config.weighs, wide=not entry.trainable) for entry in run.shared
+            Slot(SHARED, entry, config.weighs, wide=not entry.trainable)
+            for entry in (run.shared if with_sections else ())
         ]
-        for section in run.sections:
+        for section in run.sections if with_sections else ():
             weighting = config.weighs if section.weighting == "run" else section.weighting
             entries = run.entries_of(section)
             assert weighting is not None  # refused together with secagg before the start
@@ -97,6 +99,11 @@ class SecureVector:
         self.wide = COUNTS + len(self.metrics) + wide_numbers  # how many numbers are wide
         # The elements of the whole vector.
         self.size = 2 * self.wide + sum(slot.size for slot in self.slots if not slot.wide)
+
+    @property
+    def only_metrics(self) -> SecureVector:
+        """The vector of a client that trains nothing and sends metrics alone."""
+        return SecureVector(self.run, with_sections=False)
 
     # On the client
 
@@ -140,9 +147,10 @@ class SecureVector:
 
     def _weigh(self, metrics: Mapping[str, float], weights: Mapping[Weighting, float]) -> Vector:
         """All declared metrics in order, each times its weight; a missing metric is 0."""
-        check_declared(metrics, self.metrics)
+        summed = to_sums(metrics, self.secagg.max_examples)
+        check_declared(summed, self.metrics)
         values = np.nan_to_num(
-            np.array([metrics.get(name, 0.0) for name in self.metrics]), posinf=0, neginf=0
+            np.array([summed.get(name, 0.0) for name in self.metrics]), posinf=0, neginf=0
         )
         weighed = np.clip(values, -(2.0**WIDE_BITS), 2.0**WIDE_BITS) * [
             weights[weighting_of(name)] for name in self.metrics

@@ -33,6 +33,7 @@ from fedmirage.common.settings.lines import Lines, read_lines
 from fedmirage.common.settings.project import project
 from fedmirage.common.settings.renamed import present_name
 from fedmirage.common.settings.rules import RefusedError, contradictions, require
+from fedmirage.common.settings.without_data import unscored
 
 MOST = 2**63 - 1  # Flower's run config holds integers of 64 bits
 Positive = Annotated[int, Field(ge=1, le=MOST)]
@@ -160,7 +161,13 @@ class RunConfig(BaseModel):
     local_evaluation: bool
     """Score every local model on its own IID shard of the test set and, in a simulation without
     secagg and dp, the average of all local models. Always on if a method shares only a part of the
-    model, because there is no global model to score then."""
+    model, because there is no global model to score then. With server-data="none" it is scored on
+    what its site holds out, and no average is."""
+    server_data: Literal["test", "none"]
+    """What the server reads: the data set of the dataset line, whose test split scores the global
+    model ("test"); or nothing at all ("none"). Then the sites score every model on what they hold
+    out, and the headline is the mean of these scores; the dataset line must say which classes there
+    are and what form the inputs have."""
     target: Annotated[float, Field(ge=0, le=1)]
     """An accuracy on the test set; the summary names the first round that reached it. 0 means no
     target."""
@@ -297,17 +304,44 @@ class RunConfig(BaseModel):
     def averages_local_models(self) -> bool:
         """Whether the average of all local models is scored, on a host that has all of them.
 
-        Secure aggregation and dp keep single models from the server, so not with these.
+        Secure aggregation and dp keep single models from the server, so not with these; nor can a
+        server score anything without data.
         """
         hidden = self.secagg_params.active or self.dp_params.active
-        return self.scores_local_models and not hidden
+        return self.scores_local_models and not hidden and self.server_reads_data
+
+    @property
+    def server_reads_data(self) -> bool:
+        """Whether the server has a test set; if not, the sites score the models."""
+        return self.server_data == "test"
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether a node with data of its own keeps a part of them for scores."""
+        return self.scores_local_models or not self.server_reads_data
+
+    @property
+    def scores_at_sites(self) -> bool:
+        """Whether the sites' scores of the model reach the server: metrics must be allowed to."""
+        told = self.dp_params.name != "local" and self.secagg_params.name != "flower"
+        return not self.server_reads_data and told
+
+    def scored_at_sites(self, round_number: int) -> int | None:
+        """The round whose model the sites score while they train in a round; None if none is.
+
+        They score the model that they get, which is that of the round before. Where only a part is
+        shared, they score their own model after its training.
+        """
+        scored = round_number - 1 if self.shares_all else round_number
+        wanted = self.scores_at_sites and scored > 0 and self.evaluates(scored)
+        return scored if wanted else None
 
     @property
     def cautions(self) -> list[str]:
         """What methods, privacy and schedule find odd about these settings, though they can run."""
         methods = [caution for method in self.method_list for caution in method.cautions(self)]
         private = self.secagg_params.cautions() + self.dp_params.cautions(self)
-        return methods + private + self.schedule_params.cautions(self)
+        return methods + private + self.schedule_params.cautions(self) + unscored(self)
 
     def evaluates(self, round_number: int) -> bool:
         """Whether models are evaluated on the test set in this round."""

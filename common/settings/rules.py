@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from fedmirage.common.learning.schedules import Constant
 from fedmirage.common.method import clashes, required_weighting
 from fedmirage.common.settings.lines import Lines
+from fedmirage.common.settings.without_data import no_need_of_server_data
 
 if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
@@ -91,7 +92,7 @@ def enough_clients_for_replies(config: RunConfig, lines: Lines) -> list[str]:
 
 def patience_needs_validation(config: RunConfig, lines: Lines) -> list[str]:
     """Early stopping is decided by the validation loss."""
-    if not config.patience or config.validation:
+    if not config.patience or config.validation or not config.server_reads_data:
         return []
     return [f"patience={config.patience} needs validation data; set validation=0.1 or patience=0"]
 
@@ -160,4 +161,5 @@ RULES: tuple[Rule, ...] = (
     methods_that_go_together,
     weighting_that_methods_require,
     only_for_pictures,
+    no_need_of_server_data,
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.method import Weighting
+from fedmirage.common.wire import held_out
 
 if TYPE_CHECKING:
     from fedmirage.common.run import Run
@@ -52,6 +53,9 @@ MEANINGS = {
     f"{TIMES}*": "The part of it that a method took for its own work.",
     AFRESH: "1 if the client has lost what its optimiser knew of the run.",
     CLIPPED: "1 if the client's update was longer than dp's clip.",
+    f"{held_out.PREFIX}*": 'With `server-data="none"`: how many samples the site holds out'
+    " (`examples`), and the scores on them of the model that it got; where only a part is shared,"
+    " of its own model after training.",
     f"{TEST_SHARD}*": "Scores of local models, each on its client's own shard of the test set; the"
     " line of a round has their mean, weighted by examples (FedMD-CG's L.acc).",
     f"{SHARD_SCORES}*": "The `worst`, the `best` and the `std` of these accuracies over clients.",
@@ -69,7 +73,7 @@ PARTICIPANTS = "participants"  # in the only reply of a secure sum: how many cli
 ANSWERED = "answered"  # in the same reply: the partitions that it represents, e.g. "0 2 3"
 
 # What a round's metrics hold beside the metrics of its methods.
-PREFIXES = (TERM, DIAGNOSTICS, SCORES, OPTIMIZER, MEMORY, DP, TIMES)
+PREFIXES = (TERM, DIAGNOSTICS, SCORES, OPTIMIZER, MEMORY, DP, TIMES, held_out.PREFIX)
 COUNTED = (STEPS, SAMPLES, SECONDS, PARTICIPANTS)
 
 
@@ -85,8 +89,10 @@ def declared_metrics(run: Run) -> tuple[str, ...]:
         names.append(CLIPPED)
     if config.scores_local_models:
         names += [f"{TEST_SHARD}{name}" for name in run.metric_names]
+    if config.scores_at_sites:
+        names += held_out.names_of(run.metric_names)
     if config.diagnostics:
-        names += [ON_TEST, ON_OWN_LABELS]
+        names += [ON_TEST, ON_OWN_LABELS] * config.server_reads_data
         names += [name for method in config.method_list for name in method.diagnostics]
     names += [name for method in config.method_list for name in method.metrics]
     return tuple(dict.fromkeys(names))
@@ -103,4 +109,5 @@ def check_declared(metrics: Mapping[str, object], declared: Iterable[str]) -> No
 
 def weighting_of(metric: str) -> Weighting:
     """How a metric is averaged over clients."""
-    return "uniform" if metric in (AFRESH, CLIPPED, FELL_BACK) else "examples"
+    once = metric in (AFRESH, CLIPPED, FELL_BACK) or metric.startswith(held_out.PREFIX)
+    return "uniform" if once else "examples"

@@ -24,6 +24,7 @@ Sections = dict[str, Arrays]
 SHARED = "shared"
 LONGEST_HEADER = 16_384  # bytes; numpy itself refuses to parse more than 10,000 characters
 LAYOUT = "layout"  # the key of the layout in FitIns.config and FitRes.metrics
+ONLY_SCORES = "only_scores"  # the key in FitIns.config with which clients score and do not train
 
 
 def pack(sections: Mapping[str, Arrays]) -> tuple[Arrays, str]:

@@ -38,7 +38,7 @@ def draw_rounds(rounds: DataFrame, columns: Sequence[str], title: str) -> Figure
 
 def draw_curves(rounds: DataFrame, names: Mapping[str, str], question: Question) -> Figure:
     """Draw the mean score of every line over seeds; the band is the range of the seeds."""
-    figure, axes = _begin(f"{question.what} on the test set")
+    figure, axes = _begin(f"{question.what} on {question.where}")
     placebos = set(rounds["placebo"])
     colours: dict[str, str] = {}
     for name, own in rounds.groupby("methods", sort=False):

@@ -93,7 +93,9 @@ class RunResult:
 
     @property
     def _rounds(self) -> list[dict[str, Any]]:
-        return [line for line in self.lines if line["kind"] == "round"]
+        from fedmirage.records.lines import rounds_of
+
+        return rounds_of(self.lines)
 
     @staticmethod
     def _frame(rows: list[dict[str, Any]], index: list[str]) -> DataFrame:

@@ -31,7 +31,8 @@ def advise(outcome: Outcome) -> str:
     averages = (
         f"fedavgm(momentum=0.5), swa(length={max(2, min(LONGEST, outcome.settings.rounds // 3))})"
     )
-    if outcome.question.score != LOCAL and averages not in outcome.by_name:
+    sensible = outcome.question.score != LOCAL and outcome.settings.server_reads_data
+    if sensible and averages not in outcome.by_name:
         reason = (
             "nothing here is ahead of FedAvg and of its placebo; averages over rounds cost nothing"
         )

@@ -8,8 +8,9 @@ from pandas import DataFrame
 
 from fedmirage.comparison.folders import load_runs
 from fedmirage.comparison.plan import QUESTION
-from fedmirage.comparison.rows import Question
+from fedmirage.comparison.rows import GLOBAL, Question, headline
 from fedmirage.comparison.scores import score_of
+from fedmirage.records.lines import rounds_of
 
 STYLES = ("-", "--", ":", "-.")  # curves that coincide stay visible
 Curve = tuple[str, Sequence[Mapping[int, float]]]  # a label, and for every seed values by round
@@ -19,15 +20,17 @@ def draw_runs(folders: list[Path], path: Path, question: Question = QUESTION) ->
     """Draw the accuracy on the test set by round, or what is compared, one curve per run."""
     curves: list[Curve] = []
     for folder, config, lines in load_runs(folders)[0]:
+        score = question.score
+        if score == GLOBAL:
+            score = headline(config.get("server-data", "test"))
         values = {
             line["round"]: value
-            for line in lines
-            if line["kind"] == "round"
-            and (value := score_of(line, question.metric, question.score)) is not None
+            for line in rounds_of(lines)
+            if (value := score_of(line, question.metric, score)) is not None
         }
         if values:
             curves.append((f"{config['methods']} ({folder.name})", [values]))
-    return draw_by_round(curves, path, f"{question.what} on the test set")
+    return draw_by_round(curves, path, f"{question.what} on {question.where}")
 
 
 def draw_by_round(

@@ -9,6 +9,7 @@ from rich.text import Text
 from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.records.lines import Lines, read_record, summarise_so_far
 from fedmirage.server.record.shown import AVERAGE, SHARD
+from fedmirage.show.progress import site_scores
 
 SCORES = ("final_accuracy", "best_accuracy", "last5_accuracy")
 WHAT = ("methods", "dataset", "partition", "model", "clients", "rounds", "seed")
@@ -53,6 +54,8 @@ def lay_out_runs(folders: list[Path]) -> Group:
         scores = [_percent(end[key]) for key in SCORES]
         cells = (str(end["rounds"]), *scores, f"{end['bytes_up'] / 1e6:.1f}", end["status"])
         shown.append(_line(_row(folder.name, *cells)))
+        sites = end.get("final_held_out", {})
+        shown += [_line(f"  {name}: {text}") for name, text in site_scores(sites).items()]
         shown += [_line(f"  {text}") for text in _local(end["final_evaluation"])]
         shown += [_line("  " + _settings(config, differ), "dim")] if differ else []
         shown += _domains(end["final_evaluation"])

@@ -4,14 +4,23 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedmirage.common.errors import collect, refuse
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.comparison.choices import Choice, choice_of, make_choices, read_schedules
-from fedmirage.comparison.rows import FEDAVG, LOCAL, Question, Row, make_rows
+from fedmirage.comparison.rows import (
+    FEDAVG,
+    GLOBAL,
+    LOCAL,
+    SITES,
+    Question,
+    Row,
+    headline,
+    make_rows,
+)
 from fedmirage.records.lines import recorded_settings
 from fedmirage.server.record.folder import require_same_settings
 from fedmirage.settings.layers import place
@@ -146,6 +155,9 @@ def make_plan(
             configs.append(configure(*layers, {"methods": row.methods}))
     refuse(problems)
     base = configs[0]
+    if question.score == GLOBAL:
+        question = replace(question, score=headline(base.server_data))
+    check_server_data(base, question, tune, tried)
     usual: dict[str, Any] = {"methods": FEDAVG, "server-threads": base.server_threads or 1}
     choices = make_choices(choice_of(base), tune, tried)
     if len(choices) > 1:
@@ -161,6 +173,30 @@ def make_plan(
     plan = Plan(tuple(rows), numbers, common, choices, share, question)
     require_own_folders(plan)
     return plan
+
+
+def check_server_data(
+    base: RunConfig, question: Question, tune: int, schedules: Sequence[str]
+) -> None:
+    """Refuse what a comparison without data on the server cannot do, and the other way round."""
+    problems = []
+    if base.server_reads_data and question.score in SITES:
+        problems.append(
+            f"score={question.score!r} is of runs with server-data='none'; write that too, or"
+            " score='global'"
+        )
+    if not base.server_reads_data and question.score not in (*SITES, LOCAL):
+        known = " or ".join(f"score={name!r}" for name in (*SITES, LOCAL))
+        problems.append(
+            f"score={question.score!r} needs a test set on the server; with server-data='none'"
+            f" write {known}"
+        )
+    if not base.server_reads_data and (tune > 1 or schedules):
+        problems.append(
+            "tune and schedules choose by validation, which server-data='none' excludes; leave"
+            " them out, or write server-data='test'"
+        )
+    refuse(problems)
 
 
 def shared_rounds(config: RunConfig) -> int:

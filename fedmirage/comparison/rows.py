@@ -7,14 +7,18 @@ from fedmirage.common.errors import collect, refuse
 from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.language import Call, parse
 from fedmirage.common.wire.metrics import FURTHER_SCORES
+from fedmirage.server.record.shown import SITE_MEANS
 from fedmirage.settings.layers import locate
 
 FEDAVG = "fedavg"
 GLOBAL, LOCAL = "global", "local"  # whose accuracy may be compared
+# The means over the sites' held-out data, and where results.jsonl has each.
+SITES = {"sites": "by_examples", "each-site": "by_sites"}
 METRICS = {"accuracy": "accuracy", **FURTHER_SCORES}  # what each is called
 # What may be compared: an accuracy, or another score of the global model.
 SCORES = {GLOBAL: "accuracy", LOCAL: "accuracy"}
 SCORES |= {name.replace("_", "-"): name for name in FURTHER_SCORES}
+SCORES |= dict.fromkeys(SITES, "accuracy")
 VIRTUAL = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")  # compared if nothing else is named
 
 
@@ -34,15 +38,27 @@ class Question:
     @property
     def what(self) -> str:
         """What is compared, in the words of a sentence."""
+        if self.score in SITES:
+            return f"{METRICS[self.metric]} at the sites ({SITE_MEANS[SITES[self.score]]})"
         return METRICS[self.metric] + " of local models" * (self.score == LOCAL)
+
+    @property
+    def where(self) -> str:
+        """On which data, in the words of a sentence."""
+        return "held-out data" if self.score in SITES else "the test set"
 
     @property
     def missing(self) -> str:
         """Say of a run why it may lack the score."""
         if self.score == LOCAL:
             return "it has no accuracy of local models, which --local-evaluation records"
+        if self.score in SITES:
+            return "its sites have scored no model, which they do with server-data='none'"
         if self.metric == "accuracy":
-            return "it has no accuracy on the test set"
+            return (
+                "it has no accuracy on the test set; a run with server-data='none' is compared by"
+                " score=sites"
+            )
         several = "its samples have several labels each"
         data = "its test set has one class only" if self.metric == "auc" else several
         return f"it has no {self.what}, because an earlier version made it, or because {data}"
@@ -88,6 +104,11 @@ def make_question(title: str, baseline: str, score: str, problems: list[str]) ->
     with collect(problems):
         line = spell(parse(baseline, "baseline"))
     return Question(title, line, score)
+
+
+def headline(server_data: str) -> str:
+    """Return the score that is compared unless another is asked for."""
+    return GLOBAL if server_data == "test" else next(iter(SITES))
 
 
 def check_score(score: str) -> None:

@@ -10,7 +10,7 @@ from fedmirage.common.errors import DataError
 from fedmirage.common.wire.metrics import AVERAGE_SCORES, TEST_SHARD
 from fedmirage.comparison.choices import Choice, choice_of
 from fedmirage.comparison.plan import Job
-from fedmirage.comparison.rows import GLOBAL, LOCAL, METRICS, SCORES
+from fedmirage.comparison.rows import GLOBAL, LOCAL, METRICS, SCORES, SITES
 from fedmirage.records.lines import find_summary, read_rounds
 
 LAST = 5  # evaluated rounds in the headline score
@@ -76,7 +76,9 @@ def read_score(folder: Path, score: str = GLOBAL) -> Score | None:
         for metric in METRICS
     }
     metric, own = SCORES[score], {line["round"]: line.get("accuracy") for line in lines}
-    averaged = score != LOCAL and any(own[number] is None for number, _ in values[metric])
+    averaged = score not in (LOCAL, *SITES) and any(
+        own[number] is None for number, _ in values[metric]
+    )
     idle = [f"{name} never acted: {why}" for name, why in summary.get("idle", {}).items()]
     seconds = float(summary.get("seconds", 0.0))
     return Score(metric, values, lines, averaged, idle, seconds) if values[metric] else None
@@ -85,10 +87,13 @@ def read_score(folder: Path, score: str = GLOBAL) -> Score | None:
 def score_of(line: dict[str, Any], name: str, score: str = GLOBAL) -> float | None:
     """Return a score of a round: the global model's, or else that of the local models' average.
 
-    That of local models is the mean of what each of them scores on its own shard of the test set.
+    That of local models is the mean of what each of them scores on its own shard of the test set;
+    the sites' are means over what they hold out.
     """
     evaluation = line.get("evaluation", {})
-    if score == LOCAL:
+    if score in SITES:
+        value = line.get("held_out", {}).get(SITES[score], {}).get(name)
+    elif score == LOCAL:
         value = evaluation.get(f"{TEST_SHARD}{name}")
     else:
         value = line.get(name, evaluation.get(name))

@@ -2,13 +2,14 @@
 
 import contextlib
 import json
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import DataError
 from fedmirage.follow.logger import Logger, Opening
-from fedmirage.records.flat import round_metrics
+from fedmirage.records.flat import round_metrics, site_metrics
 from fedmirage.records.lines import Lines, read_record
 from fedmirage.server.record.results import FILE
 
@@ -47,14 +48,16 @@ class Journal:
     def _log(self, lines: Lines) -> None:
         config = lines[0]
         rounds = [line for line in lines if line["kind"] == "round"]
+        scored = max((line["round"] for line in lines if line["kind"] == "held_out"), default=0)
         last = rounds[-1]["round"] if rounds else 0
         summary = lines[-1] if lines[-1]["kind"] == "summary" else {}
         ending = f"{summary['status']} {last}" if summary else ""
         state = self._read_state(config.get("resolved", {}).get("token", ""))
         if last < state["round"]:  # a run that goes on may take rounds back
-            state["round"] = last
+            state |= {"round": last, "held_out": min(last, state["held_out"])}
             self._write_state(state)
-        new = [line for line in rounds if line["round"] > state["round"]]
+        known = {"round": state["round"], "held_out": state["held_out"]}
+        new = [line for line in lines if line.get("round", 0) > known.get(line["kind"], inf)]
         if not new and ending in ("", state["ended"]):
             return
         if self.logger is None:
@@ -62,16 +65,18 @@ class Journal:
             opening = Opening(self.folder, config, state["round"], state["identity"])
             state["identity"] = self.logger.begin(opening)
         for line in new:
-            self.logger.log_round(line["round"], round_metrics(line))
+            metrics = round_metrics(line) if line["kind"] == "round" else site_metrics(line)
+            self.logger.log_round(line["round"], metrics)
         if summary:
             self.logger.end(summary)
             self.logger = None
-        self._write_state({**state, "round": last, "ended": ending or state["ended"]})
+        ended = ending or state["ended"]
+        self._write_state({**state, "round": last, "held_out": scored, "ended": ended})
 
     def _read_state(self, token: str) -> dict[str, Any]:
         """Return what the logger has of this run; of another run in the same folder, nothing."""
-        new = {"token": token, "identity": "", "round": 0, "ended": ""}
-        state = self._read_states().get(self.name, new)
+        new = {"token": token, "identity": "", "round": 0, "held_out": 0, "ended": ""}
+        state = {**new, **self._read_states().get(self.name, {})}
         return state if state["token"] == token else new
 
     def _write_state(self, state: dict[str, Any]) -> None:

@@ -4,12 +4,20 @@ from collections.abc import Mapping
 from typing import Any
 
 LISTS = ("clients", "refused")  # one entry per client, which a flat round has no place for
+# What a line about the sites repeats of its round, or lists.
+OF_SITES = ("kind", "round", "model", "without_partitions")
 OWN_NAMES = "methods"  # its metrics carry the names of their methods already
 
 
 def flatten_round(line: Mapping[str, Any]) -> dict[str, Any]:
     """Give every value of a round's line a name of its own, such as `train.task`."""
-    return flatten({key: value for key, value in line.items() if key not in ("kind", *LISTS)})
+    kept = {key: value for key, value in line.items() if key not in ("kind", "held_out", *LISTS)}
+    return flatten(kept) | site_metrics(line.get("held_out", {}))
+
+
+def site_metrics(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Name the scores of a model at the sites, such as `held_out.by_examples.accuracy`."""
+    return flatten({key: value for key, value in line.items() if key not in OF_SITES}, "held_out.")
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -43,7 +43,7 @@ def config_of(settings: Mapping[str, Any]) -> RunConfig:
 def read_rounds(folder: Path) -> Lines:
     """Read the lines of all rounds, those that were taken over from a neighbouring run included."""
     lines = read_record(folder)
-    rounds = [line for line in lines if line["kind"] == "round"]
+    rounds = rounds_of(lines)
     source, _, taken = (lines[0]["warm-start"] if lines else "").rpartition("@")
     if not source:
         return rounds
@@ -55,6 +55,19 @@ def read_rounds(folder: Path) -> Lines:
     if neighbour == folder or not taken.isdecimal() or not (neighbour / FILE).exists():
         return rounds
     return [line for line in read_rounds(neighbour) if line["round"] <= int(taken)] + rounds
+
+
+def rounds_of(lines: Lines) -> Lines:
+    """Return the lines of rounds, each with what the sites say of its model under `held_out`.
+
+    That is known one round later, so results.jsonl has it in a line of its own.
+    """
+    scored = {line["round"]: line for line in lines if line["kind"] == "held_out"}
+    return [
+        {**line, "held_out": scored[line["round"]]} if line["round"] in scored else line
+        for line in lines
+        if line["kind"] == "round"
+    ]
 
 
 def read_names(lines: Lines) -> dict[int, str]:

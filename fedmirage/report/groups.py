@@ -15,7 +15,7 @@ from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.outcome import FILE as COMPARISON
 from fedmirage.comparison.outcome import Outcome, Standing, make_entry, read_outcome, stand
-from fedmirage.comparison.rows import FEDAVG, placebo_of
+from fedmirage.comparison.rows import FEDAVG, Question, headline, placebo_of
 from fedmirage.comparison.table import name_row
 from fedmirage.report.runs import DAMAGED, ReportedRun, read_run
 from fedmirage.server.record.folder import MOVABLE, PLACES
@@ -159,7 +159,9 @@ def _make_group(members: Sequence[tuple[ReportedRun, RunConfig]]) -> Group:
     first = members[0][0].folder
     folder = first.parent if len(members) > 1 else first
     settings = configure(members[0][1].flat(), {**usual.settings, "warm-start": "", "resume": ""})
-    return Group(folder, Outcome(folder, settings, seeds, standings), rows, whole=False)
+    question = Question(score=headline(settings.server_data))
+    outcome = Outcome(folder, settings, seeds, standings, question)
+    return Group(folder, outcome, rows, whole=False)
 
 
 def _order(rows: Iterable[str], configs: Mapping[str, RunConfig]) -> list[str]:
@@ -180,7 +182,8 @@ def _stand(name: str, rows: dict[str, dict[int, ReportedRun]], config: RunConfig
     placebo = _placebo(name, config)
     folders = {seed: str(run.folder.absolute()) for seed, run in rows[name].items()}
     entry = make_entry(name, placebo if placebo in rows else "", config, folders)
-    standing = stand(Path(), entry, {})
+    question = Question(score=headline(config.server_data))
+    standing = stand(Path(), entry, {}, question)
     failed = {seed: why for seed, why in standing.failed.items() if not rows[name][seed].going}
     return replace(standing, failed=failed)
 

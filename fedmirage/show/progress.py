@@ -1,5 +1,6 @@
 """Shows the progress of a run from results.jsonl, which every runtime writes."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,13 @@ from fedmirage.common.errors import TRACEBACK
 from fedmirage.common.wire.metrics import FURTHER_SCORES, SHARD_SCORES
 from fedmirage.records.lines import read_names
 from fedmirage.server.record.results import FILE, read_results
-from fedmirage.server.record.shown import describe_scores, fold, local_scores
+from fedmirage.server.record.shown import (
+    SITE_MEANS,
+    describe_scores,
+    describe_sites,
+    fold,
+    local_scores,
+)
 from fedmirage.server.strategy.budget import spent
 from fedmirage.show.bar import Follower, is_interactive
 from fedmirage.show.words import say
@@ -87,6 +94,8 @@ class Watch(Follower):
         elif line["kind"] == "round":
             self.progress.update(self.task, completed=line["round"])
             self._advance(f"round {line['round']}/{self.rounds}: ", describe_scores(line))
+        elif line["kind"] == "held_out":
+            self._advance("", describe_sites(line))
 
     def _advance(self, when: str, text: str) -> None:
         """Show what happens beside the bar, or on a line of its own where there is no bar."""
@@ -121,6 +130,22 @@ def class_scores(evaluation: dict[str, Any]) -> dict[str, str]:
     return shown
 
 
+def site_scores(line: Mapping[str, Any]) -> dict[str, str]:
+    """Describe what the last model scores on what the sites hold out: the headline without data on
+    the server."""
+    if not line:
+        return {}
+    whose = "" if line["model"] == "global" else "own models, "
+    shown = {
+        f"accuracy at the sites, {whose}{label}": percent(line[kind]["accuracy"])
+        for kind, label in SITE_MEANS.items()
+        if line[kind]
+    }
+    held, all_sites = line["holding"], line["holding"] + line["without"]
+    counted = f"{held} of {all_sites} sites, {line['examples']} samples"
+    return shown | {"held-out data": counted}
+
+
 def percent(share: float) -> str:
     """Write a share as a percentage."""
     return f"{100 * share:.2f} %"
@@ -142,6 +167,8 @@ def summary_table(summary: dict[str, Any]) -> Table:
     for name, label in SCORES.items():
         if summary.get(name) is not None:
             table.add_row(label, percent(summary[name]))
+    for label, text in site_scores(summary.get("final_held_out", {})).items():
+        table.add_row(label, text)
     for name, value in local_scores(summary.get("final_evaluation", {})).items():
         table.add_row(name, percent(value))
     for name, text in class_scores(summary.get("final_evaluation", {})).items():

@@ -75,6 +75,10 @@ class Fit(ABC):
     ) -> FitOutcome:
         """Ask clients but for those to do `without`, wait, check, aggregate."""
 
+    @abstractmethod
+    def score(self, round_number: int, parameters: Parameters, asked: Asked) -> FitOutcome:
+        """Ask clients to score a model without training, and wait; there are metrics alone."""
+
     def ask(self, round_number: int, parameters: Parameters, without: Mapping[int, str]) -> Asked:
         """Draw the clients of a round, and prepare the instructions for each of them."""
         draw = self.roster.draw(round_number, without)
@@ -121,14 +125,31 @@ class PlainFit(Fit):
         """Ask, wait, check, aggregate."""
         started = time.perf_counter()
         asked = self.ask(round_number, parameters, without)
+        results, refused = self.collect(round_number, asked, self.check.read)
+        answered = time.perf_counter()
+        bytes_down = sum(size(ins.parameters) for _, ins in asked)
+        bytes_up = sum(size(result.parameters) for _, result in results)
+        self.count(round_number, (proxy for proxy, _ in results))
+        aggregated, metrics = self.strategy.aggregate_fit(round_number, results, [])
+        seconds = {"clients": answered - started, "aggregate": time.perf_counter() - answered}
+        clients = [client_record(proxy, result) for proxy, result in results]
+        return FitOutcome(aggregated, metrics, clients, refused, bytes_up, bytes_down, seconds)
+
+    def score(self, round_number: int, parameters: Parameters, asked: Asked) -> FitOutcome:
+        """Ask, wait, check; every reply holds metrics alone."""
+        results, refused = self.collect(round_number, asked, self.check.read_metrics)
+        clients = [client_record(proxy, result) for proxy, result in results]
+        return FitOutcome(None, {}, clients, refused)
+
+    def collect(
+        self, round_number: int, asked: Asked, read: Callable[[Any], FitRes]
+    ) -> tuple[list[tuple[ClientProxy, FitRes]], list[dict[str, Any]]]:
+        """Return the usable replies and the reasons for all others; too few are a failure."""
         contents = [(proxy, compat.fitins_to_recorddict(ins, True)) for proxy, ins in asked]
         messages = [proxy.message(one, MessageType.TRAIN, round_number) for proxy, one in contents]
-        bytes_down = sum(size(ins.parameters) for _, ins in asked)
         replies = self.send(messages, self.timeout)
-        answered = time.perf_counter()
-
         proxies = [proxy for proxy, _ in asked]
-        results, refused = sort_replies(proxies, replies, self.check.read, self.timeout)
+        results, refused = sort_replies(proxies, replies, read, self.timeout)
         warn(refused, self.roster.names)
         if len(results) < self.min_replies:
             why = explain(refused, self.roster.names) or "no client was connected"
@@ -137,12 +158,7 @@ class PlainFit(Fit):
                 f" (min-replies). {why}",
                 hopeless=not results and is_one_exception(refused),
             )
-        bytes_up = sum(size(result.parameters) for _, result in results)
-        self.count(round_number, (proxy for proxy, _ in results))
-        aggregated, metrics = self.strategy.aggregate_fit(round_number, results, [])
-        seconds = {"clients": answered - started, "aggregate": time.perf_counter() - answered}
-        clients = [client_record(proxy, result) for proxy, result in results]
-        return FitOutcome(aggregated, metrics, clients, refused, bytes_up, bytes_down, seconds)
+        return results, refused
 
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ round, and nobody else.
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from flwr.serverapp import Grid
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.run import Run
+from fedmirage.common.wire import held_out
 from fedmirage.common.wire.manifest import Entry
 from fedmirage.common.wire.metrics import ERROR, SAMPLES, STEPS, check_declared, declared_metrics
 from fedmirage.common.wire.payload import LAYOUT, SHARED, Array, decode, slices
@@ -118,6 +119,15 @@ def check_examples(examples: object) -> None:
         raise WireError(f"it reports {examples!r} examples")
 
 
+def check_held_out(metrics: Mapping[str, Any]) -> None:
+    """Require scores on what a site holds out that can be averaged with those of others."""
+    if held_out.EXAMPLES in metrics:
+        check_examples(metrics[held_out.EXAMPLES])
+    for name, value in metrics.items():
+        if held_out.is_score(name) and not abs(value) <= held_out.LARGEST:
+            raise WireError(f"its metric {name!r} is {value:g}, which no site reports")
+
+
 def check_number(name: str, value: object) -> None:
     """Require that a metric is a number; steps and samples are counted, so they must be finite."""
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -141,24 +151,37 @@ class ReplyCheck:
         self.check(reply)
         return reply
 
-    def check(self, reply: FitRes) -> None:
-        """Raise a sentence that says why a reply cannot be used."""
+    def read_metrics(self, content: Any) -> FitRes:
+        """Read a reply to a request that trains nothing: it holds metrics alone."""
+        reply = compat.recorddict_to_fitres(content, False)
+        self.check(reply, {})
+        return reply
+
+    def check(
+        self, reply: FitRes, expected: Mapping[str, Sequence[Entry] | None] | None = None
+    ) -> None:
+        """Raise a sentence that says why a reply cannot be used.
+
+        Other sections than those of a training are given as `expected`.
+        """
         if ERROR in reply.metrics:
             raise WireError(str(reply.metrics[ERROR]))
+        expected = self.expected if expected is None else expected
         layout = str(reply.metrics.get(LAYOUT, ""))
         cuts = slices(layout, len(reply.parameters.tensors))
-        if cuts.keys() != self.expected.keys():
+        if cuts.keys() != expected.keys():
             raise WireError(
-                f"its message holds {layout!r}, but this run sends {' '.join(self.expected)!r}"
+                f"its message holds {layout!r}, but this run sends {' '.join(expected)!r}"
             )
         for name, cut in cuts.items():
             tensors, least = reply.parameters.tensors[cut], self.least.get(name)
-            check_section(name, tensors, self.expected[name], least)
+            check_section(name, tensors, expected[name], least)
         metrics = {name: value for name, value in reply.metrics.items() if name != LAYOUT}
         check_declared(metrics, self.metrics)
         for name, value in metrics.items():
             check_number(name, value)
         check_examples(reply.num_examples)
+        check_held_out(metrics)
 
 
 def check_section(

@@ -112,7 +112,9 @@ class Roster:
     ) -> None:
         self.grid, self.clients, self.seed, self.exchange = grid, clients, seed, exchange
         # facts that the nodes' data must have: shape, classes, and for a common set its fingerprint
-        self.expected = expected
+        self.expected = dict(expected)
+        # A server without data compares the copies of a common set with each other.
+        self.compares_nodes = "fingerprint" not in expected
         self.told = dict(told or {})  # facts that nodes compare with their data themselves
         # Draws come from the system's generator, so that nobody who knows the seed can repeat them.
         self.secret = secret
@@ -294,10 +296,14 @@ class Roster:
             if properties.get(key) != value and not (
                 key == "fingerprint" and properties.get("own")
             ):
+                among_nodes = self.compares_nodes and key == "fingerprint"
+                whose = "another node's" if among_nodes else "the server's"
                 raise WireError(
-                    f"the {key} of its data is {clean(repr(properties.get(key)))}, the server's"
+                    f"the {key} of its data is {clean(repr(properties.get(key)))}, {whose}"
                     f" {value!r}; give both the same data set"
                 )
+        if self.compares_nodes and "fingerprint" in properties:
+            self.expected.setdefault("fingerprint", str(properties["fingerprint"]))
         called = {**properties, SITE: name}
         self.proxies[partition] = PartitionProxy(partition, node, self.grid, called)
         self.names |= {partition: name} if name else {}

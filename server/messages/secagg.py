@@ -6,8 +6,8 @@ A try that fails is repeated, without the clients that have to be done without.
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeVar
 
 from flwr.common import (
     Code,
@@ -28,6 +28,7 @@ from fedmirage.common.wire.metrics import ANSWERED, PARTICIPANTS
 from fedmirage.common.wire.payload import LAYOUT, pack
 from fedmirage.server.messages.carrier import Carrier
 from fedmirage.server.messages.plain import (
+    Asked,
     Fit,
     FitOutcome,
     RoundFailed,
@@ -79,6 +80,24 @@ class SumFit(Fit):
             {"clients": clients, "examples": examples},
         )
 
+    def score(self, round_number: int, parameters: Parameters, asked: Asked) -> FitOutcome:
+        """Add up the clients' metrics, of which the server learns the sums."""
+        asked = sorted(asked, key=lambda pair: pair[0].partition)
+        carrier = Carrier(round_number, asked, self.send, self.timeout)
+        summing = self.only_metrics()
+        try:
+            means, left = summing.add_up(carrier, parameters, {})
+        finally:
+            warn(carrier.list_lost(), self.roster.names)
+        metrics: dict[str, Scalar] = {**means.metrics} if means else {}
+        clients = [{"partition": partition} for partition in sorted(left)]
+        counts = {"clients": means.clients, "examples": means.examples} if means else {}
+        return FitOutcome(None, metrics, clients, carrier.list_lost(), secagg=counts)
+
+    def only_metrics(self) -> Self:
+        """Return the same round for clients that send metrics alone."""
+        raise NotImplementedError
+
     @abstractmethod
     def add_up(
         self, carrier: Carrier, parameters: Parameters, without: Mapping[int, str]
@@ -97,6 +116,12 @@ class SecureFit(SumFit):
 
     def __post_init__(self) -> None:
         self.opener = SecureSum(self.roster, self.secagg, self.min_replies)
+
+    def only_metrics(self) -> Self:
+        """Return the same round for clients that send metrics alone."""
+        alone = replace(self, vector=self.vector.only_metrics)
+        alone.opener = self.opener  # which knows what clients have said of others
+        return alone
 
     def add_up(
         self, carrier: Carrier, parameters: Parameters, without: Mapping[int, str]

@@ -62,8 +62,9 @@ class Resolved(Part):
     """Their names, in the order of the model's outputs."""
     shape: list[Whole]
     """Channels, height and width of an image."""
-    fingerprint: str
-    """A hash of the data; two runs with the same one used the same samples."""
+    fingerprint: str = ABSENT
+    """A hash of the data; two runs with the same one used the same samples. A server without data
+    does not know it."""
     schema_hash: str = ABSENT
     """A hash of what a table's columns mean, without comments and the order of keys."""
     token: str
@@ -271,6 +272,30 @@ class RoundLine(Part):
     """How long the round and its phases took."""
 
 
+class HeldOutLine(Part):
+    """With `--server-data none`: what the sites' held-out data say of the model of a round."""
+
+    kind: Literal["held_out"]
+    """`held_out`."""
+    round: Whole
+    """The round whose model was scored; the sites score it while they train in the next one."""
+    model: Literal["global", "personal"]
+    """Which model: the `global` one, or each site's own (`personal`), where only a part is
+    shared."""
+    by_examples: Scores
+    """The mean of each score over the sites, weighted by their held-out samples: the headline."""
+    by_sites: Scores
+    """The mean of each score over the sites, where every site counts once."""
+    holding: Whole
+    """How many sites hold out data and have reported scores."""
+    examples: Whole
+    """How many samples they hold out."""
+    without: Whole
+    """How many sites that answered hold out nothing."""
+    without_partitions: list[Whole] = ABSENT
+    """Which ones; not under secure aggregation."""
+
+
 class NoteLine(Part):
     """What a method decided or reports during a round."""
 
@@ -353,6 +378,8 @@ class SummaryLine(Part):
     """The mean of the last five evaluated rounds."""
     final_evaluation: Evaluation
     """Further scores of the last evaluation."""
+    final_held_out: HeldOutLine = ABSENT
+    """With `--server-data none`: the last line of kind `held_out`."""
     target_accuracy: Number = ABSENT
     """With `--target`: that accuracy."""
     rounds_to_target: Whole | None = ABSENT
@@ -390,7 +417,8 @@ class OtherLine(Part):
 
 
 LINES: tuple[type[Part], ...] = (
-    *(ConfigLine, RoundLine, NoteLine, RetryLine, PreparationLine, NormalisationLine, SummaryLine),
+    *(ConfigLine, RoundLine, HeldOutLine, NoteLine, RetryLine, PreparationLine, NormalisationLine),
+    SummaryLine,
 )
 KINDS = {get_args(line.model_fields["kind"].annotation)[0]: line for line in LINES}
 # The keys that readers cannot do without; earlier versions and other programs left out others.

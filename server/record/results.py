@@ -142,12 +142,14 @@ def summarise(lines: list[dict[str, Any]]) -> dict[str, Any]:
     """Summarise the lines of a run: its rounds, and what a reader of their numbers must know."""
     config = next((line for line in lines if line["kind"] == "config"), {})
     rounds = [line for line in lines if line["kind"] == "round"]
+    scored = [line for line in lines if line["kind"] == "held_out"]
     return {
         **_scores(rounds),
         **_target(config.get("target"), rounds),
         **_notes(config, lines),
         **_idle(config.get("acts_from", {}), rounds),
         **({"dp": rounds[-1]["dp"]} if rounds and "dp" in rounds[-1] else {}),
+        **({"final_held_out": scored[-1]} if scored else {}),
     }
 
 

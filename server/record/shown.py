@@ -8,6 +8,8 @@ from fedmirage.server.strategy.budget import spent
 
 SHARD = f"{TEST_SHARD}accuracy"  # FedMD-CG's L.acc
 AVERAGE = f"{AVERAGE_SCORES}accuracy"  # its G.acc
+# The two means over what the sites hold out, and what they are called.
+SITE_MEANS = {"by_examples": "weighted by examples", "by_sites": "every site once"}
 PIECES = 8  # partitions, or ranges of them, that are listed
 
 
@@ -22,6 +24,15 @@ def describe_scores(line: dict[str, Any]) -> str:
     shown["train"] = line["train"].get("task")
     texts = [f"{name} {value:.4f}" for name, value in shown.items() if value is not None]
     return ", ".join(texts + ([spent(line["dp"])] if "dp" in line else []))
+
+
+def describe_sites(line: Mapping[str, Any]) -> str:
+    """Describe in one line how a model does on what the sites hold out."""
+    whose = "" if line["model"] == "global" else ", each site's own model"
+    means = {label: line[kind]["accuracy"] for kind, label in SITE_MEANS.items() if line[kind]}
+    shown = ", ".join(f"{label} {mean:.4f}" for label, mean in means.items()) or "unknown"
+    held = f"held-out data of {line['holding']} of {line['holding'] + line['without']} sites"
+    return f"round {line['round']} on the {held}{whose}: accuracy {shown}"
 
 
 def local_scores(evaluation: dict[str, Any]) -> dict[str, Any]:
@@ -41,6 +52,12 @@ def describe_outcome(summary: dict[str, Any]) -> str:
     score = summary.get("final_accuracy")
     texts = [f"{summary['status']} after round {summary['rounds']}"]
     texts += [f"final accuracy {100 * score:.2f} %"] if score is not None else []
+    sites = summary.get("final_held_out", {})
+    texts += [
+        f"final accuracy at the sites {100 * sites[kind]['accuracy']:.2f} % ({label})"
+        for kind, label in SITE_MEANS.items()
+        if sites.get(kind)
+    ]
     texts += [f"{name} never acted: {why}" for name, why in summary.get("idle", {}).items()]
     return "; ".join(texts + ([str(summary["reason"])] if "reason" in summary else []))
 

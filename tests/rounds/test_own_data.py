@@ -2,63 +2,16 @@
 
 import logging
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 
-from fedmirage.client.app import make_app
 from fedmirage.common.errors import FedmirageError
-from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.server.run import run
-from tests.support.files import png, write_files
-from tests.support.inprocess import InProcessGrid, node_id
+from tests.support.inprocess import node_id
+from tests.support.owners import CLOTHES, federation, write_folders, write_set
 from tests.support.runs import lines
-
-
-def write_set(folder: Path, samples: int, seed: int, side: int = 16, tested: int = 0) -> str:
-    generator = np.random.default_rng(seed)
-    images = generator.integers(0, 256, (samples + tested, side, side), dtype=np.uint8)
-    labels = np.arange(samples + tested) % 3
-    folder.mkdir(parents=True)
-    arrays = {"train_images": images[:samples], "train_labels": labels[:samples]}
-    if tested:
-        arrays |= {"test_images": images[samples:], "test_labels": labels[samples:]}
-    np.savez(folder / "data.npz", **arrays)
-    return str(folder / "data.npz")
-
-
-def write_folders(folder: Path, *names: str, count: int = 6) -> str:
-    """Pictures whose brightness depends on the position of their class among `names`."""
-    files = {
-        f"{name}/{number}.png": png(np.full((16, 16), 40 * place + number, np.uint8))
-        for place, name in enumerate(names)
-        for number in range(count)
-    }
-    write_files(folder, files)
-    return str(folder)
-
-
-def federation(
-    tmp_path: Path, dataset: str, paths: list[str | None], **settings: Any
-) -> tuple[InProcessGrid, RunConfig]:
-    config = configure(
-        {
-            "dataset": dataset,
-            "partition": "iid",
-            "clients": len(paths),
-            "rounds": 2,
-            "local_steps": 2,
-            **settings,
-        },
-        {"out": str(tmp_path / "run"), "node_timeout": 0.5},
-    )
-    grid = InProcessGrid(make_app(config, tmp_path / "run" / "memory"), len(paths))
-    for partition, path in enumerate(paths):
-        if path is not None:
-            grid.contexts[node_id(partition)].node_config["data"] = path
-    return grid, config
 
 
 def arrays(tmp_path: Path, tested: int = 0) -> str:
@@ -151,7 +104,7 @@ def test_a_nodes_own_test_split_is_left_alone_or_scored_on_whole(
         accuracy = client["local_model.on_test_shard.by_examples.accuracy"]
         assert round(7 * accuracy, 6) % 1 == 0
     assert "trains on 30 samples" in caplog.text
-    assert "; 7 of its test split only score local models" in caplog.text
+    assert "; 7 of its test split only score models" in caplog.text
 
 
 def test_diagnostics_do_without_a_test_set_on_the_node(tmp_path: Path) -> None:
@@ -188,9 +141,6 @@ def test_a_node_without_its_data_says_in_its_own_log_what_it_looked_for(
 def test_several_sets_do_not_say_which_one_a_node_has(tmp_path: Path) -> None:
     with pytest.raises(FedmirageError, match="has 2 sets and does not say which of them it is"):
         run(*federation(tmp_path, "digits(size=16), digits(size=16, limit=200)", [str(tmp_path)]))
-
-
-CLOTHES = ("Tshirt", "bag", "sandal", "trouser")
 
 
 def test_folders_of_the_same_names_run(tmp_path: Path) -> None:

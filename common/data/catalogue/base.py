@@ -41,6 +41,21 @@ class DatasetParams(Params):
         """Whether its inputs are pictures."""
         return False
 
+    @property
+    def known_shape(self) -> tuple[int, ...] | None:
+        """The shape of one input, as far as it is known before any file is opened."""
+        return self.about().shape
+
+    @property
+    def missing_shape(self) -> str:
+        """What to write if it is not known."""
+        return "size= and channels="
+
+    @property
+    def scaled_by_content(self) -> bool:
+        """Whether the inputs are normalised by numbers that only the content gives."""
+        return True
+
 
 class PictureParams(DatasetParams):
     """The parameters of every set of pictures."""
@@ -79,6 +94,18 @@ class PictureParams(DatasetParams):
     def pictures(self) -> bool:
         """Whether its inputs are pictures."""
         return True
+
+    @property
+    def known_shape(self) -> tuple[int, ...] | None:
+        """The shape of one picture, as published or as the parameters say."""
+        channels, height, width = self.about().shape or (None, None, None)
+        shape = self.channels or channels, self.size or height, self.size or width
+        return None if None in shape else tuple(filter(None, shape))
+
+    @property
+    def scaled_by_content(self) -> bool:
+        """Whether the inputs are normalised by numbers that only the content gives."""
+        return False
 
 
 class OwnParams(DatasetParams):

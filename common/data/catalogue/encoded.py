@@ -37,6 +37,9 @@ class Embeddings(DatasetParams):
     """The line of the set that is encoded, such as "texts(path='notes.csv')" or "digits"."""
     encoder: str
     """Where the function is: "module:function", or "./file.py:function" on one host."""
+    width: int | None = Field(None, ge=1)
+    """How many numbers a vector has; needed where the server reads no data (server-data="none"),
+    otherwise the encoder tells it."""
 
     @field_validator("of")
     @classmethod
@@ -64,6 +67,21 @@ class Embeddings(DatasetParams):
     def test_share(self) -> float:
         """The share that is held out of a set without a test split."""
         return float(getattr(self.inner, "test_share", 0.0))
+
+    @property
+    def known_shape(self) -> tuple[int, ...] | None:
+        """The shape of one vector, if the parameters say it."""
+        return None if self.width is None else (self.width,)
+
+    @property
+    def missing_shape(self) -> str:
+        """What to write if it is not known."""
+        return "width= with how many numbers a vector has"
+
+    @property
+    def scaled_by_content(self) -> bool:
+        """Whether the inputs are normalised by numbers that only the content gives."""
+        return False
 
     def place(self, **changes: Any) -> "Embeddings":
         """Return the embeddings of a set of the same kind in another place."""

@@ -3,7 +3,7 @@
 import re
 import warnings
 from dataclasses import replace
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -142,13 +142,28 @@ class TensorParams(OwnParams, PictureParams):
     """What the inputs are: pictures; or numbers of any fixed shape, channels first, such as
     (channels, length) for signals, which are then normalised by `mean` and `std` alone (0 and 1
     unless given)."""
+    shape: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, min_length=1)
+    """The shape of one input that is no picture, such as (3, 64); needed where the server reads no
+    data (server-data="none"), otherwise the files tell it."""
 
     @model_validator(mode="after")
     def _only_pictures(self) -> Self:
         asked = [key for key in ("size", "channels") if getattr(self, key) is not None]
         if asked and not self.pictures:
             raise ValueError(f"{asked[0]}= is for pictures; leave it out with inputs='tensors'")
+        if self.shape and self.pictures:
+            raise ValueError("shape= is for inputs='tensors'; pictures have size= and channels=")
         return self
+
+    @property
+    def known_shape(self) -> tuple[int, ...] | None:
+        """The shape of one input, if the parameters say it."""
+        return super().known_shape if self.pictures else self.shape
+
+    @property
+    def missing_shape(self) -> str:
+        """What to write if it is not known."""
+        return super().missing_shape if self.pictures else "shape=(CHANNELS, LENGTH, ...)"
 
     @property
     def pictures(self) -> bool:

@@ -165,6 +165,11 @@ class FedLgd(Distilling):
         later = round_number > self.distil_from
         return self.refresh_steps > 0 and later and self.distils(round_number)
 
+    def needs_server_data(self, config: RunConfig) -> str:
+        """What a new model learns from the global images alone is measured on test samples."""
+        measured = self.matches and config.diagnostics
+        return "scores a model on the server's test set (diagnostics)" if measured else ""
+
     def check(self, config: RunConfig) -> list[str]:
         """If all rounds have too few clients, no global image would ever be learned."""
         if not self.matches or config.drawn >= self.min_participants:

@@ -224,6 +224,13 @@ class Vhl(Method):
         """The outputs of a model for C real classes that belong to these virtual labels."""
         return labels if self.outputs == "shared" else labels + classes
 
+    def needs_server_data(self, config: RunConfig) -> str:
+        """The set may be real data, and the distance of features is measured on test samples."""
+        if self.generator == "dataset":
+            return f"makes its virtual set of dataset={self.dataset!r}, which the server reads"
+        compared = config.diagnostics and self.variant in ("vhl", "naive")
+        return "compares features with the server's test samples (diagnostics)" if compared else ""
+
     def cautions(self, config: RunConfig) -> list[str]:
         """Pre-training changes the first model of a run, but a warm start brings its own."""
         if self.variant == "vftl" and config.warm_start:

@@ -78,7 +78,8 @@ def accuracy_table(group: Group) -> Html:
         said = [_say_claim(difference, count) for difference in found]
         name = group.labels[standing.entry.name]
         rows.append([name, *marked, *said, _state(group, standing)])
-    caption = f"{name_score(outcome)} on the test set in per cent, {count} seed{'s' * (count > 1)}"
+    where = outcome.question.where
+    caption = f"{name_score(outcome)} on {where} in per cent, {count} seed{'s' * (count > 1)}"
     if count > 1:
         caption += ": mean ± standard deviation"
     if compared:

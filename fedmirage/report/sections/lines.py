@@ -42,7 +42,7 @@ def progress(group: Group) -> PageSection:
     values: dict[str, Value] = {
         label: partial(score_of, name=name, score=question.score) for label, name in names.items()
     }
-    label = "Scores and loss on the test set"
+    label = f"Scores and loss on {question.where}"
     said = BAND * (len(group.outcome.seeds) > 1) + SECONDS
     none = "No round has been evaluated yet."
     return draw(group, "curves", "Curves", label, values, said, none, values.keys() - {"Loss"})

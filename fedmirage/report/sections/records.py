@@ -27,16 +27,16 @@ FEW = 12  # runs or notes that are shown without being asked for
 
 def runs(group: Group) -> PageSection:
     """List all runs with their state; failed ones with their reason."""
-    rows, classes = [], []
+    rows, classes, question = [], [], group.outcome.question
     for name, row in group.runs.items():
         for seed, run in row.items():
-            rows.append([group.labels[name], seed, *_cells(run, group.outcome.question)])
+            rows.append([group.labels[name], seed, *_cells(run, question)])
             classes.append(run.status if run.status != "finished" else None)
     scores = ("Final %", "Best %", "Last five %")
     head = ("Methods", "Seed", "State", "Rounds", *scores, "MB up", "MB down", "Folder")
     caption = (
-        f"All runs: {group.outcome.question.what} on the test set, or that of the average of the"
-        " clients' models where there is no global one, and what was sent"
+        f"All runs: {question.what} on {question.where}, or that of the average of the clients'"
+        " models where there is no global one, and what was sent"
     )
     listed = varied_table(caption, head, rows, classes)
     states = [run.status for run in group.all_runs]

@@ -16,7 +16,7 @@ from fedmirage.comparison.advice import advise
 from fedmirage.comparison.export import describe_outcome, latex_table, list_runs
 from fedmirage.comparison.outcome import read_outcome
 from fedmirage.comparison.repeat import repeat_comparison
-from fedmirage.comparison.rows import SCORES, Question, make_question
+from fedmirage.comparison.rows import SCORES, SITES, Question, make_question
 from fedmirage.comparison.scores import score_of
 from fedmirage.comparison.table import remarks, show_outcome
 from fedmirage.report.data import gather
@@ -58,11 +58,12 @@ def shown(folder: Path, score: str | None = None) -> str:
 
 
 def test_names_of_scores() -> None:
-    assert list(SCORES) == ["global", "local", "balanced-accuracy", "macro-f1", "auc"]
+    assert list(SCORES) == ["global", "local", "balanced-accuracy", "macro-f1", "auc", *SITES]
     problems: list[str] = []
     make_question("", "fedavg", "acu", problems)
     assert problems == [
-        "score='acu' is not known; write global, local, balanced-accuracy, macro-f1 or auc"
+        "score='acu' is not known; write global, local, balanced-accuracy, macro-f1, auc, sites or"
+        " each-site"
     ]
 
 
