@@ -41,7 +41,8 @@ def check_run(config: RunConfig, folder: Path, divides: bool = True) -> Manifest
     It returns the manifest of the model. It is for a host that also holds the clients'
     data; `divides` says that these are shares of the server's set.
     """
-    dataset = load(config.dataset, config.data_dir or None, config.download)
+    data = (config.dataset, config.data_dir or None, config.download)
+    dataset = load(*data) if divides else describe_data(config)
     problems: list[str] = []
 
     def begin() -> Manifest:
