@@ -27,6 +27,11 @@ class ConfigurationError(FedmirageError):
         return type(self), (self.problems,)
 
 
+def list_problems(error: FedmirageError) -> list[str]:
+    """List the sentences of an error, of which a configuration may have several."""
+    return error.problems if isinstance(error, ConfigurationError) else [str(error)]
+
+
 @contextlib.contextmanager
 def collect(problems: list[str], where: str = "") -> Iterator[None]:
     """Add what the block is refused for to other problems, each with its place in front."""

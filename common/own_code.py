@@ -65,9 +65,14 @@ def require_allowed(references: Iterable[str], allow: str) -> None:
         refuse_standard_library(module, "allow")
 
 
+def is_standard(module: str) -> bool:
+    """Whether a module comes with Python."""
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
 def refuse_standard_library(module: str, key: str) -> None:
     """Refuse what comes with Python: it has nothing to train, and much to do harm with."""
-    if module.partition(".")[0] in sys.stdlib_module_names:
+    if is_standard(module):
         raise ConfigurationError(
             f"{key}: {module} belongs to Python itself and is never imported for a run; name a"
             " module of yours or of an installed package"

@@ -16,7 +16,7 @@ from fedmirage.common.data.partitions.counts import Indices
 from fedmirage.common.data.set import DataSet, Split
 from fedmirage.common.data.tables.statistics import Scale
 from fedmirage.common.device import memory_format
-from fedmirage.common.errors import refuse
+from fedmirage.common.errors import collect, refuse
 from fedmirage.common.learning.task import ALL_OUTPUTS, TASKS, Task
 from fedmirage.common.method import Parts, Section, Shape, parts_of
 from fedmirage.common.models.base import Model
@@ -153,9 +153,15 @@ def blueprint(config: RunConfig, shape: Shape, classes: int, opens_file: bool = 
                 )
             for name, part in added.items():
                 model.add_module(name, part)
-    if opens_file and config.initial_weights:
-        begin_with(model, config.initial_weights)
-    return freeze(model, config.freeze) if config.freeze else model
+    problems: list[str] = []
+    with collect(problems):
+        if opens_file and config.initial_weights:
+            begin_with(model, config.initial_weights)
+    with collect(problems):
+        if config.freeze:
+            freeze(model, config.freeze)
+    refuse(problems)
+    return model
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 Every setting of the run configuration is a flag, and its help is the sentence under the field.
 """
 
+import os
 import sys
 from typing import Annotated
 
@@ -119,8 +120,13 @@ app.command("submit", cls=RunCommand)(flags.with_flags(federation.submit, submit
 
 
 def carry_out() -> None:
-    """Do the command that was typed; errors are sentences, not stack traces. Called by entry.py."""
+    """Do the command that was typed; errors are sentences, not stack traces. Called by entry.py.
+
+    Modules of somebody's own are found in the current folder too, as the processes of a run find
+    them: after all others, so nothing there takes the place of a library.
+    """
     try:
+        sys.path.append(os.getcwd())
         app(standalone_mode=True)
     except FedmirageError as error:
         for problem in getattr(error, "problems", [str(error)]):

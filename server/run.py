@@ -23,7 +23,7 @@ from fedmirage.common.data.tables.comparison import announce_schema, hash_schema
 from fedmirage.common.errors import FedmirageError, is_disk_full
 from fedmirage.common.methods import half
 from fedmirage.common.methods.fedavg import FedAvg
-from fedmirage.common.own_code import announce_sources, hash_sources
+from fedmirage.common.own_code import announce_sources, hash_sources, is_standard, module_of
 from fedmirage.common.run import Run, appearance, form_of, make_run
 from fedmirage.common.secagg.settings import SecAggFlower, SecAggOn
 from fedmirage.common.secagg.vector import SecureVector
@@ -62,6 +62,7 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
             log(WARNING, "%s", caution)
         results = Results(folder, partial(log, INFO))
         try:
+            ask_owners(grid, config)
             return prepare(grid, config, folder, results).run()
         except BaseException as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
@@ -72,6 +73,17 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
             if is_disk_full(error):
                 raise FedmirageError(reason) from error
             raise
+
+
+def ask_owners(grid: Grid, config: RunConfig) -> None:
+    """Let the nodes answer a run that names modules of Python itself.
+
+    Such a run fails in any case, also here. But who submits it is told what counts: what the owners
+    of the nodes let a run import.
+    """
+    if any(is_standard(module_of(reference)) for reference in config.own_code):
+        send = partial(exchange, grid)
+        Roster(grid, config.clients, config.seed, send, expected={}).await_all(config.node_timeout)
 
 
 def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Rounds:

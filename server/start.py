@@ -17,10 +17,16 @@ from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.named import divide
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.data.tables.statistics import find_unscaled
-from fedmirage.common.errors import ConfigurationError, FedmirageError, collect, refuse
+from fedmirage.common.errors import (
+    ConfigurationError,
+    FedmirageError,
+    collect,
+    list_problems,
+    refuse,
+)
 from fedmirage.common.method import parts_of
 from fedmirage.common.models.examination import examine
-from fedmirage.common.models.params import OwnNetwork
+from fedmirage.common.models.params import OwnNetwork, explain_missing
 from fedmirage.common.own_methods import find_missing_halves
 from fedmirage.common.run import Run, blueprint, make_run, task_of
 from fedmirage.common.settings.config import RunConfig
@@ -42,7 +48,11 @@ def check_run(config: RunConfig, folder: Path, divides: bool = True) -> Manifest
     data; `divides` says that these are shares of the server's set.
     """
     data = (config.dataset, config.data_dir or None, config.download)
-    dataset = load(*data) if divides else describe_data(config)
+    try:
+        dataset = load(*data) if divides else describe_data(config)
+    except FedmirageError as error:
+        missing = explain_missing(config.model)
+        raise ConfigurationError([*list_problems(error), *missing]) from error
     problems: list[str] = []
 
     def begin() -> Manifest:
@@ -58,7 +68,7 @@ def check_run(config: RunConfig, folder: Path, divides: bool = True) -> Manifest
         try:
             found = step()
         except FedmirageError as error:
-            problems += getattr(error, "problems", [str(error)])
+            problems += list_problems(error)
     refuse(problems)
     assert isinstance(found, Manifest)
     return found

@@ -1,5 +1,8 @@
 """An installed copy, far from any checkout: defaults, presets and the bundle travel with it, it
-tolerates neighbours, and every module has one name."""
+tolerates neighbours, and every module has one name.
+
+The wheel is built and unpacked with the packages of this environment; nothing is fetched.
+"""
 
 import os
 import shutil
@@ -103,6 +106,7 @@ def python(installed: Path, cwd: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_wheel_adds_one_package(installed: Path) -> None:
     held = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
     assert held == {"fedmirage"}
@@ -110,6 +114,7 @@ def test_the_wheel_adds_one_package(installed: Path) -> None:
     assert packed.read_text() == (ROOT / "pyproject.toml").read_text()
 
 
+@pytest.mark.slow
 def test_tables_of_the_papers_need_a_checkout(installed: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fedmirage.entry", "reproduce"],
@@ -124,6 +129,7 @@ def test_tables_of_the_papers_need_a_checkout(installed: Path, tmp_path: Path) -
     assert "not part of the installed package" in done.stderr
 
 
+@pytest.mark.slow
 def test_defaults_presets_and_the_bundle_are_found(installed: Path, tmp_path: Path) -> None:
     code = f"""
 import importlib, pathlib, sys
@@ -155,6 +161,7 @@ print(app_folder(pathlib.Path("app").absolute()))
     assert python(tmp_path / "app", tmp_path, "-c", where).strip() == f"{bundle}/pyproject.toml"
 
 
+@pytest.mark.slow
 def test_it_runs_beside_folders_of_the_same_names(installed: Path, tmp_path: Path) -> None:
     """A user's own `common`, `server` and `experiments` stay what they are, and so do ours."""
     (tmp_path / "common").mkdir()
@@ -195,6 +202,7 @@ def test_a_run_from_the_wheel(installed: Path, tmp_path: Path, runtime: list[str
     assert (tmp_path / "result" / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_the_page_has_its_styles_and_programs_with_it(installed: Path, tmp_path: Path) -> None:
     code = "from pathlib import Path; from fedmirage.report.page import render;"
     code += "from fedmirage.report.data import gather;"

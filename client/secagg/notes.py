@@ -40,8 +40,8 @@ class Notes:
     def require_new(self) -> None:
         """Refuse a round that this client has helped to open in another run.
 
-        The sums of a table may be opened in any run, but only for the same clients: then they say
-        nothing new.
+        The sums of a table may be opened in any run, but only for the same clients, and if they are
+        the same: then they say nothing new.
         """
         for folder in (self._run_folder, self._opened.parent):  # a token that is none is refused
             remove_drafts(folder)
@@ -76,9 +76,23 @@ class Notes:
                 clients=known["clients"],
             )
 
+    def require_same_sums(self, vector: Steps) -> None:
+        """Refuse to add up a table that has changed since its sums were opened in another run."""
+        known = read_note(self._opened)
+        if self.task.round or known is None or known.get("sums") == hash_vector(vector):
+            return
+        raise FedmirageError(
+            "the rows of this node's table are not those that it added up in an earlier run, and"
+            " the difference of the two sums would show those that changed; write mean and std into"
+            " the schema, or let its owner allow it with `fedmirage supernode --forget"
+            f" {known['token']}`"
+        )
+
     def note_opened(self, clients: list[int]) -> None:
         """Note for whom the sum is about to be opened; refuse others than before."""
         content = {"token": self.task.token, "clients": clients, "model": self.task.model.hex()}
+        if not self.task.round and (vector := self.find_vector()) is not None:
+            content["sums"] = hash_vector(vector)
         write_note(self._round, content)
         write_note(self._opened, content)
         self.require_new()
@@ -145,6 +159,11 @@ class Notes:
     @property
     def _vector(self) -> Path:
         return self._run_folder / f"vector-{self._key}"
+
+
+def hash_vector(vector: Steps) -> str:
+    """Return the SHA-256 of a vector."""
+    return hashlib.sha256(vector.astype("<i8").tobytes()).hexdigest()
 
 
 def forget(memory: Path, token: str) -> int:

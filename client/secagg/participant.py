@@ -134,6 +134,7 @@ class Participant:
             trained = compat.recorddict_to_fitres(reply.content, True).parameters.tensors
             vector = decode_one(trained[0])
             self.notes.keep_vector(vector)
+        self.notes.require_same_sums(vector)
         masked = vector + keys.draw_mask(self.private(wire.OWN), len(vector))
         for other in this.others(self.own):
             mask = keys.draw_mask(

@@ -110,11 +110,10 @@ def find_head(network: nn.Module, head: str, subject: str) -> str:
     )
 
 
-@torch.no_grad()
 def as_it_is(network: nn.Module, images: Tensor) -> Model | None:
     """Take `features` and `classifier` of a network that is nothing else; None for another.
 
-    Its own `forward` might do more, if only in training, such as dropout in between.
+    Its own `forward` might do more, if only in training, such as dropout or detaching in between.
     """
     if [name for name, _ in network.named_children()] != [FEATURES, CLASSIFIER]:
         return None
@@ -123,16 +122,24 @@ def as_it_is(network: nn.Module, images: Tensor) -> Model | None:
     try:
         for training in (False, True):
             whole, parts = (copy.deepcopy(network).train(training) for _ in range(2))
-            with seed_torch(0):
+            with torch.enable_grad(), seed_torch(0):
                 expected = whole(images)
-            with seed_torch(0):
+            with torch.enable_grad(), seed_torch(0):
                 features = parts.get_submodule(FEATURES)(images)
                 logits = parts.get_submodule(CLASSIFIER)(features)
             if features.ndim != 2 or not torch.equal(logits, expected):
                 return None
+            if training and list_untrained(whole, expected) != list_untrained(parts, logits):
+                return None
     except Exception:  # its own `forward` does something else
         return None
     return Model(network.get_submodule(FEATURES), network.get_submodule(CLASSIFIER), 0)
+
+
+def list_untrained(network: nn.Module, logits: Tensor) -> list[str]:
+    """List the weights that no gradient of the logits reaches."""
+    logits.sum().backward()  # type: ignore[no-untyped-call]
+    return [name for name, weight in network.named_parameters() if weight.grad is None]
 
 
 @torch.no_grad()

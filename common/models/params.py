@@ -6,6 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
+from fedmirage.common.errors import collect
+from fedmirage.common.own_code import find
 from fedmirage.common.settings.language import Params, parse, resolve_one, write
 
 Width = Annotated[int, Field(ge=1, le=4096)]
@@ -145,3 +147,15 @@ def read_model(text: str) -> ModelParams:
     own = [call.name for call in parse(text, "model") if ":" in call.name]
     known.update((name, own_network(name)) for name in own)
     return resolve_one(text, known, "model")
+
+
+def explain_missing(text: str) -> list[str]:
+    """Say why the code of somebody's own network cannot be imported.
+
+    The network is tried once data and settings are right; this is for sentences beside theirs.
+    """
+    problems: list[str] = []
+    with collect(problems):
+        if isinstance(params := read_model(text), OwnNetwork):
+            find(params.name, "model")
+    return problems

@@ -12,9 +12,10 @@ from fedmirage.api.comparisons import Comparison
 from fedmirage.api.networks import name_network, settle_network
 from fedmirage.api.own_data import take_in
 from fedmirage.api.runs import RunResult
+from fedmirage.common.errors import collect
 from fedmirage.common.own_code import refuse_while_importing
 from fedmirage.follow.wanted import Wanted
-from fedmirage.settings.layers import read_layers, report_together, settle
+from fedmirage.settings.layers import add_network, read_layers, report_together, settle
 
 if TYPE_CHECKING:
     from fedmirage.trained.model import TrainedModel
@@ -46,7 +47,7 @@ def run(
     console, wanted = Console(quiet=quiet), Wanted(log, watch, watch_port)
     with report_together(wanted.find_problems()):
         layers = read_layers(preset, [])
-        settings, unfit = take_in(settle_network(settings), layers, console)
+        settings, unfit = take_objects(settings, layers, console)
         with report_together(unfit):
             config = settle(layers, settings)
     folder = Path(config.out)
@@ -89,12 +90,28 @@ def compare(
     chosen = None if several is None else ",".join(map(str, several))
     with report_together(wanted.find_problems()):
         layers = read_layers(preset, [])
-        settings, unfit = take_in(settle_network(settings), layers, console, several)
+        settings, unfit = take_objects(settings, layers, console, several)
         choices = (controls, tune, tune_schedules, share_warm_up, title, baseline, score)
         with report_together(unfit):
             plan = plan_comparison(layers, settings, lines, chosen, *choices)
     observers = wanted.make(console)
     return Comparison(run_comparison(plan, console, runtime, actors, False, observers).folder)
+
+
+def take_objects(
+    settings: dict[str, Any],
+    layers: Sequence[dict[str, Any]],
+    console: Console,
+    seeds: Sequence[int] | None = None,
+) -> tuple[dict[str, Any], list[str]]:
+    """Let lines take the place of a network, data and a split; return also what is wrong."""
+    problems: list[str] = []
+    with collect(problems):
+        settings = settle_network(settings)
+    if problems:  # the usual network stands in, so the caller finds what else is wrong
+        settings = {key: value for key, value in settings.items() if key != "model"}
+    settings, unfit = take_in(settings, layers, console, seeds)
+    return settings, add_network([*problems, *unfit], [*layers, settings])
 
 
 def read_run(folder: str | Path) -> RunResult:

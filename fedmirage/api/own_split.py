@@ -10,7 +10,7 @@ from fedmirage.api.own_data import FOLDER, keep_file
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.listed import check_listed, explain_shift
 from fedmirage.common.data.set import DataSet
-from fedmirage.common.errors import FedmirageError
+from fedmirage.common.errors import FedmirageError, list_problems
 from fedmirage.common.seeds import numpy_generator
 from fedmirage.common.settings.config import RunConfig
 
@@ -33,7 +33,7 @@ def place_split(
         line = settings.get("dataset", base.dataset)
         dataset = load(line, base.data_dir or None, base.download)
     except FedmirageError as error:
-        return getattr(error, "problems", [str(error)])
+        return list_problems(error)
     if drawn:
         parts, problems = draw_parts(given, dataset, base.clients, seeds)
         content: Any = {"data": dataset.fingerprint, "seeds": parts}

@@ -23,7 +23,7 @@ from fedmirage.comparison.rows import (
 )
 from fedmirage.records.lines import recorded_settings
 from fedmirage.server.record.folder import require_same_settings
-from fedmirage.settings.layers import place
+from fedmirage.settings.layers import add_network, place
 
 QUESTION = Question()
 VALIDATION = 0.1  # the share of every client's data that chooses learning rates and schedules
@@ -153,7 +153,7 @@ def make_plan(
     for row in rows:
         with collect(problems):
             configs.append(configure(*layers, {"methods": row.methods}))
-    refuse(problems)
+    refuse(add_network(problems, layers))
     base = configs[0]
     if question.score == GLOBAL:
         question = replace(question, score=headline(base.server_data))

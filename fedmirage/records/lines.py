@@ -15,9 +15,16 @@ Lines = list[dict[str, Any]]
 def read_record(folder: Path) -> Lines:
     """Read all lines of a run; a last line that a kill left incomplete is left out."""
     lines = read_results(folder / FILE)
+    if failed_early(lines):
+        raise DataError(f"{folder}: the run failed before it began: {lines[0].get('reason')}")
     if lines and lines[0]["kind"] != "config":
         raise DataError(f"{folder / FILE} is damaged: line 1 is not the configuration of a run")
     return lines
+
+
+def failed_early(lines: Lines) -> bool:
+    """Whether a run was refused by its own server, which leaves a summary and nothing else."""
+    return [line["kind"] for line in lines] == ["summary"]
 
 
 def recorded_settings(folder: Path) -> dict[str, Any]:
@@ -78,7 +85,8 @@ def read_names(lines: Lines) -> dict[int, str]:
 
 def find_summary(folder: Path) -> dict[str, Any]:
     """Return the last line of a run that is over; nothing for any other."""
-    last = next(iter(read_record(folder)[-1:]), {})
+    lines = read_results(folder / FILE)
+    last = next(iter((lines if failed_early(lines) else read_record(folder))[-1:]), {})
     return last if last.get("kind") == "summary" else {}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedmirage.common.errors import ConfigurationError, collect, reason, refuse
+from fedmirage.common.models.params import explain_missing
 from fedmirage.common.own_code import is_file, is_reference, module_of
 from fedmirage.common.settings.config import RunConfig, configure, defaults
 from fedmirage.common.settings.language import nearest, split
@@ -20,9 +21,10 @@ PRESETS = {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
 
 def find(known: Mapping[str, T], name: str, what: str) -> T:
     """Find an entry by its name in upper or lower case, or refuse it with the nearest names."""
-    if name.lower() not in known:
-        raise ConfigurationError([f"no {what} is called {name!r}{nearest(name.lower(), known)}"])
-    return known[name.lower()]
+    key = name if is_reference(name) else name.lower()
+    if key not in known:
+        raise ConfigurationError([f"no {what} is called {name!r}{nearest(key, known)}"])
+    return known[key]
 
 
 def read_preset(name: str) -> dict[str, Any]:
@@ -59,9 +61,19 @@ def report_together(found: Sequence[str]) -> Iterator[None]:
 
 def settle(layers: list[dict[str, Any]], flags: dict[str, Any], runs: Path = RUNS) -> RunConfig:
     """Apply layers and flags to the defaults; a resumed run keeps its original settings."""
-    if flags.get("resume"):
-        return _resume(layers, flags)
-    return place(configure(*layers, flags), runs)
+    try:
+        if flags.get("resume"):
+            return _resume(layers, flags)
+        return place(configure(*layers, flags), runs)
+    except ConfigurationError as error:
+        raise ConfigurationError(add_network(error.problems, [*layers, flags])) from None
+
+
+def add_network(problems: Sequence[str], layers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Add to the problems of settings why somebody's own network cannot be imported."""
+    line = next((str(layer["model"]) for layer in reversed(layers) if layer.get("model")), "")
+    more = explain_missing(line) if problems and is_reference(line.partition("(")[0]) else []
+    return list(dict.fromkeys([*problems, *more]))
 
 
 def place(config: RunConfig, runs: Path = RUNS) -> RunConfig:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fedmirage.testing.quick import line
-from tests.methods.test_inputs import INPUTS
 from tests.support.commands import fedmirage
 from tests.support.inprocess import run_in_process
+from tests.support.inputs import INPUTS
 from tests.support.runs import assert_same_bits
 
 pytestmark = pytest.mark.slow

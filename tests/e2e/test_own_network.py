@@ -33,6 +33,12 @@ def test_nodes_train_what_they_allow_and_refuse_the_rest(tmp_path: Path) -> None
         run_id = federation.submit(configure(SETTINGS | {"model": OTHER, "out": str(refused)}))
         sentence = "this node does not import tests.support.nets for a run; its owner lists what"
         assert sentence in federation.wait(run_id, refused)["reason"]
+        evil, proof = tmp_path / "evil", tmp_path / "proof"
+        command = f"os:system(command='touch {proof}')"
+        run_id = federation.submit(configure(SETTINGS | {"model": command, "out": str(evil)}))
+        sentence = "this node does not import os for a run; its owner lists what it may in allow="
+        assert sentence in federation.wait(run_id, evil)["reason"]
+        assert not proof.exists()
         run = tmp_path / "run"
         run_id = federation.submit(configure(SETTINGS | {"model": ALLOWED, "out": str(run)}))
         assert federation.wait(run_id, run)["status"] == "finished"

@@ -1,6 +1,8 @@
 """The command line without a run: help that teaches, lists that are complete, refusals with exit
 codes."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from fedmirage.settings.layers import PRESETS, read_toml, settle
 from tests.support.commands import TINY, fedmirage
 from tests.support.comparison import round_line, write_lines
 from tests.support.inprocess import run_in_process
+from tests.support.plugins import write_method
 from tests.support.runs import SMALL, lines
 
 runner = CliRunner(env={"COLUMNS": "300", "TERM": "dumb"})
@@ -425,3 +428,15 @@ def test_only_runs_are_said_not_to_have_begun(
     with pytest.raises(SystemExit, match="130"):
         entry.main()
     assert ("before the run began" in capsys.readouterr().err) == run
+
+
+def test_code_of_ones_own_is_found_in_the_current_folder(tmp_path: Path) -> None:
+    """Also by the installed program, on whose path Python does not put that folder."""
+    write_method(tmp_path / "pull_here.py")
+    (tmp_path / "numpy.py").write_text("1 / 0")  # takes no library's place
+    program = [sys.executable, "-P", "-c", "from fedmirage.entry import main; main()"]
+    done = subprocess.run(
+        [*program, "methods", "pull_here:Pull"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "0 gives FedAvg" in done.stdout

@@ -14,18 +14,10 @@ from fedmirage.common.settings.config import configure
 from fedmirage.common.settings.language import write
 from fedmirage.testing import runs
 from fedmirage.testing.inprocess import run_in_process
-from fedmirage.testing.quick import BASE, finite, line
+from fedmirage.testing.quick import finite, line
+from tests.support.inputs import INPUTS, ROWS
 
 FIVE = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")
-ROWS = {**BASE, "dataset": "breast-cancer(limit=60)", "partition": "classes(per_client=1)"}
-SIGNALS = {**BASE, "dataset": "waves(limit=60)", "model": "cnn1d(width=2, depth=1, hidden=8)"}
-ENCODED = "embeddings(of='digits(size=8)', encoder='tests.support.encoders:shrink', limit=60)"
-EMBEDDINGS = {**BASE, "dataset": ENCODED}
-INPUTS: dict[str, dict[str, Any]] = {
-    "rows": ROWS,
-    "signals": SIGNALS,
-    "embeddings": EMBEDDINGS,
-}
 
 
 def placebo(name: str) -> str:

@@ -90,6 +90,26 @@ def test_all_that_is_wrong_is_said_before_any_work(tmp_path: Path) -> None:
     assert "per_client=20" in told
 
 
+def test_data_that_are_not_there_and_a_network_that_is_not_are_said_together(
+    tmp_path: Path,
+) -> None:
+    settings = {**SMALL, "model": "nowhere_at_all:Net", "dataset": "npz(path='/nowhere.npz')"}
+    with pytest.raises(ConfigurationError) as raised:
+        check_run(configure(settings), tmp_path)
+    told = "\n".join(raised.value.problems)
+    assert "no /nowhere.npz exists" in told
+    assert "nowhere_at_all cannot be imported" in told
+
+
+def test_a_file_and_a_pattern_that_are_wrong_are_said_together(tmp_path: Path) -> None:
+    settings = {**SMALL, "initial_weights": "/nowhere.safetensors", "freeze": "xyz*"}
+    with pytest.raises(ConfigurationError) as raised:
+        check_run(configure(settings), tmp_path)
+    first, second = raised.value.problems
+    assert first.startswith("initial-weights: there is no")
+    assert second.startswith("freeze='xyz*' matches no weight")
+
+
 def test_a_part_without_weights_cannot_be_shared(tmp_path: Path) -> None:
     """FedPer shares the features, FedAvg everything."""
     for model, freeze in (("tests.support.nets:linear", ""), (PLAIN, "features.*")):
@@ -193,7 +213,7 @@ def test_a_node_imports_nothing_that_its_owner_does_not_list(
 def test_a_node_does_not_even_import_python_itself_for_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dishonest server need not import it, so the node's own answer counts."""
+    """A dishonest server need not import it, so each node's answer counts; an honest one asks."""
     config = configure({**SMALL, "out": str(tmp_path)})
     grid = InProcessGrid(make_app(), config.clients)
     proof = tmp_path / "proof"
@@ -202,6 +222,8 @@ def test_a_node_does_not_even_import_python_itself_for_a_run(
         context.run_config = {**config.flat(), "model": evil}
     with pytest.raises(FedmirageError, match="this node does not import os for a run; its owner"):
         run(grid, config.model_copy(update={"node_timeout": 0.1}))
+    with pytest.raises(FedmirageError, match="this node does not import os for a run; its owner"):
+        deploy(tmp_path / "honest", {}, model=evil)
     assert not proof.exists()
     with pytest.raises(ConfigurationError, match="os belongs to Python itself"):
         check_run(configure({**SMALL, "model": evil}), tmp_path)

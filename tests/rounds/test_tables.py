@@ -298,3 +298,8 @@ def test_the_same_table_is_added_up_with_the_same_clients_only(
     assert "has added up its table with the clients 0 1 2" in caplog.text
     found = [lines(tmp_path / name / "run", "normalisation")[0] for name in ("1", "2", "3")]
     assert found[0] == found[1] == found[2]
+
+    with nodes[0].open("a") as table:  # one more patient, whom the difference would show
+        table.write("p99,100,red,150,yes\n")
+    with pytest.raises(FedmirageError, match="are not those that it added up in an earlier run"):
+        start(4, [0, 1, 2], seed=3)

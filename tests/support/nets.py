@@ -93,6 +93,8 @@ class Faulty(Plain):
             return super().forward(images) * math.inf
         if self.fault == "dropout":
             return self.classifier(dropout(self.features(images), 0.5, self.training))
+        if self.fault == "detaches":
+            return self.classifier(self.features(images).detach())
         if self.fault == "training" and self.training:
             return [super().forward(images)]
         if self.fault == "half":

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedmirage.common.data.tables.schema import parse_schema
+from fedmirage.common.errors import DataError
 from fedmirage.common.settings.language import nearest
 
 SCHEMA = "schema"  # the key of what the server tells a new node
@@ -44,7 +45,10 @@ def schema_problem(ours: str, told: Mapping[str, Any]) -> tuple[str, str] | None
 
 def find_place(ours: str, theirs: str) -> str:
     """Say where two schemas differ first."""
-    one, other = parse_schema(ours), parse_schema(theirs)
+    try:
+        one, other = parse_schema(ours), parse_schema(theirs)
+    except (ValueError, DataError):
+        return "the server's cannot be read; run the same version on both sides"
     for key in ("label", "classes", "separator", "decimal", "empty"):
         if getattr(one, key) != getattr(other, key):
             return f"{key} differs"

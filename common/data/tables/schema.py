@@ -176,7 +176,10 @@ def read_schema(path: Path) -> Schema:
 @lru_cache(maxsize=16)
 def parse_schema(text: str) -> Schema:
     """Read what `Schema.text` has written."""
-    return check_schema(json.loads(text), "the schema")
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise DataError("the schema is none; do both sides run the same version?")
+    return check_schema(found, "the schema")
 
 
 def check_schema(found: dict[str, Any], subject: str) -> Schema:

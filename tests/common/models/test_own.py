@@ -125,6 +125,7 @@ def test_a_head_that_cannot_be_widened_is_refused() -> None:
     ("fault", "sentence"),
     [
         ("counts", "the buffer 'features.4.seen' holds whole numbers that change in training"),
+        ("detaches", "no gradient reaches its features; does it detach them"),
         ("detached", "no gradient reaches its features; does it detach them"),
         ("infinite", "the gradient of 'classifier.weight' is not finite"),
         ("training", "fails in training mode (TypeError"),

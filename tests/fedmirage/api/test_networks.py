@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -69,6 +70,23 @@ def local_function() -> Any:
 def test_what_other_processes_cannot_make_gets_a_sentence(model: Any, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(sentence)):
         fedmirage.run(model=model, quiet=True)
+
+
+def test_a_bad_network_is_named_beside_all_else_that_is_wrong() -> None:
+    """Bad data, a bad split, a bad setting and an unknown method come with it, in one go."""
+    digits, labels = np.zeros((9, 8, 8)), np.zeros(7, int)
+    given: dict[str, Any] = {"dataset": (digits, labels), "partition": {"a": [1], "b": [1]}}
+    for model, sentence in {
+        3: "model=3 is a int",
+        "nowhere_at_all:Net": "cannot be imported",
+    }.items():
+        with pytest.raises(ConfigurationError) as ran:
+            fedmirage.run(model=model, lr=-1, methods="fedcgo", quiet=True, **given)
+        with pytest.raises(ConfigurationError) as compared:
+            fedmirage.compare("fedcgo", model=model, lr=-1, quiet=True, **given)
+        words = [sentence, "9 images but 7 labels", "position 1 is listed 2", "lr=-1", "fedcgo"]
+        for error in (ran, compared):
+            assert all(any(word in one for one in error.value.problems) for word in words)
 
 
 def test_a_network_and_a_file_of_weights_are_one_too_many() -> None:

@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
-from fedmirage.common.errors import DataError
-from fedmirage.records.lines import read_record, read_rounds
+from fedmirage.client.app import make_app
+from fedmirage.common.errors import ConfigurationError, DataError
+from fedmirage.common.settings.config import configure
+from fedmirage.records.lines import find_summary, read_record, read_rounds, recorded_settings
+from fedmirage.server.run import run
 from tests.support.comparison import round_line, write_lines
 from tests.support.followed import add_rounds, begin
+from tests.support.inprocess import InProcessGrid
 
 CONFIG = {"kind": "config", "methods": "fedavg", "seed": 0, "rounds": 3, "warm-start": ""}
 
@@ -33,6 +37,18 @@ def test_a_line_that_lacks_what_readers_rely_on_is_damage(
     with pytest.raises(DataError) as error:
         read_record(tmp_path)
     assert f"{tmp_path / 'results.jsonl'} is damaged: {said}" in str(error.value)
+
+
+def test_a_run_that_its_server_refuses_has_a_summary_and_nothing_else(tmp_path: Path) -> None:
+    """As a ServerApp leaves it: whoever waits for the run learns the reason."""
+    config = configure({"model": "nowhere_at_all:Net", "out": str(tmp_path)})
+    with pytest.raises(ConfigurationError, match="nowhere_at_all cannot be imported") as raised:
+        run(InProcessGrid(make_app(), config.clients), config)
+    summary = find_summary(tmp_path)
+    assert (summary["status"], summary["reason"]) == ("failed", str(raised.value))
+    assert recorded_settings(tmp_path) == {}
+    with pytest.raises(DataError, match="the run failed before it began: model: nowhere_at_all"):
+        read_record(tmp_path)
 
 
 @pytest.mark.parametrize("key", ["methods", "seed", "rounds", "warm-start"])

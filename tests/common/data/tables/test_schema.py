@@ -99,3 +99,10 @@ def test_a_difference_is_told_in_full_only_to_the_node(
     assert "'" not in problem[0].replace("server's", "")
     assert schema_problem(told["schema"], told) is None
     assert schema_problem("", announce_schema("")) is None
+
+
+@pytest.mark.parametrize("told", ["", "{", "[]", '{"version": 2}'])
+def test_a_schema_that_no_server_sends_is_refused(told: str, tmp_path: Path) -> None:
+    problem = schema_problem(read_schema(write_schema(tmp_path)).text, {"schema": told})
+    assert problem is not None
+    assert "cannot be read" in problem[1]
