@@ -98,6 +98,8 @@ def _store(entry: Path, dataset: DataSet, mode: int) -> None:
             name: [list(values.shape), values.dtype.str] for name, values in arrays.items()
         }
         (temporary / DESCRIPTION).write_text(json.dumps(facts))
+        for path in temporary.iterdir():
+            path.chmod(mode & 0o666)
         temporary.chmod(mode)
         if entry.exists() and _load(entry) is None:
             # It is damaged: move it out of the way. A process that has mapped it keeps its data.
@@ -129,6 +131,8 @@ def _load(entry: Path) -> DataSet | None:
         facts = {
             key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()
         }
+        named = facts.pop("column_names", {})
+        facts["column_names"] = {name: tuple(texts) for name, texts in named.items()}
         return DataSet(train=_split(arrays, "train"), test=_split(arrays, "test"), **facts)
     except FileNotFoundError:
         return None

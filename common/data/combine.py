@@ -26,7 +26,11 @@ def combine(parts: list[DataSet], domains: tuple[str, ...], private: bool = Fals
             _join_splits([getattr(part, split) for part in parts]) for split in ("train", "test")
         )
         return replace(
-            parts[0], train=train, test=test, fingerprint=content_fingerprint(train, test)
+            parts[0],
+            train=train,
+            test=test,
+            fingerprint=content_fingerprint(train, test),
+            column_names={},  # their numbers are shifted
         )
 
     joined = load_or_build("combined", [part.fingerprint for part in parts], build, private)

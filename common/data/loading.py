@@ -137,7 +137,7 @@ def _decode(params: DatasetParams, source: Source) -> DataSet:
         fingerprint = content_fingerprint(train, test)
     mean, std = raw.scale or (card.mean, card.std)
     facts: dict[str, Any] = {"categories": raw.categories, "divided": divided}
-    facts |= {"schema": raw.schema, "skipped": len(skipped)}
+    facts |= {"schema": raw.schema, "skipped": len(skipped), "column_names": raw.column_names}
     return DataSet(params.name, train, test, classes, task, mean, std, fingerprint, **facts)
 
 

@@ -51,6 +51,8 @@ class DataSet:
     categories: tuple[tuple[int, int], ...] = ()
     skipped: int = 0  # pictures that could not be read and are left out (skip=True)
     schema: str = ""  # of a table: what its columns mean (`Schema.text`)
+    # by further column: the texts that its numbers stand for, where the files have texts
+    column_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -53,14 +53,20 @@ class RunResult:
 
     @cached_property
     def clients(self) -> DataFrame:
-        """One row per round and client, with everything that the client reported.
+        """One row per round and client, with its site's name, and everything that it reported.
 
-        Under secure aggregation it has no columns, because the server knows only who took part.
+        Under secure aggregation the server knows only who took part; a simulation has no sites.
         """
         from fedmirage.records.flat import flatten
+        from fedmirage.records.lines import read_names
 
+        names = read_names(self._rounds)
         rows = [
-            {"round": line["round"], **flatten(client)}
+            {
+                "round": line["round"],
+                **({"site": names.get(client["partition"], "")} if names else {}),
+                **flatten(client),
+            }
             for line in self._rounds
             for client in line.get("clients", [])
         ]

@@ -146,6 +146,8 @@ def admit(
         )
     if not (keys or revoke or only):
         raise FedmirageError("nothing is asked for; write the files of public keys, or --revoke")
+    if revoke and (keys or only):
+        raise FedmirageError("--revoke and keys are two commands; revoke first, then admit")
     link = find_link(str(home.folder))
     if link.insecure:
         raise FedmirageError(
@@ -154,8 +156,7 @@ def admit(
         )
     with control(link) as asked:
         admitted = Admitted(asked, home.nodes)
-        said = admitted.revoke(revoke or [])
-        said += admitted.admit(keys or [], only) if keys or only else []
+        said = admitted.revoke(revoke) if revoke else admitted.admit(keys or [], only)
     for line in said:
         say(out, line)
 

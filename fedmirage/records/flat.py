@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-LISTS = ("clients", "refused")  # one entry per client, which a flat round has no place for
+LISTS = ("clients", "refused", "sites")  # one entry per client, which a flat round has no place for
 # What a line about the sites repeats of its round, or lists.
 OF_SITES = ("kind", "round", "model", "without_partitions")
 OWN_NAMES = "methods"  # its metrics carry the names of their methods already

@@ -193,7 +193,6 @@ def _find_groups(
                 f"The column {name!r} has {len(known)} values, which are not told apart here."
             )
             continue
-        named = name == "domain" and dataset.domains
-        names = tuple(dataset.domains[at] if named else str(at) for at in known.tolist())
-        groups[name] = names, positions
+        told = dataset.domains if name == "domain" else dataset.column_names.get(name, ())
+        groups[name] = tuple(told[at] if told else str(at) for at in known.tolist()), positions
     return groups

@@ -198,7 +198,7 @@ class Roster:
                 partition for partition in range(self.clients) if partition not in self.proxies
             ]
             enough = least is not None and len(self.proxies) >= least
-            if not missing or (enough and len(missing) <= len(self.outdated)):
+            if not missing or (enough and self._are_outdated(missing)):
                 self.remarks += self._explain_outdated()
                 return
             now = time.monotonic()
@@ -243,6 +243,13 @@ class Roster:
             again = "was refused" if node in self.outdated else "was asked again and again"
             nodes.setdefault(f"{again}: {reason}", []).append(node)
         return "".join(f" {self._call(some)} {why}." for why, some in nodes.items())
+
+    def _are_outdated(self, missing: list[int]) -> bool:
+        """Whether the nodes of these partitions run another release, as far as can be known."""
+        admitted = list_admitted()
+        places = [admitted[node].partition for node in self.outdated if node in admitted]
+        unknown = len(self.outdated) - len(places)
+        return len([partition for partition in missing if partition not in places]) <= unknown
 
     def _explain_outdated(self) -> list[str]:
         """Say which nodes the run goes on without, because they run another release."""

@@ -105,9 +105,9 @@ class Page:
             shutil.copy(certificate, self.folder / site)
         return self.run("server", self.words("admit"))
 
-    def supernode(self, site: str, *more: str) -> "subprocess.Popen[bytes]":
+    def supernode_words(self, site: str, *more: str) -> list[str]:
         tasks = ["--clientappio-api-address", self.tasks[SITES.index(site)]]
-        return self.start(site, command(*self.words("supernode", site), *tasks, *more))
+        return [*self.words("supernode", site), *tasks, *more]
 
     def await_node(self, site: str) -> None:
         wait_until(lambda: "connected to the SuperLink" in self.said(site), PATIENCE, site)
@@ -128,8 +128,9 @@ def test_the_page_has_eight_commands() -> None:
 def test_from_folders_to_predictions(page: Page) -> None:
     page.start_superlink()
     assert "site-c is admitted, partition 2" in page.admit()
+    assert "this node is ready" in page.run("site-a", page.supernode_words("site-a", "--check"))
     for site in SITES:
-        page.supernode(site)
+        page.start(site, command(*page.supernode_words(site)))
     for site in SITES:
         page.await_node(site)
 

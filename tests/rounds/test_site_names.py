@@ -8,6 +8,7 @@ from flwr.app import Error, Message, MessageType
 from flwr.common.constant import ErrorCode
 from rich.console import Console
 
+from fedmirage.api.runs import RunResult
 from fedmirage.common.errors import FedmirageError
 from fedmirage.report.command import write_report
 from fedmirage.server.messages import sampling
@@ -25,6 +26,9 @@ def test_names_are_written_once_and_keys_stay(tmp_path: Path) -> None:
     first, second = lines(tmp_path)
     assert first["sites"] == {"0": "site-a"}
     assert "sites" not in second
+    run = RunResult(tmp_path)
+    assert list(run.clients["site"]) == ["site-a", ""] * 2
+    assert not [name for name in run.rounds if "site" in name]
     assert [client["partition"] for client in first["clients"]] == [0, 1]
 
 

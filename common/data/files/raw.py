@@ -55,6 +55,7 @@ class Raw:
     scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     categories: tuple[tuple[int, int], ...] = ()  # see DataSet
     schema: str = ""  # see DataSet
+    column_names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # see DataSet
 
     def change(self, make: Callable[[RawSplit, str], RawSplit]) -> "Raw":
         """Make a set of both splits, each of which is changed on its own, with its name."""
@@ -92,3 +93,9 @@ def number_values(parts: Sequence[Values], name: str) -> list[npt.NDArray[np.int
         )
     known = np.unique(np.concatenate(parts))
     return [np.searchsorted(known, part).astype(np.int64) for part in parts]
+
+
+def list_texts(parts: Sequence[Values]) -> tuple[str, ...]:
+    """List the texts that `number_values` numbers, in their order; none if they are numbers."""
+    texts = all(part.dtype.kind == "U" for part in parts)
+    return tuple(np.unique(np.concatenate(parts)).tolist()) if texts else ()

@@ -12,7 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedmirage.common.data.files.raw import PictureForm, Raw, RawSplit, Rows, Values, number_values
+from fedmirage.common.data.files.raw import (
+    PictureForm,
+    Raw,
+    RawSplit,
+    Rows,
+    Values,
+    list_texts,
+    number_values,
+)
 from fedmirage.common.data.tables.files import (
     is_number,
     is_readable,
@@ -46,6 +54,7 @@ class TableReader:
         self.found = read_columns(path, schema.separator, least=2 if labelled else 1)
         self.rows = len(next(iter(self.found.values())))
         self.problems: list[str] = []
+        self.column_names: dict[str, tuple[str, ...]] = {}  # what further columns number
 
     def read(self, columns: tuple[str, ...] = ()) -> Raw:
         """Read inputs, labels and further columns."""
@@ -62,6 +71,7 @@ class TableReader:
             scale=schema.scale,
             categories=find_groups(schema),
             schema=schema.text,
+            column_names=self.column_names,
         )
 
     def read_unlabelled(self) -> Rows:
@@ -223,7 +233,8 @@ class TableReader:
             self.problems.append(
                 f"{self.count(texts.null_count)} of {name!r} (columns=) are missing; fill them"
             )
-        (numbers,) = number_values([np.array(texts.fill_null("").to_pylist(), str)], name)
+        values: Values = np.array(texts.fill_null("").to_pylist(), str)
+        (numbers,), self.column_names[name] = number_values([values], name), list_texts([values])
         return numbers
 
     def texts(self, name: str) -> Any:

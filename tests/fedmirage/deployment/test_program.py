@@ -94,6 +94,14 @@ def test_flowers_own_command_line_finds_it(start: Any, tmp_path: Path) -> None:
     assert link.environment["FLWR_HOME"] == str(home.flower)
 
 
+def test_revoking_and_admitting_are_two_commands(start: Any) -> None:
+    start("federation", *FREE)
+    with pytest.raises(FedmirageError, match="are two commands; revoke first"):
+        app(["admit", "site-a.pub", "--revoke", "site-b"], standalone_mode=False)
+    with pytest.raises(FedmirageError, match="nothing is asked for"):
+        app(["admit"], standalone_mode=False)
+
+
 @pytest.mark.parametrize("words", [["admit", "site-a.pub"], ["admit"]])
 def test_without_a_superlink_nobody_is_admitted(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -114,12 +114,15 @@ def test_domains_and_named_columns_are_told_apart(tmp_path: Path) -> None:
     images[labels == 1] = 220
     site = np.repeat([10, 20, 30], 20)
     images[site == 30] = 120  # of the third site, nothing can be told
-    np.savez(tmp_path / "own.npz", images=images, labels=labels, train_site=site)
-    line = f"npz(path='{tmp_path}/own.npz', columns=('site',), test_share=0.0)"
+    columns = {"train_site": site, "train_town": np.repeat(["Ulm", "Rom"], 30)}
+    np.savez(tmp_path / "own.npz", images=images, labels=labels, **columns)
+    line = f"npz(path='{tmp_path}/own.npz', columns=('site', 'town'), test_share=0.0)"
     run_in_process(tmp_path / "run", **QUICK, dataset=line.replace("0.0", "0.5"))
     found = judge(tmp_path / "run" / "model.safetensors", line, split="all", resamples=50)
     sites = {one["name"]: one for one in found["groups"]["site"]}
     assert [sites[name]["samples"] for name in ("10", "20", "30")] == [20, 20, 20]
+    towns = {one["name"]: one["accuracy"]["value"] for one in found["groups"]["town"]}
+    assert towns == {"Rom": pytest.approx(2 / 3, abs=1e-6), "Ulm": 1.0}
     assert sites["10"]["accuracy"] == {"value": 1.0, "low": 1.0, "high": 1.0}
     assert sites["30"]["accuracy"]["value"] == 0.5
     assert 0 < sites["30"]["accuracy"]["low"] < 0.5 < sites["30"]["accuracy"]["high"] < 1

@@ -16,6 +16,7 @@ from flwr.common.constant import ErrorCode
 from fedmirage.common.errors import FedmirageError
 from fedmirage.runtimes.inprocess import LocalGrid
 from fedmirage.server.messages import sampling
+from fedmirage.server.messages.node_ids import VARIABLE
 from fedmirage.server.messages.replies import exchange
 from fedmirage.server.messages.sampling import Roster
 from tests.support.inprocess import node_id, run_in_process
@@ -86,6 +87,20 @@ def test_a_run_goes_on_without_a_node_of_another_release(
     assert counted == ([[0, 1, 3]] * 3 if times > 3 else [[0, 1, 3]] * 2 + [[0, 1, 2, 3]])
     (note,) = lines(tmp_path, "note")
     assert note["text"].startswith(f"Node {FAULTY} takes no part until it is of the same release")
+
+
+def test_an_admitted_node_of_another_release_excuses_its_own_site_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Node 12 has partition 5, and nobody has come for partition 1."""
+    (tmp_path / "nodes.toml").write_text('"11" = 0\n"12" = 5\n')
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "nodes.toml"))
+    roster = Roster(LocalGrid(ClientApp(make_slow), 2), 2, 0, lambda *_: [], {})
+    roster.outdated = {12}
+    assert not roster._are_outdated([1])
+    assert roster._are_outdated([5])
+    roster.outdated = {12, 13}  # and of node 13 nothing is known
+    assert roster._are_outdated([1])
 
 
 def test_too_few_nodes_of_the_same_release_are_said(

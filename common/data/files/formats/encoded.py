@@ -12,6 +12,7 @@ from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.own_code import find
 
 BATCH = 256  # samples that the encoder gets at a time
+IMPORTS = "import its libraries at the top of its module"  # some start programs when imported
 
 
 def encode_raw(raw: Raw, reference: str) -> Raw:
@@ -20,7 +21,13 @@ def encode_raw(raw: Raw, reference: str) -> Raw:
     train = encode_split(raw.train, encoder, reference)
     test = None if raw.test is None else encode_split(raw.test, encoder, reference)
     width = train.images.shape[1]
-    return Raw(train, test, raw.classes, scale=((0.0,) * width, (1.0,) * width))
+    return Raw(
+        train,
+        test,
+        raw.classes,
+        scale=((0.0,) * width, (1.0,) * width),
+        column_names=raw.column_names,
+    )
 
 
 def encode_split(split: RawSplit, encoder: Callable[[Any], Any], reference: str) -> RawSplit:
@@ -42,7 +49,7 @@ def _encode(inputs: Values, encoder: Callable[[Any], Any], reference: str) -> Ro
 
     given = inputs.tolist() if inputs.dtype == object else torch.tensor(inputs)
     try:
-        with torch.inference_mode(), confined(f"encoder={reference!r}"):
+        with torch.inference_mode(), confined(f"encoder={reference!r}", IMPORTS):
             found = encoder(given)
         vectors: Rows = np.asarray(torch.as_tensor(found).cpu().numpy(), np.float32)
     except FedmirageError:

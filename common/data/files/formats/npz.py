@@ -12,6 +12,7 @@ from fedmirage.common.data.files.raw import (
     RawSplit,
     Rows,
     Values,
+    list_texts,
     number_values,
     reading,
 )
@@ -41,10 +42,10 @@ def read_npz(path: Path, columns: tuple[str, ...], tensors: bool, form: PictureF
             f" {wanted}"
         )
     pairs = [(train, "train")] + ([(test, "test")] if test else [])
-    extra = {
-        name: number_values([_column(path, arrays, name, split) for _, split in pairs], name)
-        for name in columns
+    found_columns = {
+        name: [_column(path, arrays, name, split) for _, split in pairs] for name in columns
     }
+    extra = {name: number_values(parts, name) for name, parts in found_columns.items()}
     splits = []
     for part, ((images, labels), _) in enumerate(pairs):
         where = f"{path}: {images}"
@@ -56,7 +57,8 @@ def read_npz(path: Path, columns: tuple[str, ...], tensors: bool, form: PictureF
         values = {name: extra[name][part] for name in columns}
         splits.append(RawSplit(found, _flat(arrays[labels]), values))
     names = tuple(map(str, arrays.get("class_names", ())))
-    return Raw(splits[0], splits[1] if test else None, names)
+    told = {name: list_texts(parts) for name, parts in found_columns.items()}
+    return Raw(splits[0], splits[1] if test else None, names, column_names=told)
 
 
 def to_bytes(where: str, images: Values) -> Images:
@@ -72,8 +74,8 @@ def to_bytes(where: str, images: Values) -> Images:
             )
         if images.size and not (images.min() >= 0 and images.max() <= 1):
             raise DataError(
-                f"{where} holds floats from {images.min():g} to {images.max():g}; scale them to [0,"
-                " 1] or save bytes"
+                f"{where} holds floats outside [0, 1]; scale them to [0, 1], save bytes, or write"
+                " inputs='tensors' if they are no pictures"
             )
         images = np.rint(images * 255).astype(np.uint8)
     if images.dtype != np.uint8:
@@ -89,7 +91,7 @@ def to_bytes(where: str, images: Values) -> Images:
         return images
     raise DataError(
         f"{where} has the shape {images.shape}; it must be (samples, height, width) with 1 or 3"
-        " channels behind or before"
+        " channels behind or before; write inputs='tensors' if they are no pictures"
     )
 
 

@@ -20,6 +20,7 @@ from fedmirage.common.data.files.raw import (
     Raw,
     RawSplit,
     Values,
+    list_texts,
     number_values,
     reading,
 )
@@ -50,10 +51,12 @@ def read_parquet(
     labels, classes = read_labels(
         [_values(files, card.label, "label") for files in parts], card, stored
     )
-    extra = {}
+    extra, told = {}, {}
     for name in columns:
         found = [_values(files, (card.columns.get(name, name),), "columns") for files in parts]
-        extra[name] = number_values([to_array(column) for column in found], name)
+        values_of_parts = [to_array(column) for column in found]
+        extra[name] = number_values(values_of_parts, name)
+        told[name] = list_texts(values_of_parts)
     splits = []
     for part, files in enumerate(parts):
         lost: dict[int, str] = {}
@@ -65,7 +68,7 @@ def read_parquet(
         images = np.swapaxes(images, 2, 3) if transposed else images
         values = {name: extra[name][part] for name in columns}
         splits.append(RawSplit(images, labels[part], values).without(lost))
-    return Raw(splits[0], splits[1] if test else None, classes)
+    return Raw(splits[0], splits[1] if test else None, classes, column_names=told)
 
 
 def _check_columns(file: Path, card: Card, columns: tuple[str, ...]) -> None:
