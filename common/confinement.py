@@ -14,26 +14,31 @@ LEAVES = (
     *("socket.", "urllib.", "ftplib.", "http.", "subprocess.", "os.system", "os.exec", "os.fork"),
     *("os.posix_spawn", "os.startfile"),
 )
+NETWORKS = "give a network's pretrained weights as initial-weights"
 
 
 class _Confined(threading.local):
     """What a thread is calling that may not leave its process."""
 
     what = ""
+    remedy = ""
 
 
 _confined = _Confined()
 
 
 @contextmanager
-def confined(what: str) -> Iterator[None]:
-    """Let nothing in this block use the network or start a program, e.g. download weights."""
+def confined(what: str, remedy: str = NETWORKS) -> Iterator[None]:
+    """Let nothing in this block use the network or start a program, e.g. download weights.
+
+    `remedy` tells whoever wrote the code what to do instead.
+    """
     _watch()
-    _confined.what = what
+    _confined.what, _confined.remedy = what, remedy
     try:
         yield
     finally:
-        _confined.what = ""
+        _confined.what = _confined.remedy = ""
 
 
 @cache
@@ -44,8 +49,7 @@ def _watch() -> None:
         if event.startswith(LEAVES) and _confined.what:
             raise ConfigurationError(
                 f"{_confined.what} tried to use the network or to start a program ({event}), which"
-                " a run does not let it; fetch what it needs beforehand, and give a network's"
-                " pretrained weights as initial-weights"
+                f" a run does not let it; fetch what it needs beforehand, and {_confined.remedy}"
             )
 
     sys.addaudithook(hear)

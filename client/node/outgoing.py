@@ -152,7 +152,8 @@ def list_items(reply: Message) -> Iterator[Item]:
     for name, record in reply.content.array_records.items():
         sections = name_sections(reply, record, name)
         for section, array in zip(sections, record.values(), strict=True):
-            yield describe_array(section, array)
+            if array.data:  # a reply without arrays has an empty one of Flower's
+                yield describe_array(section, array)
     for other in reply.content.config_records.values():
         for key, value in other.items():
             for part in value if isinstance(value, list) else [value]:

@@ -98,6 +98,8 @@ def _store(entry: Path, dataset: DataSet, mode: int) -> None:
             name: [list(values.shape), values.dtype.str] for name, values in arrays.items()
         }
         (temporary / DESCRIPTION).write_text(json.dumps(facts))
+        for path in temporary.iterdir():
+            path.chmod(mode & 0o666)
         temporary.chmod(mode)
         if entry.exists() and _load(entry) is None:
             # It is damaged: move it out of the way. A process that has mapped it keeps its data.

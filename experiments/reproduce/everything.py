@@ -14,6 +14,7 @@ from typing import Any
 
 from experiments.reproduce.jobs import MORE, numbers_of
 from experiments.reproduce.records import recorded_runs
+from fedmirage.common.errors import DataError
 from fedmirage.common.settings.config import configure
 from fedmirage.comparison.outcome import bare
 from fedmirage.comparison.rows import FEDAVG, placebo_of
@@ -66,16 +67,27 @@ Settings = Mapping[str, Any]
 
 def read_everything(results: Path) -> dict[str, Rows]:
     """Read all recorded runs, by setting and row."""
-    runs = {folder.name: read_settings(found) for folder, found in recorded_runs(results).items()}
-    grouped: dict[str, list[str]] = {}
-    for name, settings in runs.items():
-        rest = {key: one for key, one in numbers_of(settings).items() if key not in ROW}
-        grouped.setdefault(json.dumps(rest, sort_keys=True), []).append(name)
+    runs = read_runs(results)
+    grouped = group_runs(runs)
     titles = name_settings([json.loads(rest) for rest in grouped])
     return {
         title: read_rows(names, runs, results)
         for title, names in zip(titles, grouped.values(), strict=True)
     }
+
+
+def read_runs(results: Path) -> dict[str, Settings]:
+    """Read the settings of all recorded runs, by their names."""
+    return {folder.name: read_settings(found) for folder, found in recorded_runs(results).items()}
+
+
+def group_runs(runs: Mapping[str, Settings]) -> dict[str, list[str]]:
+    """Group runs by their setting: the numbers of all settings but those of ROW, as a text."""
+    grouped: dict[str, list[str]] = {}
+    for name, settings in runs.items():
+        rest = {key: one for key, one in numbers_of(settings).items() if key not in ROW}
+        grouped.setdefault(json.dumps(rest, sort_keys=True), []).append(name)
+    return grouped
 
 
 def read_rows(names: Sequence[str], runs: Mapping[str, Settings], results: Path) -> Rows:
@@ -157,16 +169,20 @@ def compare_rows(rows: Rows) -> dict[str, dict[tuple[str, str], Difference]]:
 
 def list_everything(results: Path) -> list[list[str]]:
     """Write every row of every setting, best first inside a setting."""
-    lines = []
-    for title, rows in read_everything(results).items():
-        judged = compare_rows(rows)
-        for key, row in sorted(
-            rows.items(), key=lambda item: -statistics.fmean(item[1].scores.values())
-        ):
-            interval = paired_difference(row.scores, dict.fromkeys(row.scores, 0.0))
-            mean = say_difference(interval).lstrip("+") + AVERAGED * row.averaged
-            told = [say_judged(judged[kind].get(key)) for kind in KINDS]
-            lines.append([title, row.name, say_seeds(sorted(row.scores)), mean, *told])
+    settings = read_everything(results).items()
+    return [[title, *cells] for title, rows in settings for cells in list_setting(rows)]
+
+
+def list_setting(rows: Rows) -> list[list[str]]:
+    """Write the rows of one setting, best first."""
+    judged, lines = compare_rows(rows), []
+    for key, row in sorted(
+        rows.items(), key=lambda item: -statistics.fmean(item[1].scores.values())
+    ):
+        interval = paired_difference(row.scores, dict.fromkeys(row.scores, 0.0))
+        mean = say_difference(interval).lstrip("+") + AVERAGED * row.averaged
+        told = [say_judged(judged[kind].get(key)) for kind in KINDS]
+        lines.append([row.name, say_seeds(sorted(row.scores)), mean, *told])
     return lines
 
 
@@ -191,6 +207,17 @@ def make_markdown(results: Path) -> str:
     for title, *cells in list_everything(results):
         lines.append([title if title != before else "", *cells])
         before = title
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def make_setting(run: str, results: Path) -> str:
+    """Write the rows of the one setting that a recorded run belongs to."""
+    runs = read_runs(results)
+    names = next((names for names in group_runs(runs).values() if run in names), None)
+    if names is None:
+        raise DataError(f"there is no recorded run {run} in {results / 'runs'}")
+    lines = [list(HEADS[1:]), ["---"] * len(HEADS[1:])]
+    lines += list_setting(read_rows(names, runs, results))
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.reproduce.everything import PAGE, make_markdown, make_page
+from experiments.reproduce.everything import PAGE, make_markdown, make_page, make_setting
 from experiments.reproduce.metrics import WORDS, look_up, read_metric
 from experiments.reproduce.tables import When, Written
 from fedmirage.common.errors import DataError
@@ -63,10 +63,20 @@ class PagePicture(Written):
     metric: str = "accuracy"
 
 
+class PageSetting(Written):
+    """A table of all recorded runs of one setting, beside FedAvg, placebos and the recipe."""
+
+    name: str
+    page: str
+    run: str
+    """Any recorded run of the setting."""
+
+
 class Pages(Written):
     """Everything in docs/results that is made from recorded runs."""
 
     table: tuple[PageTable, ...] = ()
+    setting: tuple[PageSetting, ...] = ()
     picture: tuple[PagePicture, ...] = ()
 
 
@@ -78,13 +88,13 @@ def read_pages(results: Path) -> Pages:
 def rewrite_pages(results: Path) -> list[Path]:
     """Write all tables and pictures; return the files that were written."""
     pages = read_pages(results)
-    for table in pages.table:
-        path = results / table.page
-        path.write_text(
-            replace_block(path, table.name, make_table(table, results)), encoding="utf-8"
-        )
+    made = [(table.page, table.name, make_table(table, results)) for table in pages.table]
+    made += [(one.page, one.name, make_setting(one.run, results)) for one in pages.setting]
+    for page, name, text in made:
+        path = results / page
+        path.write_text(replace_block(path, name, text), encoding="utf-8")
     drawn = [draw(picture, results) for picture in pages.picture]
-    written = [results / table.page for table in pages.table]
+    written = [results / page for page, _, _ in made]
     if (results / README).exists():
         written += write_everything(results)
     return [*dict.fromkeys(written), *drawn]

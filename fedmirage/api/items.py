@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from fedmirage.api.samples import flatten, say_shape, to_array
+from fedmirage.api.samples import Convert, flatten, say_shape, to_array
 from fedmirage.common.data.files.decoding import DEEP_MODES, GREY_MODES
 from fedmirage.common.data.files.formats.npz import to_bytes
 from fedmirage.common.errors import DataError
@@ -31,6 +31,7 @@ def read_items(
     columns: tuple[str | None, str | None],
     console: Console,
     most: int | None,
+    convert: Convert,
 ) -> tuple[Values, Values, tuple[str, ...]]:
     """Read images, labels and the names of classes; of `most` items only, if that is set."""
     keys = find_keys(where, given, columns)
@@ -42,7 +43,7 @@ def read_items(
     labels: list[Any] = []
     items = iterate(where, given, count, most)
     for number, item in enumerate(show_progress(items, where, count, console)):
-        image, label = open_item(f"{where}, item {number}", item, keys or columns)
+        image, label = open_item(f"{where}, item {number}", item, keys or columns, convert)
         if images and image.shape != images[0].shape:
             raise DataError(
                 f"{where}, item {number} is {say_shape(image.shape)}, the items before it are"
@@ -121,8 +122,10 @@ def locate_error(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:160]} ({Path(last.filename).name}, line {last.lineno})"
 
 
-def open_item(where: str, item: Any, columns: tuple[str | None, str | None]) -> tuple[Values, Any]:
-    """Take one item apart: the image as bytes with channels first, and its label."""
+def open_item(
+    where: str, item: Any, columns: tuple[str | None, str | None], convert: Convert
+) -> tuple[Values, Any]:
+    """Take one item apart: the image or other input with channels first, and its label."""
     if isinstance(item, Mapping):
         image, label = (item[key] for key in pick_keys(where, list(item), columns))
     elif isinstance(item, tuple | list) and len(item) == 2:
@@ -131,21 +134,21 @@ def open_item(where: str, item: Any, columns: tuple[str | None, str | None]) -> 
         raise DataError(f"{where} is a {type(item).__name__}; it must be a pair (image, label)")
     if label is None:
         raise DataError(f"{where} has no label; leave it out of the Dataset")
-    return to_picture(where, image), label.tolist() if hasattr(label, "tolist") else label
+    return to_input(where, image, convert), label.tolist() if hasattr(label, "tolist") else label
 
 
-def to_picture(where: str, image: Any) -> Values:
-    """Turn a PIL picture, a tensor, an array or nested lists into bytes with channels first."""
+def to_input(where: str, image: Any, convert: Convert) -> Values:
+    """Turn a PIL picture, a tensor, an array or nested lists into one input of a set."""
     if hasattr(image, "convert") and hasattr(image, "mode"):
         if image.mode in DEEP_MODES:
             raise DataError(f"{where} has more than 8 bits per pixel; convert it to 8 bits")
         image = image.convert("L" if image.mode in GREY_MODES else "RGB")
     values = to_array(where, image)
     whole = isinstance(image, list) and values.dtype.kind == "i" and values.size > 0
-    if whole and values.min() >= 0 and values.max() <= 255:
+    if whole and convert is to_bytes and values.min() >= 0 and values.max() <= 255:
         values = values.astype(np.uint8)  # lists have no type of their own
-    picture: Values = to_bytes(where, values[None])[0]
-    return picture
+    made: Values = convert(where, values[None])[0]
+    return made
 
 
 def join_labels(where: str, labels: list[Any]) -> Values:

@@ -31,8 +31,8 @@ class OwnData:
     a partitioner of flwr-datasets, or a list or dict with the data of one client each. `test` is
     like it; without it, a share of the training samples is held out, unless `train` is a dict with
     the keys train and test. `image` and `label` name the columns of a Hugging Face Dataset. The
-    other keys are those of the data set `npz`: size, channels, mean, std, limit, test_share and
-    classes.
+    other keys are those of the data set `npz`: inputs, size, channels, mean, std, limit, test_share
+    and classes; with inputs="tensors", images may be numbers of any fixed shape.
     """
 
     def __init__(
@@ -85,11 +85,14 @@ def place_data(
     """Write the data that settings hold, and name the file instead; return what is wrong."""
     from fedmirage.api.samples import gather
     from fedmirage.common.data.catalogue.params import DATASETS
+    from fedmirage.common.data.files.formats.npz import to_bytes, to_floats
     from fedmirage.common.settings.language import Call, resolve, write
 
     data = settings["dataset"]
     data = data if isinstance(data, OwnData) else OwnData(data)
-    gathered = gather(data.train, data.test, data.columns, console, most=1 if refused else None)
+    convert = to_floats if data.keys.get("inputs") == "tensors" else to_bytes
+    most = 1 if refused else None
+    gathered = gather(data.train, data.test, data.columns, console, most, convert)
     problems = [f"dataset: {problem}" for problem in gathered.find_problems(data.keys)]
     named = CLIENT if gathered.clients else ""
     place = {"path": FOLDER, "columns": (named,)} if named else {"path": FOLDER}

@@ -5,7 +5,7 @@ Nothing of torch or Hugging Face is imported here: what an object can do says wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Values = npt.NDArray[Any]
+Convert = Callable[[str, Values], Values]  # begins the sentence about what cannot be converted
 MORE = 3  # missing classes that a sentence names
 
 
@@ -30,7 +31,8 @@ class SampleBlock:
     where: str  # for sentences
     split: str
     client: int  # -1: of nobody in particular
-    images: Values  # (samples, channels, height, width) bytes
+    # (samples, channels, height, width) bytes of pictures, else (samples, channels, ...) floats
+    images: Values
     labels: Values
     names: tuple[str, ...] = ()  # of the classes, where the object knows them
 
@@ -110,8 +112,7 @@ class Gathered:
             own = [block for block in self.blocks if block.split == split]
             if not own:
                 continue
-            # With channels last, no reader can take a narrow image's columns for its channels.
-            images = [block.images.transpose(0, 2, 3, 1) for block in own]
+            images = [to_stored(block.images) for block in own]
             labels = np.concatenate([block.labels for block in own])
             if labels.dtype.kind == "U":
                 labels = np.searchsorted(np.array(names), labels)
@@ -129,10 +130,12 @@ def gather(
     columns: tuple[str | None, str | None],
     console: Console,
     most: int | None = None,
+    convert: Convert = to_bytes,
 ) -> Gathered:
     """Read everything that was given as training and test data.
 
-    Of an object that has to be read item by item, `most` limits how many are.
+    Of an object that has to be read item by item, `most` limits how many are. `convert` makes the
+    arrays of a set of what was given: `to_bytes` of pictures, `to_floats` of anything else.
     """
     gathered = Gathered(whole=most is None)
     try:
@@ -143,7 +146,7 @@ def gather(
     gathered.clients = 1 + max(client for _, split, client, _ in parts if split == "train")
     for where, split, client, given in parts:
         try:
-            images, labels, names = read_part(where, given, columns, console, most)
+            images, labels, names = read_part(where, given, columns, console, most, convert)
             gathered.problems += check_labels(where, labels)
             gathered.blocks.append(SampleBlock(where, split, client, images, labels, names))
         except DataError as error:
@@ -165,8 +168,9 @@ def read_part(
     columns: tuple[str | None, str | None],
     console: Console,
     most: int | None,
+    convert: Convert,
 ) -> tuple[Values, Values, tuple[str, ...]]:
-    """Read one object: images as bytes with channels first, labels, and names of classes."""
+    """Read one object: inputs with channels first, labels, and names of classes."""
     if isinstance(given, tuple):
         if len(given) != 2 or any(isinstance(one, tuple) for one in given):
             raise DataError(
@@ -175,7 +179,7 @@ def read_part(
                 " OwnData(train, test=...), clients into a list"
             )
         images, labels = to_array(f"{where}: images", given[0]), to_array(where, given[1])
-        return to_bytes(f"{where}: images", images), flatten(labels), ()
+        return convert(f"{where}: images", images), flatten(labels), ()
     if hasattr(given, "batch_sampler"):
         raise DataError(f"{where}: a DataLoader has batches; give its .dataset, which has samples")
     if hasattr(given, "dtype") or not (hasattr(given, "__getitem__") or hasattr(given, "__iter__")):
@@ -185,7 +189,7 @@ def read_part(
         )
     from fedmirage.api.items import read_items
 
-    return read_items(where, given, columns, console, most)
+    return read_items(where, given, columns, console, most, convert)
 
 
 def to_array(where: str, given: Any) -> Values:
@@ -195,6 +199,11 @@ def to_array(where: str, given: Any) -> Values:
     except (ValueError, TypeError, RuntimeError) as error:
         text = str(error).partition("\n")[0]
         raise DataError(f"{where} cannot be turned into an array ({text})") from None
+
+
+def to_stored(images: Values) -> Values:
+    """Put the channels of pictures last, so no reader takes a narrow one's columns for them."""
+    return images.transpose(0, 2, 3, 1) if images.dtype == np.uint8 else images
 
 
 def flatten(labels: Values) -> Values:
@@ -227,6 +236,8 @@ def check_labels(where: str, labels: Values) -> Iterable[str]:
 
 
 def say_shape(shape: tuple[int, ...]) -> str:
-    """Say height, width and channels."""
+    """Say height, width and channels, or the numbers of another shape."""
+    if len(shape) != 3:
+        return "x".join(map(str, shape))
     channels, height, width = shape
     return f"{height}x{width} with {channels} channel{'s' * (channels > 1)}"

@@ -125,6 +125,33 @@ def test_a_node_whose_images_differ_is_refused(tmp_path: Path) -> None:
         run(*federation(tmp_path, arrays(tmp_path), paths))
 
 
+def write_texts(path: Path, ending: str = "") -> str:
+    """Save texts of two kinds, which end alike."""
+    rows = [f"{word} {number}{ending},{word}" for word in ("cat", "tea") for number in range(5)]
+    path.write_text("text,label\n" + "\n".join(rows))
+    return str(path)
+
+
+def encoded(path: str, encoder: str) -> str:
+    """The line of embeddings of texts."""
+    return f"embeddings(of=\"texts(path='{path}')\", encoder='tests.support.encoders:{encoder}')"
+
+
+def test_nodes_encode_texts_of_their_own(tmp_path: Path) -> None:
+    server = encoded(write_texts(tmp_path / "server.csv"), "count_letters")
+    nodes = [write_texts(tmp_path / f"{one}.csv", one) for one in "ab"]
+    run(*federation(tmp_path, server, [*nodes], model="mlp"))
+    assert examples(tmp_path) == [10, 10]
+    assert counted(tmp_path) == 10
+
+
+def test_a_node_whose_embeddings_are_wider_is_refused(tmp_path: Path) -> None:
+    server = encoded(write_texts(tmp_path / "server.csv"), "by_first_text")
+    node = write_texts(tmp_path / "node.csv", "ab")
+    with pytest.raises(FedmirageError, match="the shape of its data is '7', the server's '5'"):
+        run(*federation(tmp_path, server, [node], model="mlp"))
+
+
 def test_a_node_without_its_data_says_in_its_own_log_what_it_looked_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

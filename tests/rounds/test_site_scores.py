@@ -21,6 +21,7 @@ from fedmirage.comparison.scores import read_score
 from fedmirage.records.lines import read_rounds
 from fedmirage.server.run import run
 from fedmirage.show.progress import summary_table
+from tests.support.deployed import deploy
 from tests.support.inprocess import run_in_process
 from tests.support.owners import CLOTHES, federation, write_folders, write_set
 from tests.support.runs import SMALL, KilledError, assert_same_bits, kill_in_round, lines, weights
@@ -293,3 +294,12 @@ def test_lines_are_json_of_the_declared_format(tmp_path: Path) -> None:
         kinds = {"held_out": HeldOutLine, "summary": SummaryLine}
         if line["kind"] in kinds:
             kinds[line["kind"]].model_validate(line)
+
+
+@pytest.mark.parametrize("secagg", ["off", "on"])
+def test_deployed_nodes_write_down_the_message_of_scores_alone(tmp_path: Path, secagg: str) -> None:
+    more = {"server_data": "none", "secagg": secagg, "clients": 3, "rounds": 1}
+    deploy(tmp_path, {}, methods="fedavg", **more)
+    assert [line["round"] for line in sites(tmp_path)] == [1]
+    sent = (tmp_path / "memory-0" / "outgoing.jsonl").read_text()
+    assert '"round": 2' in sent

@@ -27,6 +27,11 @@ def growing(texts: list[str]) -> Tensor:
     return torch.ones(len(texts), len(texts))
 
 
+def by_first_text(texts: list[str]) -> Tensor:
+    """Return vectors as wide as the first text is long."""
+    return torch.ones(len(texts), len(texts[0]))
+
+
 def not_finite(texts: list[str]) -> Tensor:
     """Return NaN for the first text."""
     found = count_letters(texts)

@@ -18,10 +18,10 @@ def check_lengths(origin: str, raw: Raw) -> None:
             continue
         if split.labels.ndim == 0:
             raise DataError(
-                f"{origin}, {name} split: the labels are a single value; write one per picture"
+                f"{origin}, {name} split: the labels are a single value; write one per sample"
             )
         for what, values in (
-            ("pictures", split.images),
+            ("pictures" if split.images.dtype == np.uint8 else "inputs", split.images),
             *((f"values of {key!r}", column) for key, column in split.columns.items()),
         ):
             if len(values) != len(split.labels):
@@ -30,9 +30,7 @@ def check_lengths(origin: str, raw: Raw) -> None:
                     " there must be as many of both"
                 )
     if len(raw.train.labels) == 0:
-        raise DataError(
-            f"{origin} holds no training sample; put pictures there or give another path"
-        )
+        raise DataError(f"{origin} holds no training sample; put data there or give another path")
 
 
 def check_splits(
@@ -154,8 +152,8 @@ def _classes(
             )
     if count < 2:
         raise DataError(
-            f"{origin} has only one class; write classes=... with the number or the names of all of"
-            " them"
+            f"{origin} has only one class in its {sum(map(len, labels))} samples; write"
+            " classes=... with the number or the names of all classes"
         )
     return known if len(known) == count else tuple(map(str, range(count)))
 

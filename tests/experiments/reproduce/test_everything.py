@@ -11,10 +11,12 @@ from experiments.reproduce.everything import (
     list_everything,
     make_markdown,
     make_page,
+    make_setting,
     name_settings,
 )
 from experiments.reproduce.pages import README, replace_block, write_everything
 from experiments.reproduce.records import RESULTS, recorded_runs
+from fedmirage.common.errors import DataError
 from fedmirage.server.record.results import FILE
 
 END = {"kind": "summary", "status": "finished", "rounds": 1, "bytes_up": 1, "bytes_down": 1}
@@ -69,6 +71,15 @@ def test_other_settings_are_not_mixed(results: Path) -> None:
     first, second = name_settings([one, {**one, "batch-size": 16}])
     assert first == "digits, iid, mlp, 2 clients, 50 % of them a round, 1 rounds"
     assert second == f"{first}, batch-size 16"
+
+
+def test_one_setting_alone(results: Path) -> None:
+    made = make_setting("other-s0", results)
+    assert made.splitlines()[2:] == ["| `fedavg` | 1 (0) | 90.00 | - | - | - |"]
+    everything = make_markdown(results)
+    assert all(line.removeprefix("|") in everything for line in made.splitlines()[2:])
+    with pytest.raises(DataError, match="there is no recorded run another"):
+        make_setting("another", results)
 
 
 def test_the_page_has_every_row_and_can_be_sorted(results: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from experiments.reproduce.everything import make_setting
 from experiments.reproduce.pages import FILE, make_table, read_pages, replace_block, rewrite_pages
 from experiments.reproduce.records import LARGEST, RESULTS, record_run, recorded_runs, shorten
 from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
@@ -153,6 +154,13 @@ def test_the_pages_say_what_the_files_say(table: Any) -> None:
     assert replace_block(path, table.name, make_table(table, RESULTS)) == path.read_text()
 
 
+@pytest.mark.parametrize("setting", read_pages(RESULTS).setting, ids=lambda setting: setting.name)
+def test_the_pages_have_whole_settings(setting: Any) -> None:
+    path = RESULTS / setting.page
+    made = make_setting(setting.run, RESULTS)
+    assert replace_block(path, setting.name, made) == path.read_text()
+
+
 def test_recorded_runs_are_small_and_finished() -> None:
     for folder, settings in recorded_runs().items():
         text = (folder / RECORD).read_text()
@@ -164,7 +172,9 @@ def test_recorded_runs_are_small_and_finished() -> None:
 
 
 def test_every_table_mark_has_its_entry() -> None:
-    listed = {(table.page, table.name) for table in read_pages(RESULTS).table}
+    pages = read_pages(RESULTS)
+    listed = {(table.page, table.name) for table in pages.table}
+    listed |= {(setting.page, setting.name) for setting in pages.setting}
     marks = {
         (path.name, name)
         for path in RESULTS.glob("*.md")

@@ -31,6 +31,14 @@ TRAIN = (IMAGES[:60], LABELS[:60])
 SHORT: dict[str, Any] = {"clients": 3, "rounds": 2, "local_steps": 2, "batch_size": 8}
 
 
+SIGNALS = np.random.default_rng(1).normal(size=(90, 3, 16))
+
+
+def tensors(given: Any, **keys: Any) -> fedmirage.OwnData:
+    """Data of a program that are no pictures."""
+    return fedmirage.OwnData(given, inputs="tensors", **keys)
+
+
 def prepare(**settings: Any) -> dict[str, Any]:
     """What becomes of settings, where nothing is wrong with them."""
     made, problems = take_in(settings, [], Console(quiet=True))
@@ -147,6 +155,38 @@ def test_every_kind_of_data_gives_the_same_samples(kind: str) -> None:
     named = kind in ("items", "hugging face", "texts")
     assert found.classes == (("cat", "cow", "dog") if named else ("0", "1", "2"))
     assert found.divided
+
+
+class SignalItems(Items[Any]):
+    def __len__(self) -> int:
+        return len(SIGNALS)
+
+    def __getitem__(self, number: int) -> Any:
+        return SIGNALS[number].tolist(), int(LABELS[number])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (SIGNALS, LABELS),
+        (torch.tensor(SIGNALS), torch.tensor(LABELS)),
+        SignalItems(),
+        Dataset.from_dict({"image": SIGNALS.tolist(), "label": LABELS}),
+        [(SIGNALS[:40], LABELS[:40]), (SIGNALS[40:], LABELS[40:])],
+    ],
+    ids=["arrays", "tensors", "items", "hugging-face", "clients"],
+)
+def test_inputs_of_any_shape(given: Any) -> None:
+    found = read(tensors(given, test_share=0))
+    assert (found.shape, found.pictures) == ((3, 16), False)
+    assert np.array_equal(found.train.images, SIGNALS.astype(np.float32))
+
+
+@pytest.mark.parametrize("shape", [(48,), (2, 2, 3, 4)])
+def test_a_run_on_inputs_of_any_shape(shape: tuple[int, ...]) -> None:
+    given = tensors((SIGNALS.reshape(90, *shape), LABELS))
+    run = fedmirage.run(dataset=given, model="mlp", quiet=True, **SHORT)
+    assert run.settings["dataset"].endswith("inputs='tensors')")
 
 
 def test_narrow_images_keep_their_sides() -> None:
@@ -309,9 +349,16 @@ NAN = np.full((90, 16, 16), np.nan)
         ((IMAGES, np.array([None] * 90)), "labels are object, not whole numbers"),
         ((NAN, LABELS), "holds NaN or infinite values"),
         ((IMAGES.astype(np.int32), LABELS), "holds int32; save bytes"),
-        ((IMAGES - 0.5, LABELS), "holds floats from -0.5 to 254.5; scale them to [0, 1]"),
+        ((IMAGES - 0.5, LABELS), "holds floats outside [0, 1]; scale them"),
         ((IMAGES[..., :2], LABELS), "1 or 3 channels"),
-        ((IMAGES[:, 0, 0], LABELS), "it must be (samples, height, width)"),
+        ((IMAGES[:, 0, 0], LABELS), "write inputs='tensors' if they are no pictures"),
+        (tensors((NAN, LABELS)), "90 of the 90 inputs hold NaN, infinite or too large values"),
+        (tensors((IMAGES.astype(str), LABELS)), "holds <U3; save numbers"),
+        (tensors((np.zeros(90), LABELS)), "it must be (samples, ...)"),
+        (tensors((SIGNALS, LABELS * 0)), "all labels are 0"),
+        (tensors((SIGNALS[:1], LABELS[:1])), "all labels are 0"),
+        (tensors((SIGNALS, LABELS), test=(SIGNALS[:, :, 1:], LABELS)), "are 3x15, those of"),
+        (tensors((SIGNALS, LABELS), size=8), "size= is for pictures"),
         ((IMAGES[:0], LABELS[:0]), "there is no sample"),
         ((IMAGES,), "a tuple is a pair (images, labels), but this has 1 parts"),
         ((TRAIN, TEST), "test data go into OwnData(train, test=...)"),

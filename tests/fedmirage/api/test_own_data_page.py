@@ -19,9 +19,10 @@ def test_every_block_runs_and_says_what_the_page_says(
     for block in BLOCK.findall(PAGE.read_text()):
         exec(compile(block, PAGE.name, "exec"), space)
         held.append(space["run"].clients["examples"].tolist()[:3])
-    assert held[4] == [500, 300, 600]  # one part per client
-    assert held[6] == [719, 360, 359]  # the function: half, and the rest evenly
-    assert held[7] == [500, 300, 600]  # the same as positions
+    assert sum(held[2]) == 142  # rows of a table, without the test set
+    assert held[5] == [500, 300, 600]  # one part per client
+    assert held[7] == [719, 360, 359]  # the function: half, and the rest evenly
+    assert held[8] == [500, 300, 600]  # the same as positions
     assert space["run"].settings["partition"] == 'indices(path="split.json")'
     printed = capsys.readouterr().out
     assert re.search(r"^npz\(mean=0.3, std=0.4, path='given/\w{20}\.npz'\)$", printed, re.MULTILINE)

@@ -12,6 +12,7 @@ from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.own_code import find
 
 BATCH = 256  # samples that the encoder gets at a time
+IMPORTS = "import its libraries at the top of its module"  # some start programs when imported
 
 
 def encode_raw(raw: Raw, reference: str) -> Raw:
@@ -48,7 +49,7 @@ def _encode(inputs: Values, encoder: Callable[[Any], Any], reference: str) -> Ro
 
     given = inputs.tolist() if inputs.dtype == object else torch.tensor(inputs)
     try:
-        with torch.inference_mode(), confined(f"encoder={reference!r}"):
+        with torch.inference_mode(), confined(f"encoder={reference!r}", IMPORTS):
             found = encoder(given)
         vectors: Rows = np.asarray(torch.as_tensor(found).cpu().numpy(), np.float32)
     except FedmirageError:

@@ -74,8 +74,8 @@ def to_bytes(where: str, images: Values) -> Images:
             )
         if images.size and not (images.min() >= 0 and images.max() <= 1):
             raise DataError(
-                f"{where} holds floats from {images.min():g} to {images.max():g}; scale them to [0,"
-                " 1] or save bytes"
+                f"{where} holds floats outside [0, 1]; scale them to [0, 1], save bytes, or write"
+                " inputs='tensors' if they are no pictures"
             )
         images = np.rint(images * 255).astype(np.uint8)
     if images.dtype != np.uint8:
@@ -91,7 +91,7 @@ def to_bytes(where: str, images: Values) -> Images:
         return images
     raise DataError(
         f"{where} has the shape {images.shape}; it must be (samples, height, width) with 1 or 3"
-        " channels behind or before"
+        " channels behind or before; write inputs='tensors' if they are no pictures"
     )
 
 

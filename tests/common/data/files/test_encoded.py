@@ -78,6 +78,7 @@ def test_vectors_are_computed_once_and_only_their_owner_reads_them(
     first = load(line)
     (entry,) = cache_folder().iterdir()
     assert stat.S_IMODE(entry.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in entry.iterdir()} == {0o600}
     monkeypatch.setattr(f"{ENCODERS}.count_letters", None)
     assert load(line).fingerprint == first.fingerprint
 
@@ -100,7 +101,10 @@ def test_an_encoder_that_changes_is_used_again(tmp_path: Path) -> None:
         ("too_few", r"returned the shape \(39, 8\) for 40 samples"),
         ("not_finite", "NaN or infinite values for 1 of 40 samples"),
         ("quoting", r"fails \(ValueError\); it takes a list of texts"),
-        ("calling_home", "tried to use the network"),
+        (
+            "calling_home",
+            "tried to use the network .* import its libraries at the top of its module",
+        ),
         ("missing", "has nothing called 'missing'"),
     ],
 )

@@ -53,7 +53,11 @@ def test_mean_and_std_of_the_line_normalise_every_channel(tmp_path: Path) -> Non
         ({"x": INPUTS.astype(str)}, "save numbers"),
         ({"x": INPUTS[:, 0, 0]}, r"must be \(samples, ...\)"),
         ({"x": np.where(np.arange(20)[:, None, None] < 3, np.nan, INPUTS)}, "3 of the 20 inputs"),
-        ({"y": LABELS[:7]}, "20 pictures but 7 labels"),
+        ({"y": LABELS * 0}, "only one class in its 20 samples"),
+        ({"x": INPUTS[:1], "y": LABELS[:1]}, "only one class in its 1 samples"),
+        ({"y": np.where(LABELS, np.nan, 0)}, "train split: the labels are float64"),
+        ({"x_test": INPUTS[:, :, 1:], "y_test": LABELS}, "the inputs have the shape 2x4, those of"),
+        ({"y": LABELS[:7]}, "20 inputs but 7 labels"),
     ],
 )
 def test_what_cannot_be_read(arrays: dict[str, Any], reason: str, tmp_path: Path) -> None:
