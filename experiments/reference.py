@@ -155,10 +155,8 @@ def results() -> Iterator[str]:
         for info in line.model_fields.values()
         for part in find_parts(info.annotation)
     )
-    for part in (*LINES, *inner):
-        kind = part.model_fields.get("kind")
-        name = f"A line of kind `{get_args(kind.annotation)[0]}`" if kind else part.__name__
-        yield f"## {name}"
+    for part in dict.fromkeys((*LINES, *inner)):
+        yield f"## {heading(part)}"
         yield from paragraphs(part)
         told = [(key, info) for key, info in part.model_fields.items() if info.description]
         yield table(("Key", "What it holds"), *starmap(row_of, told))
@@ -168,9 +166,16 @@ def results() -> Iterator[str]:
     yield table(("Name", "What it is"), *rows)
 
 
+def heading(part: type[BaseModel]) -> str:
+    """Name the section of an object."""
+    kind = part.model_fields.get("kind")
+    return f"A line of kind `{get_args(kind.annotation)[0]}`" if kind else part.__name__
+
+
 def row_of(key: str, info: FieldInfo) -> tuple[str, str]:
     """Show one key; an object links to its own table."""
-    links = [f"[{part.__name__}](#{part.__name__.lower()})" for part in find_parts(info.annotation)]
+    names = [heading(part) for part in find_parts(info.annotation)]
+    links = [f"[{name}](#{name.lower().replace('`', '').replace(' ', '-')})" for name in names]
     told = " ".join([*(info.description or "").split(), *links])
     return f"`{key}`" + ("" if info.is_required() else " ?"), told
 
