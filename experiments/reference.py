@@ -156,7 +156,7 @@ def results() -> Iterator[str]:
         for part in find_parts(info.annotation)
     )
     for part in dict.fromkeys((*LINES, *inner)):
-        yield f"## {name_part(part)}"
+        yield f"## {heading(part)}"
         yield from paragraphs(part)
         told = [(key, info) for key, info in part.model_fields.items() if info.description]
         yield table(("Key", "What it holds"), *starmap(row_of, told))
@@ -166,16 +166,16 @@ def results() -> Iterator[str]:
     yield table(("Name", "What it is"), *rows)
 
 
-def name_part(part: type[Part]) -> str:
-    """Name a kind of line, or an object inside lines, as its heading does."""
+def heading(part: type[BaseModel]) -> str:
+    """Name the section of an object."""
     kind = part.model_fields.get("kind")
     return f"A line of kind `{get_args(kind.annotation)[0]}`" if kind else part.__name__
 
 
 def row_of(key: str, info: FieldInfo) -> tuple[str, str]:
     """Show one key; an object links to its own table."""
-    names = [name_part(part) for part in find_parts(info.annotation)]
-    links = [f"[{name}](#{name.lower().replace(' ', '-').replace('`', '')})" for name in names]
+    names = [heading(part) for part in find_parts(info.annotation)]
+    links = [f"[{name}](#{name.lower().replace('`', '').replace(' ', '-')})" for name in names]
     told = " ".join([*(info.description or "").split(), *links])
     return f"`{key}`" + ("" if info.is_required() else " ?"), told
 

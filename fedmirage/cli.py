@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from fedmirage.commands import deployment, federation, flags, listings, trained, views, work
+from fedmirage.commands import (
+    deployment,
+    federation,
+    flags,
+    listings,
+    rehearsal,
+    trained,
+    views,
+    work,
+)
 from fedmirage.commands.console import err, out
 from fedmirage.commands.parser import Command, Commands, RunCommand
 from fedmirage.common.errors import FedmirageError, reason
@@ -104,6 +113,8 @@ for command in (
     deployment.status,
 ):
     app.command(cls=Command)(command)
+rehearsed = {**rehearsal.rehearsal_flags(), **run_flags}
+app.command("rehearse", cls=RunCommand)(flags.with_flags(rehearsal.rehearse, rehearsed))
 submitted = {**federation.submit_flags(), **flags.setting_flags()}
 app.command("submit", cls=RunCommand)(flags.with_flags(federation.submit, submitted))
 

@@ -23,7 +23,7 @@ def main() -> None:
             raise
         with contextlib.suppress(OSError):  # the terminal may be closed
             if not interruptions.told:
-                runs = {"run", "compare", "reproduce", "submit"} & set(sys.argv[1:2])
+                runs = {"run", "compare", "rehearse", "reproduce", "submit"} & set(sys.argv[1:2])
                 before = " before the run began; the same command starts it again"
                 print(f"interrupted{before if runs else ''}", file=sys.stderr)
             sys.stdout.flush()

@@ -27,6 +27,7 @@ from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.breakpoints import copy_terminal
 from fedmirage.runtimes.observers import Observers
 from fedmirage.runtimes.processes import Processes, environment, undisturbed
+from fedmirage.runtimes.sites import Sites, keep_sites, require_same_sites
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record import folder as folders
 from fedmirage.server.record.results import FILE, Results, read_results
@@ -45,6 +46,7 @@ def launch(
     actors: int = 0,
     verbose: bool = False,
     observers: Observers | None = None,
+    sites: Sites = (),
 ) -> dict[str, Any]:
     """Run, show progress, and return the summary line; a run that failed raises the reason.
 
@@ -60,14 +62,15 @@ def launch(
         ):  # whoever else writes there is named now, before anything is started
             folders.require_vacant(config, folder)
             folders.require_same_settings(config, folder)
+            require_same_sites(folder, sites)
     observers = observers or Observers()
     observers.add([folder])
     with observers:
         if (summary := folders.find_finished(config, folder)) is not None:
             console.print(folders.say_finished(summary), highlight=False)
         else:
-            describe_run(config, console)
-            summary = conduct(config, runtime, folder, console, actors, verbose)
+            describe_run(config, console, sites)
+            summary = conduct(config, runtime, folder, console, actors, verbose, sites)
     return summary
 
 
@@ -78,9 +81,10 @@ def require_known(runtime: str) -> None:
         raise ConfigurationError([f"runtime={runtime!r} is not known; write {known}"])
 
 
-def describe_run(config: RunConfig, console: Console) -> None:
+def describe_run(config: RunConfig, console: Console, sites: Sites = ()) -> None:
     """Print what runs, and what is odd about it."""
-    where = f"{config.dataset}, {config.partition}, {config.clients} clients, {config.model}"
+    how = f"{len(sites)} sites" if sites else f"{config.partition}, {config.clients} clients"
+    where = f"{config.dataset}, {how}, {config.model}"
     console.print(f"{config.methods} on {where}, seed {config.seed}", highlight=False)
     if config.secagg_params.active:
         console.print(config.secagg_params.budget(config.drawn), highlight=False)
@@ -89,7 +93,13 @@ def describe_run(config: RunConfig, console: Console) -> None:
 
 
 def conduct(
-    config: RunConfig, runtime: str, folder: Path, console: Console, actors: int, verbose: bool
+    config: RunConfig,
+    runtime: str,
+    folder: Path,
+    console: Console,
+    actors: int,
+    verbose: bool,
+    sites: Sites = (),
 ) -> dict[str, Any]:
     """Start what the runtime needs, wait for its end, and return the last line of its results."""
     mark = f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}"
@@ -101,12 +111,13 @@ def conduct(
             Watch(console, folder, config.rounds) as watch,
         ):
             request = {"config": config.flat(), "folder": str(folder), "runtime": runtime}
-            means = {"actors": actors, "verbose": verbose}
+            means = {"actors": actors, "verbose": verbose, "sites": list(sites)}
+            keep_sites(folder, sites)
             attend(processes, request | means, console, make_room=watch.make_room)
             if runtime == "grpc":
                 from fedmirage.runtimes.grpc import deploy
 
-                deploy(config, console, verbose)
+                deploy(config, console, verbose, sites=sites)
         return read_results(folder / FILE)[-1]
     except KeyboardInterrupt:
         with undisturbed():

@@ -41,13 +41,15 @@ from fedmirage.server.record.results import FILE as RESULTS
 from fedmirage.server.record.results import read_results
 
 
-def check_run(config: RunConfig, folder: Path) -> Manifest:
+def check_run(config: RunConfig, folder: Path, divides: bool = True) -> Manifest:
     """Refuse all that can be wrong with a run before it begins, in one go; write nothing.
 
-    It returns the manifest of the model. It is for a host that also holds the clients' data.
+    It returns the manifest of the model. It is for a host that also holds the clients'
+    data; `divides` says that these are shares of the server's set.
     """
+    data = (config.dataset, config.data_dir or None, config.download)
     try:
-        dataset = load(config.dataset, config.data_dir or None, config.download)
+        dataset = load(*data) if divides else describe_data(config)
     except FedmirageError as error:
         missing = explain_missing(config.model)
         raise ConfigurationError([*list_problems(error), *missing]) from error
@@ -60,8 +62,9 @@ def check_run(config: RunConfig, folder: Path) -> Manifest:
 
     found = None
     steps: list[Callable[[], Any]] = [lambda: device.pick(config.device)]
-    steps += [lambda: check_with_data(config, dataset), lambda: divide(config, dataset), begin]
-    for step in steps:
+    steps += [lambda: check_with_data(config, dataset)]
+    steps += [lambda: divide(config, dataset)] if divides else []
+    for step in (*steps, begin):
         try:
             found = step()
         except FedmirageError as error:

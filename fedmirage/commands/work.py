@@ -1,7 +1,7 @@
 """Commands that run something: a run, a comparison, tables of the papers."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,19 +26,35 @@ def run(**given: Any) -> None:
     flags; the later ones win. The folder --out then holds results.jsonl (one line per round),
     model.safetensors and a checkpoint for --resume and --warm-start.
     """
+    carry_on(given, pick_settings(given))
+
+
+def carry_on(
+    given: Mapping[str, Any],
+    settings: dict[str, Any],
+    found: Sequence[str] = (),
+    sites: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Run with these settings to the end and show it, unless problems were found before.
+
+    With sites, clients have their data (fedmirage/runtimes/sites.py).
+    """
     from fedmirage.launch import launch
     from fedmirage.show.progress import show_summary
 
     wanted, quiet = want(given), given["quiet"]
     both = ["--quiet and --verbose exclude each other; leave one out"]
-    with report_together([*wanted.find_problems(), *(both if quiet and given["verbose"] else [])]):
-        config = settle(read_layers(given["preset"], given["config"]), pick_settings(given))
+    both = both if quiet and given["verbose"] else []
+    with report_together([*found, *wanted.find_problems(), *both]):
+        config = settle(read_layers(given["preset"], given["config"]), settings)
     folder = Path(config.resume or config.out)
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
     console = Console(quiet=True) if quiet else out
     with interruptions.telling():
         followed = wanted.make(console)
-        summary = launch(config, folder=folder, console=console, observers=followed, **places)
+        summary = launch(
+            config, folder=folder, console=console, observers=followed, sites=sites, **places
+        )
     show_summary(console, summary, folder)
     if wanted.watch:
         show_page(folder)

@@ -26,6 +26,7 @@ from fedmirage.common.errors import (
 from fedmirage.common.settings.config import RunConfig, validate
 from fedmirage.runtimes.breakpoints import Debugger
 from fedmirage.runtimes.simulation import plan_actors, simulate, start_early
+from fedmirage.runtimes.sites import Sites
 from fedmirage.server.record.folder import explain, is_mistake
 
 
@@ -58,7 +59,13 @@ def serve() -> None:
 
 
 def conduct(
-    tell: Any, config: dict[str, Any], folder: str, runtime: str, actors: int, verbose: bool
+    tell: Any,
+    config: dict[str, Any],
+    folder: str,
+    runtime: str,
+    actors: int,
+    verbose: bool,
+    sites: Sites = (),
 ) -> None:
     """Check the request, say where the run takes place, and run it unless others do (grpc)."""
     settings = validate(config)
@@ -68,7 +75,7 @@ def conduct(
     started = None
     if runtime == "simulation":
         started = start_early(settings, verbose, actors)  # a refusal ends Ray with this process
-    weights = check(settings, Path(folder), actors)
+    weights = check(settings, Path(folder), actors, sites)
     if settings.keep_models == "all":
         tell(say=estimate_space(settings, weights))
     if runtime == "grpc":
@@ -82,16 +89,16 @@ def conduct(
         if chosen == "inprocess":
             from fedmirage.runtimes.inprocess import run_in_process
 
-            run_in_process(settings, plan.actors)
+            run_in_process(settings, plan.actors, sites)
         else:
-            simulate(settings, verbose, actors, started)
+            simulate(settings, verbose, actors, started, sites)
     except Exception as error:
         if is_mistake(error):  # the folder has its traceback
             raise FedmirageError(explain(error, traceback_file.parent)) from error
         raise
 
 
-def check(config: RunConfig, folder: Path, actors: int) -> int:
+def check(config: RunConfig, folder: Path, actors: int, sites: Sites = ()) -> int:
     """Refuse all problems at once, before anything starts; return the bytes of a model."""
     from fedmirage.server.start import check_run
 
@@ -101,7 +108,7 @@ def check(config: RunConfig, folder: Path, actors: int) -> int:
             f"actors={actors}: write how many clients may train at a time, or 0 for one per core"
         )
     with collect(problems):
-        size = check_run(config, folder).size
+        size = check_run(config, folder, divides=not sites).size
     refuse(problems)
     return 4 * size
 

@@ -22,6 +22,7 @@ from flwr.common.constant import ErrorCode
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.flower import name_task
 from fedmirage.runtimes.parcels import Load
+from fedmirage.runtimes.sites import Sites
 from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
 from fedmirage.server.messages.replies import WaitingGrid
 
@@ -34,12 +35,13 @@ AHEAD = 2  # messages that a worker has at most: one in work, and one so that it
 class WorkerGrid(WaitingGrid):
     """Messages in a queue, workers that take them, and the nodes' contexts."""
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, sites: Sites = ()) -> None:
         super().__init__()
         name_task()
         self.contexts: dict[int, Context] = {}
         for partition in range(nodes):
             facts: dict[str, Any] = {"partition-id": partition, "num-partitions": nodes}
+            facts |= sites[partition] if sites else {}
             node = node_id(partition)
             self.contexts[node] = Context(1, node, facts, RecordDict(), {})
         self.takes_part = False  # whether this process answers messages, too

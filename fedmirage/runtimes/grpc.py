@@ -19,6 +19,7 @@ from fedmirage.client.node.redaction import VARIABLE
 from fedmirage.common.errors import TRACEBACK, FedmirageError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.processes import Processes, environment
+from fedmirage.runtimes.sites import Sites, write_pairs
 from fedmirage.runtimes.superlink import PROGRAMS, SuperLink
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record.results import FILE, Results
@@ -32,7 +33,13 @@ ENVIRONMENT = {
 }
 
 
-def deploy(config: RunConfig, console: Console, verbose: bool = False, code: str = "own") -> None:
+def deploy(
+    config: RunConfig,
+    console: Console,
+    verbose: bool = False,
+    code: str = "own",
+    sites: Sites = (),
+) -> None:
     """Start everything, submit the run, wait for its end, and stop everything.
 
     If the run fails, the reason is raised. The run brings the code that is installed here, so that
@@ -49,7 +56,7 @@ def deploy(config: RunConfig, console: Console, verbose: bool = False, code: str
         tempfile.TemporaryDirectory(prefix=".flower-", dir=folder) as home,
         Federation(Path(home), logs, verbose, code) as federation,
     ):
-        federation.start(config, folder / "memory")
+        federation.start(config, folder / "memory", sites)
         text = f"grpc: SuperLink at {federation.fleet}, {config.clients} SuperNodes, logs in {logs}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
         run_id = federation.submit(config)
@@ -80,7 +87,7 @@ class Federation(SuperLink):
     def __exit__(self, *_: object) -> None:
         self.all.stop()
 
-    def start(self, config: RunConfig, memory: Path) -> None:
+    def start(self, config: RunConfig, memory: Path, sites: Sites = ()) -> None:
         """Start a SuperLink, then one SuperNode per client."""
         runtime, self.fleet, self.control, *nodes = free_addresses(3 + config.clients)
         apis = {"serverappio": runtime, "fleet": self.fleet, "control": self.control}
@@ -92,7 +99,7 @@ class Federation(SuperLink):
         self.environment[VARIABLE] = str(memory.parent.absolute() / TRACEBACK)
         for partition, address in enumerate(nodes):
             node = f'partition-id={partition} num-partitions={config.clients} memory="{memory}"'
-            node += grant(config)
+            node += grant(config) + (write_pairs(sites[partition]) if sites else "")
             program = [sys.executable, "-P", "-m", "fedmirage.entry", "supernode"]
             program += ["--code", self.code, "--verbose"]  # a log to look for mistakes in
             program += ["--insecure", "--superlink", self.fleet, "--node-config", node]

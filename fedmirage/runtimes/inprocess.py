@@ -30,6 +30,7 @@ from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.grid import FAILED, WorkerGrid
 from fedmirage.runtimes.parcels import Load, unpack
+from fedmirage.runtimes.sites import Sites
 from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
 from fedmirage.server.run import run
 
@@ -37,11 +38,11 @@ START = 120.0  # seconds in which a helper must have loaded everything
 ENDING = 5.0  # seconds to wait for a killed helper, which a slow disk may hold for longer
 
 
-def run_in_process(config: RunConfig, processes: int = 1) -> dict[str, Any]:
+def run_in_process(config: RunConfig, processes: int = 1, sites: Sites = ()) -> dict[str, Any]:
     """Run to the end in this process and `processes` - 1 others; return the summary line."""
     memory = Path(config.resume or config.out) / "memory"
     help_out = partial(Helper, config, memory)
-    grid = LocalGrid(make_app(config, memory), config.clients, help_out)
+    grid = LocalGrid(make_app(config, memory), config.clients, help_out, sites)
     try:
         for _ in range(processes - 1):
             grid.add(help_out())
@@ -197,9 +198,13 @@ class LocalGrid(WorkerGrid):
     """
 
     def __init__(
-        self, app: ClientApp, nodes: int, help_out: Callable[[], Helper] | None = None
+        self,
+        app: ClientApp,
+        nodes: int,
+        help_out: Callable[[], Helper] | None = None,
+        sites: Sites = (),
     ) -> None:
-        super().__init__(nodes)
+        super().__init__(nodes, sites)
         self.app, self.help_out = app, help_out
         self.own = OwnThread(app) if help_out else None
         self.takes_part = True

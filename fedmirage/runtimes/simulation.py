@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.ray_start import count_actors, prepare_ray, start_ray
+from fedmirage.runtimes.sites import Sites
 
 if TYPE_CHECKING:
     from fedmirage.runtimes.actors import ActorWorker
@@ -54,6 +55,7 @@ def simulate(
     verbose: bool = False,
     actors: int = 0,
     started: "Future[list[ActorWorker]] | None" = None,
+    sites: Sites = (),
 ) -> dict[str, Any]:
     """Run to the end, and return the summary line; an error of the server is raised here.
 
@@ -67,7 +69,7 @@ def simulate(
 
     if not verbose:
         logging.getLogger("flwr").setLevel(logging.CRITICAL)
-    grid = WorkerGrid(config.clients)
+    grid = WorkerGrid(config.clients, sites)
     try:
         for worker in workers:
             grid.add(worker)

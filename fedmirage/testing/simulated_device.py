@@ -11,27 +11,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
-from torch.utils.backend_registration import (
-    _DummyBackendModule,
-    _setup_privateuseone_for_python_backend,
-)
 
 
-class Backend(_DummyBackendModule):
-    """What torch asks about the device; other tests of the process must not find one."""
+def register() -> torch.device | None:
+    """Make the device known to torch; None if this release cannot have one."""
+    try:
+        from torch.utils.backend_registration import (
+            _DummyBackendModule,
+            _setup_privateuseone_for_python_backend,
+        )
+    except ImportError:  # torch 2.8
+        return None
 
-    def device_count(self) -> int:
-        """Say that there is none, so that nobody saves the state of its generators."""
-        return 0
+    class Backend(_DummyBackendModule):
+        """What torch asks about the device; other tests of the process must not find one."""
+
+        def device_count(self) -> int:
+            """Say that there is none, so that nobody saves the state of its generators."""
+            return 0
+
+    _setup_privateuseone_for_python_backend("simulated", backend_module=Backend())
+    return torch.device("simulated", 0)
 
 
 # Torch asks for devices when it first computes a gradient, so this must be imported before that.
-_setup_privateuseone_for_python_backend("simulated", backend_module=Backend())
-DEVICE, HOST = torch.device("simulated", 0), torch.device("cpu")
+REGISTERED, HOST = register(), torch.device("cpu")
+DEVICE = REGISTERED or HOST  # nothing is computed where there is none: the tests are skipped
 # These take tensors of both devices: copies, and indices, which CUDA accepts from the host.
 MAY_MIX = {"copy_", "_to_copy", "_copy_from", "index", "index_put", "index_put_"}
 
@@ -138,7 +148,9 @@ _kernels.impl("_copy_from", _copy_from, "PrivateUse1")
 
 @contextmanager
 def simulated_device(patch: Any) -> Iterator[Simulation]:
-    """Let every part of a run compute on the simulated device."""
+    """Let every part of a run compute on the simulated device; the test is skipped without one."""
+    if REGISTERED is None:
+        pytest.skip(f"torch {torch.__version__} cannot have a simulated device; a newer one can")
     patch.setattr("fedmirage.common.device.pick", lambda name: DEVICE)
     # torch cannot make views of tensors of a class like ours in inference mode.
     patch.setattr(torch, "inference_mode", torch.no_grad)

@@ -46,6 +46,7 @@ def test_a_model_predicts_what_was_written_down(old: Path) -> None:
     assert accuracy == pytest.approx(written["accuracy"], abs=0.006)  # one image of 200
 
 
+@only_with_the_locked_pair
 @each_run
 def test_a_checkpoint_goes_on_nearly_as_it_did(old: Path, tmp_path: Path) -> None:
     found, wanted = gone_on(old, tmp_path)
