@@ -90,7 +90,7 @@ def compare_flags() -> Flags:
     )
     methods = "A methods line to compare; may be given several times. FedAvg is always there."
     usual = "fedavg and the five methods with virtual data"
-    seeds = "The seeds, e.g. 0,1,2; differences are paired over them."
+    seeds = "The seeds, e.g. 0,1,2 or 0..9; differences are paired over them."
     controls = (
         "Run the placebo beside each method that has one: the method without what is supposed to"
         " help."
@@ -158,7 +158,7 @@ def reproduce_flags() -> Flags:
         "row": flag(list[str] | None, None, row),
         "column": flag(list[str] | None, None, "A column by its name; may be given several times."),
         "scale": flag(str, "small", scale, metavar="small|paper"),
-        "seeds": flag(str, "0", "The seeds, e.g. 0,1,2."),
+        "seeds": flag(str, "0", "The seeds, e.g. 0,1,2 or 0..9."),
         "out": flag(Path | None, None, out),
         "estimate": flag(bool, False, estimate, "--estimate"),
         "csv": flag(Path | None, None, "Write the numbers into this CSV file."),

@@ -26,6 +26,7 @@ from fedmirage.server.record.folder import require_same_settings
 from fedmirage.settings.layers import add_network, place
 
 QUESTION = Question()
+MOST_SEEDS = 1000  # more are a mistyped number
 VALIDATION = 0.1  # the share of every client's data that chooses learning rates and schedules
 
 
@@ -231,13 +232,23 @@ def resume(config: RunConfig) -> RunConfig:
 
 
 def read_seeds(text: str, problems: list[str]) -> tuple[int, ...]:
-    pieces = [piece.strip() for piece in text.split(",")]
-    if not all(piece.isdecimal() for piece in pieces) or len(set(pieces)) < len(pieces):
-        problems.append(
-            f"seeds={text!r}: write different whole numbers separated by commas, such as 0,1,2"
-        )
-        return ()
-    return tuple(int(piece) for piece in pieces)
+    """Read seeds such as "0,1,2" or "0..9", which ends with 9."""
+    seeds: list[int] = []
+    for piece in text.split(","):
+        first, dots, last = (part.strip() for part in piece.partition(".."))
+        ends = first, last if dots else first
+        count = int(ends[1]) - int(ends[0]) + 1 if all(map(str.isdecimal, ends)) else 0
+        if not 1 <= count <= MOST_SEEDS:
+            break
+        seeds += range(int(ends[0]), int(ends[1]) + 1)
+    else:
+        if len(set(seeds)) == len(seeds):
+            return tuple(seeds)
+    problems.append(
+        f"seeds={text!r}: write different whole numbers separated by commas, such as 0,1,2, or from"
+        f" the first to the last, such as 0..9, at most {MOST_SEEDS}"
+    )
+    return ()
 
 
 def _change(job: Job, settings: Mapping[str, Any], parent: Path | None = None) -> Job:

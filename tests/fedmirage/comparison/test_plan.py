@@ -10,7 +10,7 @@ from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.config import configure
 from fedmirage.comparison.choices import Choice, choice_of, learning_rates
 from fedmirage.comparison.command import plan_comparison
-from fedmirage.comparison.plan import Plan, make_plan, shared_rounds
+from fedmirage.comparison.plan import Plan, make_plan, read_seeds, shared_rounds
 from fedmirage.comparison.rows import FEDAVG, VIRTUAL, placebo_of
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, assert_same_bits
@@ -71,6 +71,15 @@ def test_all_runs_of_a_seed_differ_in_their_methods_alone(tmp_path: Path) -> Non
     for job in jobs:
         same = {"methods": "fedavg", "seed": 0, "out": ""}
         assert configure(job.config.flat(), same) == configure(jobs[0].config.flat(), same)
+
+
+def test_seeds_are_listed_or_counted() -> None:
+    problems: list[str] = []
+    assert read_seeds("4, 0..2,9 .. 9", problems) == (4, 0, 1, 2, 9)
+    assert not problems
+    for text in ("5..2", "0..", "..3", "0...3", "0..2,1", "-1..2", "0..1000", "1,,2", ""):
+        assert read_seeds(text, problems) == ()
+        assert problems.pop().startswith(f"seeds={text!r}: write different whole numbers")
 
 
 def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
