@@ -11,7 +11,6 @@ from fedmirage.commands.work import carry_on, pick_settings
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.node.checks import read_node_config
 from fedmirage.node.findings import FAULT, OK, pick
-from fedmirage.node.own_files import examine_data
 from fedmirage.runtimes.sites import Sites
 from fedmirage.settings.layers import read_layers
 
@@ -56,6 +55,8 @@ def describe_sites(sites: list[Path], node_config: str) -> Sites:
 
 def list_problems(nodes: Sites, settings: dict[str, Any]) -> list[str]:
     """Check every site's data as its node would, and say what they are."""
+    from fedmirage.node.own_files import examine_data  # loads NumPy, which --help must not
+
     problems = []
     if settings.get("clients", str(len(nodes))) != str(len(nodes)):
         told = f"--clients {settings['clients']}: there are {len(nodes)} sites; leave it out"

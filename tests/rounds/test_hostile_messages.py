@@ -69,7 +69,6 @@ FROM_SERVER: dict[str, tuple[str, Change, str]] = {
     "a token in capitals": (ADVERTISE, {"token": "0123456789ABCDEF"}, "names the run '01234"),
     "a number as token": (ADVERTISE, {"token": 7}, "round 1 of run 7 is none"),
     "a second token": (ADVERTISE, {"token": "fedcba9876543210"}, "gives one run two tokens"),
-    "round 0": (ADVERTISE, {"round": 0}, "round 0 of run .* is none"),
     "round -1": (ADVERTISE, {"round": -1}, "round -1 of run .* is none"),
     "round '1'": (ADVERTISE, {"round": "1"}, "round '1' of run .* is none"),
     "round 1.5": (ADVERTISE, {"round": 1.5}, r"round 1\.5 of run .* is none"),

@@ -142,6 +142,7 @@ def test_nothing_of_a_single_client_can_be_read(tmp_path: Path) -> None:
         "own",
         "fingerprint",
         "shape",
+        "task",
         "classes",
     }
     assert list(map(stage_of, protocol)) == [

@@ -211,9 +211,10 @@ def test_a_folder_for_records_that_is_not_there_is_refused(tmp_path: Path) -> No
         read_queue(write_queue(tmp_path, 1, "results = 'nowhere'\njob = [{{ name = 'one' }}]"))
 
 
-def test_the_queue_of_open_claims_has_the_recorded_runs() -> None:
-    """Whoever does it gets the runs under the names that the pages' tables use."""
-    jobs = read_queue(RESULTS / "queue.toml").jobs
+def test_the_queues_of_the_pages_have_the_recorded_runs() -> None:
+    """Whoever does them gets the runs under the names that the pages' tables use."""
+    queues = (RESULTS / "queue.toml", RESULTS / "modalities.toml")
+    jobs = [job for queue in queues for job in read_queue(queue).jobs]
     named = {job.folder.name: job.config for job in jobs}
     for folder, settings in recorded_runs().items():
         config = named[folder.name]

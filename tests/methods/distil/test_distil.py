@@ -123,7 +123,7 @@ def test_notes_reach_the_reader_but_not_a_server_that_must_not_know(tmp_path: Pa
     run_in_process(tmp_path / "secure", **wanted, secagg="on")
     notes = lines(tmp_path / "plain", "summary")[0]["notes"]
     assert notes == [
-        "round 1: client 0, 1, 2, 3: distil makes fewer than per_class=9 virtual images of 2 of the"
+        "round 1: clients 0 to 3: distil makes fewer than per_class=9 virtual images of 2 of the"
         " classes, which have fewer real ones"
     ]
     assert "notes" not in lines(tmp_path / "secure", "summary")[0]
