@@ -151,7 +151,12 @@ def test_from_folders_to_predictions(page: Page) -> None:
         ("site-b", "1"),
         ("site-c", "2"),
     ]
-    assert re.search(r"finished:completed .* 2 of 2 ", told)
+
+    def is_finished() -> bool:  # the SuperLink hears of the end after the results are written
+        told = page.run("server", page.words("status"))
+        return re.search(r"finished:completed .* 2 of 2 ", told) is not None
+
+    wait_until(is_finished, PATIENCE, "the end of the run")
     assert "site-b: its reply counted in round 2" in page.run("server", ["status", "first"])
     unknown = page.attempt("server", [*page.words("status"), "--run", "123"])
     assert unknown.returncode == 1
