@@ -1,6 +1,6 @@
-"""Frozen encoders for experiments with embeddings.
+"""The frozen encoder of the records with embeddings.
 
-Their vectors have about unit variance, because methods that make inputs begin with such noise.
+Its vectors have about unit variance, because methods that make inputs begin with such noise.
 """
 
 import importlib
@@ -9,27 +9,7 @@ import os
 from functools import lru_cache
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
-
-WIDTH = 64  # of the embedding of a picture
-
-
-def random_features(images: Tensor) -> Tensor:
-    """Encode pictures by two random convolutions, pooled: features that nobody trained.
-
-    Their weights follow from a fixed seed. (samples, channels, height, width) of uint8 to
-    (samples, 64), each vector of unit variance.
-    """
-    generator = torch.Generator().manual_seed(0)
-    maps = images.float() / 255 - 0.3
-    for width in (32, WIDTH // 4):
-        fan_in = maps.shape[1] * 9
-        kernel = torch.randn(width, maps.shape[1], 3, 3, generator=generator) / fan_in**0.5
-        maps = F.avg_pool2d(F.conv2d(maps, kernel, padding=1).abs(), 2)
-    flat = F.adaptive_avg_pool2d(maps, 2).flatten(1)  # (samples, 64)
-    return (flat - flat.mean(1, keepdim=True)) / flat.std(1, keepdim=True)
 
 
 def sentences(texts: list[str]) -> Tensor:
