@@ -79,7 +79,7 @@ def make_folder(folder: Path) -> None:
 
 
 def make_vacant(usual: Path) -> Path:
-    """Make a folder that no other run has: of those with the same name, all but one get a number."""
+    """Make a folder that no other run has, with a number if the name is taken."""
     require_writable(usual)
     for number in count(1):
         folder = usual.with_name(f"{usual.name}-{number}") if number > 1 else usual

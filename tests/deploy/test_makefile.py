@@ -72,7 +72,9 @@ def test_something_that_is_no_python_is_named(checkout: Path) -> None:
 def test_a_shim_without_a_python_behind_it_says_why_and_what_to_write(checkout: Path) -> None:
     """pyenv puts one on the path for every version that it has, and refuses most of them."""
     shim = checkout / "bin" / "python3.13"
-    shim.write_text("#!/bin/sh\necho 'pyenv: python3.13: command not found\n\nmore' >&2; exit 127\n")
+    shim.write_text(
+        "#!/bin/sh\necho 'pyenv: python3.13: command not found\n\nmore' >&2; exit 127\n"
+    )
     shim.chmod(0o755)
     assert refusal(checkout, "PYTHON=python3.13") == (
         "PYTHON=python3.13 does not start (pyenv: python3.13: command not found); fedmirage needs"
