@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from fedmirage.api.samples import Convert, Reading, flatten, say_shape, to_array
 from fedmirage.common.data.files.decoding import DEEP_MODES, GREY_MODES
 from fedmirage.common.data.files.formats.npz import to_bytes
-from fedmirage.common.errors import DataError
+from fedmirage.common.errors import DataError, say_kind
 from fedmirage.show.bar import make_bar
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def open_item(
     elif isinstance(item, tuple | list) and len(item) == 2:
         image, label = item
     else:
-        raise DataError(f"{where} is a {type(item).__name__}; it must be a pair (image, label)")
+        raise DataError(f"{where} is {say_kind(item)}; it must be a pair (image, label)")
     if label is None:
         raise DataError(f"{where} has no label; leave it out of the Dataset")
     return to_input(where, image, convert), label.tolist() if hasattr(label, "tolist") else label
