@@ -49,9 +49,9 @@ from fedmirage.server.strategy.wrapper import StrategyWrapper, load_state
 
 def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
     """Do one whole run; whatever happens, results.jsonl ends with a line that says how it ended."""
-    folder = Path(
-        config.resume or config.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
-    ).absolute()
+    given = config.resume or config.out
+    folder = Path(given or folders.make_vacant(Path("runs", time.strftime("%Y%m%d-%H%M%S"))))
+    folder = folder.absolute()
     with folders.claim(folder):
         folders.require_same_settings(config, folder)
         if (summary := folders.find_finished(config, folder)) is not None:
