@@ -179,7 +179,7 @@ def supernode(
     folder = str(memory.expanduser().absolute()) if memory else ""
     node_config = checks.add_pair(node_config, "memory", folder)
     if sent:
-        from fedmirage.node.checkup import find_memory
+        from fedmirage.common.memory import find_memory
         from fedmirage.node.sent import show_sent
 
         show_sent(out, find_memory(checks.read_node_config(node_config)))
