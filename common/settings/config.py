@@ -108,6 +108,10 @@ class RunConfig(BaseModel):
     which the clients must trust, adds the noise; or "local(clip=1, noise=1)", where each client
     adds noise to its own update. With dp, all clients count equally. The noise does not depend on
     the seed."""
+    wire: Literal["float32", "float16", "bfloat16"]
+    """The type in which clients send their numbers. In 16 bits they send the difference to the
+    model that they got, rounded at random, so the mean of many is right on average. BatchNorm's
+    statistics, counts and images stay as they are. Not with secagg or dp."""
     local_steps: Count
     """Optimiser steps per client and round; 0 means that local-epochs decides."""
     local_epochs: Count

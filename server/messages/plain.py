@@ -130,6 +130,8 @@ class PlainFit(Fit):
         bytes_down = sum(size(ins.parameters) for _, ins in asked)
         bytes_up = sum(size(result.parameters) for _, result in results)
         self.count(round_number, (proxy for proxy, _ in results))
+        sent = {proxy.cid: ins for proxy, ins in asked}
+        results = [(proxy, self.check.restore(reply, sent[proxy.cid])) for proxy, reply in results]
         aggregated, metrics = self.strategy.aggregate_fit(round_number, results, [])
         seconds = {"clients": answered - started, "aggregate": time.perf_counter() - answered}
         clients = [client_record(proxy, result) for proxy, result in results]
