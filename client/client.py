@@ -30,6 +30,7 @@ from fedmirage.common.data.names import name_problem
 from fedmirage.common.data.tables.comparison import schema_problem
 from fedmirage.common.data.tables.statistics import add_up, find_unscaled
 from fedmirage.common.data.view import ClientView
+from fedmirage.common.device import arithmetic
 from fedmirage.common.dp.ledger import FILE as RELEASES
 from fedmirage.common.dp.settings import DpOn
 from fedmirage.common.errors import FedmirageError, WireError
@@ -138,7 +139,9 @@ class FederatedClient(NumPyClient):
             local = self.open(received, config)
             if self.run.config.shares_all and self.is_scored(local.number):
                 local.report |= self.score_held_out(local.number)
-            with own_randomness(self.run.config, "client", local.number, local.partition):
+            run, position = self.run, (local.number, local.partition)
+            computing = arithmetic(run.config, run.device)
+            with own_randomness(run.config, "client", *position), computing:
                 reply = self.train_round(local, started)
             reply = release.protect(reply, broadcast) if release else reply
             wire.check_declared(reply.metrics, wire.declared_metrics(self.run))
@@ -353,5 +356,6 @@ class FederatedClient(NumPyClient):
 
     def score(self, split: Any, indices: Any) -> dict[str, float]:
         """Compute the model's named metrics on some samples of this client."""
-        samples = self.run.load(split, indices)
-        return evaluate(self.model, self.run.in_batches(samples), self.run.task, self.run.classes)
+        run, samples = self.run, self.run.load(split, indices)
+        with arithmetic(run.config, run.device):
+            return evaluate(self.model, run.in_batches(samples), run.task, run.classes)
