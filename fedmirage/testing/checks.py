@@ -19,9 +19,9 @@ from fedmirage.common.method import Place
 from fedmirage.common.methods import METHODS
 from fedmirage.common.secagg.settings import why_not
 from fedmirage.common.settings.config import configure
+from fedmirage.runtimes.quick import BASE, finite, line
 from fedmirage.testing import runs
 from fedmirage.testing.inprocess import run_in_process
-from fedmirage.testing.quick import BASE, finite, line
 from fedmirage.testing.runs import KilledError, kill_in_round
 from fedmirage.testing.seams import Pair, problems, where_to_look
 from fedmirage.testing.simulated_device import simulated_device

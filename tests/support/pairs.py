@@ -1,5 +1,5 @@
 """How methods are tried in short runs: what the public test kit has, by the name known here."""
 
-from fedmirage.testing.quick import BASE, BATCH_NORM, finite, line
+from fedmirage.runtimes.quick import BASE, BATCH_NORM, finite, line
 
 __all__ = ["BASE", "BATCH_NORM", "finite", "line"]
