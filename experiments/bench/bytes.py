@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from experiments.bench.app import app, out
 from fedmirage.common.secagg.keys import draw_mask
 from fedmirage.common.secagg.packing import pack, reduce, unpack
 from fedmirage.common.secagg.settings import SecAggOn
-from fedmirage.common.wire.payload import decode_one
+from fedmirage.common.wire.payload import Array, decode_one
 from fedmirage.common.wire.short import SHORT, ShortType
 
 TIMES = 3  # the fastest of so many counts
@@ -32,7 +33,7 @@ def bytes_(
     table = Table("numbers", "as", "bytes each", "MB", "write s", "read s", title=title)
     for size in map(int, numbers.split(",")):
         update = np.random.default_rng(0).normal(0, 1e-3, size).astype(np.float32)
-        ways = {"float32": measure(lambda x=update: ndarrays_to_parameters([x]).tensors[0])}
+        ways = {"float32": measure(partial(write_plainly, update))}
         ways |= {name: measure_short(kind, update) for name, kind in SHORT.items()}
         ways |= measure_masked(size, clients)
         for name, (length, write, read) in ways.items():
@@ -54,7 +55,12 @@ def measure(write: Callable[[], bytes], read: Callable[[bytes], Any] = decode_on
     return len(content), writing, reading
 
 
-def measure_short(kind: ShortType, update: np.ndarray) -> Timed:
+def write_plainly(update: Array) -> bytes:
+    """Write numbers as they are."""
+    return ndarrays_to_parameters([update]).tensors[0]
+
+
+def measure_short(kind: ShortType, update: Array) -> Timed:
     """Measure numbers of 16 bits, with their rounding."""
     generator = np.random.default_rng(1)
 
