@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from flwr.app import Message
-from flwr.common import EvaluateRes, FitIns, FitRes, ndarrays_to_parameters
+from flwr.common import EvaluateRes, FitRes, ndarrays_to_parameters
 from flwr.compat.common import recorddict_compat as compat
 from flwr.serverapp import Grid
 
@@ -31,15 +31,16 @@ from fedmirage.common.wire.payload import (
     LAYOUT,
     SHARED,
     Array,
+    Arrays,
     decode,
     pack,
     read_layout,
-    take,
 )
 from fedmirage.common.wire.short import ShortType, Wire
 
 POLL = 0.2  # seconds between two looks for replies
 Replies = list[tuple[int, Message]]  # id of the node that was asked, and its reply
+Send = Callable[[list[Message], float], Replies]  # within so many seconds
 HEADER = 256  # more bytes than numpy writes before the content of an array
 MOST_EXAMPLES = 10**9  # of one client
 LARGEST = 1e9  # no trained weight, and no loss of a model that can be used, is larger
@@ -199,15 +200,14 @@ class ReplyCheck:
         check_examples(reply.num_examples)
         check_held_out(metrics)
 
-    def restore(self, reply: FitRes, ins: FitIns) -> FitRes:
-        """Make whole numbers of those that a client has sent in 16 bits, once they are checked."""
+    def restore(self, reply: FitRes, before: Arrays) -> FitRes:
+        """Make a whole model of the differences to the one before, once they are checked."""
         if not self.wire.declared:
             return reply
         tensors = reply.parameters.tensors
         cuts, _ = read_layout(str(reply.metrics[LAYOUT]), len(tensors))
-        broadcast, _, _ = take(ins.parameters, str(ins.config[LAYOUT]), SHARED)
         sections = {name: decode(tensors[cut]) for name, cut in cuts.items()}
-        flat, layout = pack(self.wire.restore(sections, broadcast))
+        flat, layout = pack(self.wire.restore(sections, before))
         metrics = {**reply.metrics, LAYOUT: layout}
         return replace(reply, parameters=ndarrays_to_parameters(flat), metrics=metrics)
 
