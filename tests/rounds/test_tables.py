@@ -18,12 +18,12 @@ from fedmirage.common.models.files import load_model
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.preparation import DONE, PREPARE
 from fedmirage.common.wire.statistics import NORMALISATION, STATISTICS
+from fedmirage.runtimes.quick import BASE
 from fedmirage.server.messages.properties import ask_for_properties, read_properties
 from fedmirage.server.messages.replies import exchange, read_reply
 from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.run import run
 from fedmirage.server.start import check_run
-from fedmirage.testing.quick import BASE
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lines
 from tests.support.tables import (
