@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from fedmirage.api.samples import Convert, Reading, flatten, say_shape, to_array
+from fedmirage.api.samples import Conversion, Convert, flatten, say_shape, to_array
 from fedmirage.common.data.files.decoding import DEEP_MODES, GREY_MODES
 from fedmirage.common.data.files.formats.npz import to_bytes
 from fedmirage.common.errors import DataError, say_kind
@@ -25,7 +25,7 @@ IMAGE, LABEL = ("image", "img"), ("label", "labels")
 STEP = 500  # items between two looks of the bar, where nobody knows how many there are
 
 
-def read_items(where: str, given: Any, how: Reading) -> tuple[Values, Values, tuple[str, ...]]:
+def read_items(where: str, given: Any, how: Conversion) -> tuple[Values, Values, tuple[str, ...]]:
     """Read images, labels and the names of classes."""
     keys = find_keys(where, given, how.columns)
     if keys and hasattr(given, "select_columns"):

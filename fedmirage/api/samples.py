@@ -24,8 +24,8 @@ MORE = 3  # missing classes that a sentence names
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How objects are read."""
+class Conversion:
+    """How objects become the arrays of a set."""
 
     columns: tuple[str | None, str | None]  # of images and labels in a Hugging Face Dataset
     console: Console
@@ -136,7 +136,7 @@ class Gathered:
         return found | ({"class_names": np.array(names)} if names else {})
 
 
-def gather(train: Any, test: Any, how: Reading) -> Gathered:
+def gather(train: Any, test: Any, how: Conversion) -> Gathered:
     """Read everything that was given as training and test data."""
     gathered = Gathered(whole=how.most is None)
     try:
@@ -163,7 +163,7 @@ def gather(train: Any, test: Any, how: Reading) -> Gathered:
     return gathered
 
 
-def read_part(where: str, given: Any, how: Reading) -> tuple[Values, Values, tuple[str, ...]]:
+def read_part(where: str, given: Any, how: Conversion) -> tuple[Values, Values, tuple[str, ...]]:
     """Read one object: inputs with channels first, labels, and names of classes."""
     if isinstance(given, tuple):
         if len(given) != 2 or any(isinstance(one, tuple) for one in given):
