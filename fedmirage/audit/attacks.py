@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
 
 EVERY = "all"
-MOST = 8  # images of a batch that can be told apart after an attack
+MOST = 8  # images of one attack
+# Methods whose clients' first local phase is SGD on the task's loss, in round 1 at least.
+UNDERSTOOD = ("fedavg", "fedper", "lg-fedavg", "fedcg", "fedmd-cg")
+REASONS = {
+    "dynafed": "its images never cross the wire, and its clients send what those of fedavg send",
+    "fedlgd": "its clients train on distilled images, so that their updates hold no others",
+    "distil": "its clients train on distilled images, so that their updates hold no others",
+}
 
 Count = Annotated[int, Field(ge=1, le=10_000)]
 Weight = Annotated[float, Field(ge=0)]
@@ -29,9 +36,69 @@ class Inversion(Attack):
     settings: ClassVar[dict[str, Any]] = {"rounds": 1, "local_steps": 1, "batch_size": 1}
 
     matching: Literal["dlg", "cosine"] = "dlg"
-    """What is compared with the gradient of the update: "dlg" minimises the squared distance with
-    L-BFGS (Zhu et al., 2019), "cosine" minimises one minus the cosine, plus total variation, with
-    Adam (Geiping et al., 2020)."""
+    """What is compared with the update: "dlg" makes the squared distance of the gradients small,
+    with L-BFGS (Zhu et al., 2019); "cosine" makes the angle between them and the total variation of
+    the images small, with Adam on the signs of its gradients (Geiping et al., 2020)."""
+    images: Count = 10
+    """How many images are to be rebuilt, client by client and round by round."""
+    restarts: Count = 4
+    """How often each attack begins, with other noise; the one that matches best counts."""
+    iterations: Count = 300
+    """Evaluations of the distance in each of them."""
+    total_variation: Weight = 0.0001
+    """The weight of the total variation beside the cosine."""
+    step: Annotated[float, Field(gt=0)] = 0.1
+    """The step of Adam, in units of normalised pixels; it falls to a hundredth."""
+    private: Literal["seed", "guess"] = "seed"
+    """What is known of the parts of a network that a method does not send: that the run's seed
+    gives them, as it does in round 1, or nothing, so that the attack guesses them."""
+    several_steps: Literal["simulate", "mean"] = "simulate"
+    """How an update of several local steps is matched: by steps on the rebuilt images, one batch
+    after the other, or as if it were the mean gradient at the weights that they began with."""
+    generator_weight: Weight = 0.01
+    """The weight of the distance from an image's features to those that the client's generator
+    makes for its label, for methods that send one."""
+
+    def check(self, config: RunConfig) -> list[str]:
+        """Refuse methods whose updates say something else, and images beyond counting."""
+        problems = []
+        for method in config.method_list:
+            if method.name not in UNDERSTOOD:
+                why = REASONS.get(method.name, f"what {method.name} adds to training is not known")
+                problems.append(
+                    f"attack: inversion is for {', '.join(UNDERSTOOD[:-1])} and {UNDERSTOOD[-1]}:"
+                    f" {why}; drop {method.name}"
+                )
+        if config.local_epochs:
+            problems.append(
+                f"attack: inversion needs the number of local steps, and local-epochs is"
+                f" {config.local_epochs}; write --local-steps 1"
+            )
+        elif (count := config.local_steps * config.batch_size) > MOST:
+            problems.append(
+                f"attack: inversion tells at most {MOST} images apart, and local-steps times"
+                f" batch-size is {count}; lower one of them"
+            )
+        if config.optimizer != "sgd":
+            problems.append(
+                "attack: inversion reads gradients from steps of SGD, but"
+                f" optimizer={config.optimizer!r}; write --optimizer sgd"
+            )
+        if config.augment != "none":
+            problems.append(
+                f"attack: inversion rebuilds images as they are, and augment={config.augment!r}"
+                " changes them; write --augment none"
+            )
+        return problems
+
+    def check_data(self, config: RunConfig, dataset: DataSet) -> list[str]:
+        """Refuse what is no picture, or has several labels."""
+        if not dataset.pictures or dataset.task != "single-label":
+            return [
+                f"attack: inversion is for pictures with one label each, and {dataset.name} has"
+                " others; choose another data set"
+            ]
+        return []
 
 
 ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Inversion,)}
