@@ -56,8 +56,8 @@ class Inversion(Attack):
     """How an update of several local steps is matched: by steps on the rebuilt images, one batch
     after the other, or as if it were the mean gradient at the weights that they began with."""
     generator_weight: Weight = 0.01
-    """The weight of the distance from an image's features to those that the client's generator
-    makes for its label, for methods that send one."""
+    """The weight, in every other restart, of the distance from an image's features to those that
+    the client's generator makes for its label, for methods that send one."""
 
     def check(self, config: RunConfig) -> list[str]:
         """Refuse methods whose updates say something else, and images beyond counting."""
@@ -98,7 +98,21 @@ class Inversion(Attack):
                 f"attack: inversion is for pictures with one label each, and {dataset.name} has"
                 " others; choose another data set"
             ]
+        if config.batch_size == 1 and normalises(config, dataset):
+            return [
+                f"attack: inversion: with model={config.model!r} and methods={config.methods!r}"
+                " there is batch norm, so that clients train on no batch of one; write"
+                " --batch-size 2"
+            ]
         return []
+
+
+def normalises(config: RunConfig, dataset: DataSet) -> bool:
+    """Whether the network of a run normalises over the batch; loads torch."""
+    from fedmirage.client.data import has_batch_statistics
+    from fedmirage.common.run import blueprint
+
+    return has_batch_statistics(blueprint(config, dataset.shape, len(dataset.classes)))
 
 
 ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Inversion,)}

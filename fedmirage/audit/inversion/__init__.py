@@ -48,9 +48,14 @@ def attack(params: Inversion, seen: Overheard, victim: Victim, number: int) -> R
     drawn = torch_generator(seen.config.seed, "audit.inversion", number)
     model = seen.model().train()
     labels = infer_labels(model, victim, seen.run.shape, drawn)
-    matcher = Matcher(params, model, victim, read_generated(seen, victim, drawn))
+    # Every other restart uses what the client's generator tells, which may mislead.
+    hints = [None, read_generated(seen, victim, drawn)]
+    matchers = [Matcher(params, model, victim, features) for features in hints]
     originals, truth = find_originals(seen, victim)
-    tries = [try_once(seen, matcher, labels, drawn, originals) for _ in range(params.restarts)]
+    tries = [
+        try_once(seen, matchers[number % 2], labels, drawn, originals)
+        for number in range(params.restarts)
+    ]
     distance, images, _ = min(tries, key=lambda one: one[0])
     ours, theirs = assign(images, originals)
     images, chosen = images[ours], originals[theirs]

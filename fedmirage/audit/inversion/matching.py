@@ -53,13 +53,18 @@ class Matcher:
     victim: Victim
     features: Tensor | None  # (classes, feature_dim) that the client's generator makes, if any
 
-    def distance(self, guess: Guess) -> Tensor:
+    def objective(self, guess: Guess) -> Tensor:
         """Compute what the attack makes small."""
-        distances = [self.compare(sight, guess) for sight in self.victim.sights]
-        total = torch.stack(distances).sum()
+        total = self.distance(guess)
         if self.params.matching == "cosine":
             total = total + self.params.total_variation * total_variation(guess.images)
-        return total + self.params.generator_weight * self.compare_features(guess)
+        if self.features is not None and guess.labels.ndim == 1:
+            total = total + self.params.generator_weight * self.compare_features(guess)
+        return total
+
+    def distance(self, guess: Guess) -> Tensor:
+        """Compute how far the updates are from those that were seen."""
+        return torch.stack([self.compare(sight, guess) for sight in self.victim.sights]).sum()
 
     def compare(self, sight: Sight, guess: Guess) -> Tensor:
         """Compute how far the update of training on the images is from the one that was seen."""
@@ -118,11 +123,9 @@ class Matcher:
 
     def compare_features(self, guess: Guess) -> Tensor:
         """Compute how far the images' features are from those of the client's generator."""
-        if self.features is None or guess.labels.ndim == 2 or not self.params.generator_weight:
-            return guess.images.new_zeros(())
-        made = self.features[guess.labels]
+        assert self.features is not None
         ours = functional_call(self.model.features, self.parts("features."), guess.images)
-        return (ours - made).square().sum() / made.square().sum()
+        return (ours - self.features[guess.labels]).square().mean()
 
     def parts(self, prefix: str) -> Named:
         """Return the weights of a part of the network, as the attacker supposes them."""
@@ -158,7 +161,7 @@ def search_by_distance(matcher: Matcher, guess: Guess, box: tuple[Tensor, Tensor
     )
 
     def evaluate() -> Tensor:
-        distance = matcher.distance(guess)
+        distance = matcher.objective(guess)
         gradients = torch.autograd.grad(distance, guess.moved)
         for one, gradient in zip(guess.moved, gradients, strict=True):
             one.grad = gradient
@@ -174,7 +177,7 @@ def search_by_angle(matcher: Matcher, guess: Guess, box: tuple[Tensor, Tensor]) 
     milestones = [int(params.iterations * share) for share in DECAYS]
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones, gamma=0.1)
     for _ in range(params.iterations):
-        gradients = torch.autograd.grad(matcher.distance(guess), guess.moved)
+        gradients = torch.autograd.grad(matcher.objective(guess), guess.moved)
         for one, gradient in zip(guess.moved, gradients, strict=True):
             one.grad = gradient.sign()
         optimizer.step()
