@@ -33,7 +33,7 @@ class Inversion(Attack):
 
     name: ClassVar[str] = "inversion"
     module: ClassVar[str] = "fedmirage.audit.inversion"
-    settings: ClassVar[dict[str, Any]] = {"rounds": 1, "local_steps": 1, "batch_size": 1}
+    settings: ClassVar[dict[str, Any]] = {"rounds": 2, "local_steps": 1, "batch_size": 1}
 
     matching: Literal["dlg", "cosine"] = "dlg"
     """What is compared with the update: "dlg" makes the squared distance of the gradients small,
@@ -107,6 +107,32 @@ class Inversion(Attack):
         return []
 
 
+class Histograms(Attack):
+    """Infers how many samples of each class a client has, from what is not an image."""
+
+    name: ClassVar[str] = "histograms"
+    module: ClassVar[str] = "fedmirage.audit.histograms"
+    settings: ClassVar[dict[str, Any]] = {"rounds": 3}
+
+    def check(self, config: RunConfig) -> list[str]:
+        """Refuse optimisers whose steps are no gradients."""
+        if config.optimizer == "sgd":
+            return []
+        return [
+            "attack: histograms reads gradients from steps of SGD, but"
+            f" optimizer={config.optimizer!r}; write --optimizer sgd"
+        ]
+
+    def check_data(self, config: RunConfig, dataset: DataSet) -> list[str]:
+        """Refuse labels that are no classes."""
+        if dataset.task == "single-label":
+            return []
+        return [
+            f"attack: histograms is for samples with one label each, and those of {dataset.name}"
+            " have several; choose another data set"
+        ]
+
+
 def normalises(config: RunConfig, dataset: DataSet) -> bool:
     """Whether the network of a run normalises over the batch; loads torch."""
     from fedmirage.client.data import has_batch_statistics
@@ -115,7 +141,7 @@ def normalises(config: RunConfig, dataset: DataSet) -> bool:
     return has_batch_statistics(blueprint(config, dataset.shape, len(dataset.classes)))
 
 
-ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Inversion,)}
+ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Inversion, Histograms)}
 
 
 def read_attacks(line: str) -> list[Attack]:

@@ -13,7 +13,7 @@ from fedmirage.audit.inversion.labels import infer_labels
 from fedmirage.audit.inversion.matching import Guess, Matcher, rebuild
 from fedmirage.audit.inversion.scores import assign, psnr, ssim
 from fedmirage.audit.inversion.shown import show
-from fedmirage.audit.inversion.sights import Victim, find_victims, read_generated
+from fedmirage.audit.inversion.sights import Victim, draw_features, find_victims
 from fedmirage.audit.overheard import Overheard
 from fedmirage.audit.tap import SUM
 from fedmirage.common.seeds import torch_generator
@@ -48,8 +48,10 @@ def attack(params: Inversion, seen: Overheard, victim: Victim, number: int) -> R
     drawn = torch_generator(seen.config.seed, "audit.inversion", number)
     model = seen.model().train()
     labels = infer_labels(model, victim, seen.run.shape, drawn)
-    # Every other restart uses what the client's generator tells, which may mislead.
-    hints = [None, read_generated(seen, victim, drawn)]
+    # Every other restart uses what the client's generator tells, which may mislead. Every reply
+    # brings a generator that has learned for longer, so the last one counts.
+    made = draw_features(seen, victim.sights[-1].reply, drawn)
+    hints = [None, None if made is None else made.mean(1)]
     matchers = [Matcher(params, model, victim, features) for features in hints]
     originals, truth = find_originals(seen, victim)
     tries = [

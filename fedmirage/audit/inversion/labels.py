@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedmirage.audit.inversion.sights import Victim
+from fedmirage.audit.inversion.sights import Sight, Victim
 from fedmirage.common.learning.steps import effective_steps
 from fedmirage.common.methods._labels import COUNTS
 from fedmirage.common.models.base import Model
@@ -35,15 +35,22 @@ def infer_labels(
         return None
     steps = effective_steps(sight.steps, sight.momentum)
     gradient = sight.gradient[bias] / steps - sight.weight_decay * sight.weights[bias]
-    with torch.no_grad():
-        noise = torch.randn(DUMMIES, *shape, generator=drawn)
-        answers = functional_call(model, sight.weights, noise).softmax(1).mean(0)
-    left = victim.images * (answers - gradient)
+    left = victim.images * (answer_noise(model, sight, shape, drawn) - gradient)
     found = []
     for _ in range(victim.images):
         found.append(int(left.argmax()))
         left[found[-1]] -= 1
     return torch.tensor(sorted(found))
+
+
+@torch.no_grad()
+def answer_noise(
+    model: Model, sight: Sight, shape: tuple[int, ...], drawn: torch.Generator
+) -> Tensor:
+    """Return the mean probabilities that the network a client began with gives for noise."""
+    noise = torch.randn(DUMMIES, *shape, generator=drawn)
+    answers: Tensor = functional_call(model, sight.weights, noise).softmax(1).mean(0)
+    return answers
 
 
 def name_last_bias(model: Model) -> str:

@@ -64,7 +64,7 @@ def find_victims(params: Inversion, seen: Overheard) -> Iterator[Victim]:
     single: list[Victim] = []
     for exchange in seen.rounds:
         for partition, reply in sorted(exchange.received.items()):
-            sight = look(params, seen, exchange, partition, reply)
+            sight = look(seen, exchange, partition, reply, params.private)
             if not reply.metrics.get(STEPS, 1):
                 continue  # it could not train, and moved nothing
             if fits_one_batch(seen, sight):
@@ -91,7 +91,7 @@ def fits_one_batch(seen: Overheard, sight: Sight) -> bool:
 
 
 def look(
-    params: Inversion, seen: Overheard, exchange: Exchange, partition: int, reply: Reply
+    seen: Overheard, exchange: Exchange, partition: int, reply: Reply, private: str = "seed"
 ) -> Sight:
     """Read a reply: what moved, and from where."""
     manifest = seen.run.shared
@@ -104,25 +104,25 @@ def look(
     moved = [one.name for one in manifest.weights if one.part in trains and one.name in loaded]
     gradient = {name: torch.from_numpy((before[name] - after[name]) / lr) for name in moved}
     return Sight(
-        {**suppose(params, seen), **loaded},
+        {**suppose(seen, private), **loaded},
         gradient,
         reply,
         exchange.number,
-        config.local_steps,
+        config.local_steps or round(reply.metrics.get(STEPS, 0)),
         config.momentum,
         config.weight_decay,
         lr,
     )
 
 
-def suppose(params: Inversion, seen: Overheard) -> Named:
+def suppose(seen: Overheard, private: str) -> Named:
     """Return the whole network as the attacker thinks that a client begins with.
 
     The run's seed gives it in round 1, and the server knows the seed: that is how much `private`
     "seed" knows of the parts that are not sent. With "guess", they come from another seed.
     """
     model = seen.model()
-    if params.private == "guess":
+    if private == "guess":
         other = derive(seen.config.seed, "audit", "guess")
         drawn: Model = build(seen.config.model_params, seen.run.shape, seen.run.classes, 0, other)
         return {name: tensor.detach() for name, tensor in floating(drawn)}
@@ -130,21 +130,18 @@ def suppose(params: Inversion, seen: Overheard) -> Named:
 
 
 @torch.no_grad()
-def read_generated(seen: Overheard, victim: Victim, drawn: torch.Generator) -> Tensor | None:
-    """Return the mean features that a client's own generator makes of each class, if it sends one.
-
-    Every further reply brings a generator that has learned for longer; the last one counts.
-    """
+def draw_features(seen: Overheard, reply: Reply, drawn: torch.Generator) -> Tensor | None:
+    """Return (classes, draws, features) that a client's own generator makes, if it sends one."""
     model, manifest = seen.model().eval(), seen.run.shared
     generator = dict(model.named_children()).get(GENERATOR)
     method = seen.config.method_list[-1]
     if generator is None or not isinstance(method, FedMdCg | FedCg):
         return None
-    arrays = manifest.name(victim.sights[-1].reply.sections[SHARED])
+    arrays = manifest.name(reply.sections[SHARED])
     prefix = f"{GENERATOR}."
     own = {name: one for name, one in arrays.items() if name.startswith(prefix)}
     from_arrays(generator, list(own.values()))
     labels = torch.arange(seen.run.classes).repeat_interleave(DRAWS)
     noise = draw_noise(method.noise, len(labels), method.noise_dim, drawn)
     made: Tensor = generator(noise, labels)
-    return made.view(seen.run.classes, DRAWS, -1).mean(1)
+    return made.view(seen.run.classes, DRAWS, -1)
