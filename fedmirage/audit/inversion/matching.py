@@ -20,6 +20,7 @@ from fedmirage.audit.attacks import Inversion
 from fedmirage.audit.inversion.sights import Named, Sight, Victim
 from fedmirage.audit.tap import SUM
 from fedmirage.common.learning.steps import effective_steps
+from fedmirage.common.method import NETWORK
 from fedmirage.common.models.base import Model
 
 MEMORY = 50  # pairs that L-BFGS keeps
@@ -77,8 +78,11 @@ class Matcher:
 
     def train_on(self, sight: Sight, guess: Guess) -> Named:
         """Return the sum of the gradients of the local steps, which can be differentiated again."""
-        weights = {name: one.clone().requires_grad_() for name, one in sight.weights.items()}
-        trained = list(sight.gradient) if sight.steps == 1 else list(weights)
+        moving = [name for name, _ in self.model.named_parameters() if part_of(name) in NETWORK]
+        weights = {
+            name: one.clone().requires_grad_(name in moving) for name, one in sight.weights.items()
+        }
+        trained = list(sight.gradient) if sight.steps == 1 else moving
         if self.takes_mean(sight):
             times = effective_steps(sight.steps, sight.momentum)
             gradient = self.differentiate(sight, weights, trained, guess.images, guess.targets)
@@ -135,6 +139,11 @@ class Matcher:
             for name, one in weights.items()
             if name.startswith(prefix)
         }
+
+
+def part_of(name: str) -> str:
+    """Return the part of the network that a weight belongs to."""
+    return name.partition(".")[0]
 
 
 def rebuild(matcher: Matcher, guess: Guess, box: tuple[Tensor, Tensor]) -> float:
