@@ -80,7 +80,7 @@ def check_job(job: Job) -> list[str]:
     from fedmirage.server.start import check_run
 
     config, attack = job.config, job.attack
-    problems = check_message(config) + attack.check(config)
+    problems = check_message(config) or attack.check(config)
     if (job.folder / FILE).exists():
         problems.append(f"{job.folder} holds the results of another run; choose another --out")
     with collect(problems):

@@ -83,9 +83,9 @@ def tell_assumptions(params: Inversion, seen: Overheard) -> list[str]:
     if hidden:
         told = {
             "seed": "is taken to begin as the run's seed gives it, which the server knows",
-            "guess": "is guessed: the attacker takes weights of another seed",
+            "guess": "is guessed: the attacker takes the weights of another seed",
         }[params.private]
-        said.append(f"The {' and the '.join(hidden)} of a client is not sent, and {told}.")
+        said.append(f"What a client does not send, the {' and the '.join(hidden)}, {told}.")
     if config.local_steps > 1:
         how = "by steps on the rebuilt images"
         if params.several_steps == "mean" or any(SUM in one.received for one in seen.rounds):
