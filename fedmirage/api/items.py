@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from fedmirage.api.samples import Convert, flatten, say_shape, to_array
+from fedmirage.api.samples import Convert, Reading, flatten, say_shape, to_array
 from fedmirage.common.data.files.decoding import DEEP_MODES, GREY_MODES
 from fedmirage.common.data.files.formats.npz import to_bytes
 from fedmirage.common.errors import DataError
@@ -25,25 +25,18 @@ IMAGE, LABEL = ("image", "img"), ("label", "labels")
 STEP = 500  # items between two looks of the bar, where nobody knows how many there are
 
 
-def read_items(
-    where: str,
-    given: Any,
-    columns: tuple[str | None, str | None],
-    console: Console,
-    most: int | None,
-    convert: Convert,
-) -> tuple[Values, Values, tuple[str, ...]]:
-    """Read images, labels and the names of classes; of `most` items only, if that is set."""
-    keys = find_keys(where, given, columns)
+def read_items(where: str, given: Any, how: Reading) -> tuple[Values, Values, tuple[str, ...]]:
+    """Read images, labels and the names of classes."""
+    keys = find_keys(where, given, how.columns)
     if keys and hasattr(given, "select_columns"):
         given = given.select_columns(list(keys))  # other columns need not be decoded
     count = len(given) if hasattr(given, "__len__") else None
-    count = count if most is None or count is None else min(most, count)
+    count = count if how.most is None or count is None else min(how.most, count)
     images: list[Values] = []
     labels: list[Any] = []
-    items = iterate(where, given, count, most)
-    for number, item in enumerate(show_progress(items, where, count, console)):
-        image, label = open_item(f"{where}, item {number}", item, keys or columns, convert)
+    items = iterate(where, given, count, how.most)
+    for number, item in enumerate(show_progress(items, where, count, how.console)):
+        image, label = open_item(f"{where}, item {number}", item, keys or how.columns, how.convert)
         if images and image.shape != images[0].shape:
             raise DataError(
                 f"{where}, item {number} is {say_shape(image.shape)}, the items before it are"

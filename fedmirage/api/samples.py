@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fedmirage.api.parts import SPLITS, list_parts
-from fedmirage.common.data.files.formats.npz import to_bytes
 from fedmirage.common.errors import DataError, FedmirageError
 
 if TYPE_CHECKING:
@@ -22,6 +21,16 @@ if TYPE_CHECKING:
 Values = npt.NDArray[Any]
 Convert = Callable[[str, Values], Values]  # begins the sentence about what cannot be converted
 MORE = 3  # missing classes that a sentence names
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How objects are read."""
+
+    columns: tuple[str | None, str | None]  # of images and labels in a Hugging Face Dataset
+    console: Console
+    most: int | None  # items of an object that is read item by item; None: all
+    convert: Convert  # to the arrays of a set: `to_bytes` pictures, `to_floats` anything else
 
 
 @dataclass
@@ -124,20 +133,9 @@ class Gathered:
         return found | ({"class_names": np.array(names)} if names else {})
 
 
-def gather(
-    train: Any,
-    test: Any,
-    columns: tuple[str | None, str | None],
-    console: Console,
-    most: int | None = None,
-    convert: Convert = to_bytes,
-) -> Gathered:
-    """Read everything that was given as training and test data.
-
-    Of an object that has to be read item by item, `most` limits how many are. `convert` makes the
-    arrays of a set of what was given: `to_bytes` of pictures, `to_floats` of anything else.
-    """
-    gathered = Gathered(whole=most is None)
+def gather(train: Any, test: Any, how: Reading) -> Gathered:
+    """Read everything that was given as training and test data."""
+    gathered = Gathered(whole=how.most is None)
     try:
         parts = list(list_parts(train, test))
     except FedmirageError as error:
@@ -146,7 +144,7 @@ def gather(
     gathered.clients = 1 + max(client for _, split, client, _ in parts if split == "train")
     for where, split, client, given in parts:
         try:
-            images, labels, names = read_part(where, given, columns, console, most, convert)
+            images, labels, names = read_part(where, given, how)
             gathered.problems += check_labels(where, labels)
             gathered.blocks.append(SampleBlock(where, split, client, images, labels, names))
         except DataError as error:
@@ -162,14 +160,7 @@ def gather(
     return gathered
 
 
-def read_part(
-    where: str,
-    given: Any,
-    columns: tuple[str | None, str | None],
-    console: Console,
-    most: int | None,
-    convert: Convert,
-) -> tuple[Values, Values, tuple[str, ...]]:
+def read_part(where: str, given: Any, how: Reading) -> tuple[Values, Values, tuple[str, ...]]:
     """Read one object: inputs with channels first, labels, and names of classes."""
     if isinstance(given, tuple):
         if len(given) != 2 or any(isinstance(one, tuple) for one in given):
@@ -179,7 +170,7 @@ def read_part(
                 " OwnData(train, test=...), clients into a list"
             )
         images, labels = to_array(f"{where}: images", given[0]), to_array(where, given[1])
-        return convert(f"{where}: images", images), flatten(labels), ()
+        return how.convert(f"{where}: images", images), flatten(labels), ()
     if hasattr(given, "batch_sampler"):
         raise DataError(f"{where}: a DataLoader has batches; give its .dataset, which has samples")
     if hasattr(given, "dtype") or not (hasattr(given, "__getitem__") or hasattr(given, "__iter__")):
@@ -189,7 +180,7 @@ def read_part(
         )
     from fedmirage.api.items import read_items
 
-    return read_items(where, given, columns, console, most, convert)
+    return read_items(where, given, how)
 
 
 def to_array(where: str, given: Any) -> Values:

@@ -1,5 +1,6 @@
 """Data and splits that a program holds: the same bits as from a file, and every bad input."""
 
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +19,11 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from torch.utils.data import Dataset as Items
 
 import fedmirage
-from fedmirage.api.own_data import take_in
+from fedmirage.api import own_data
+from fedmirage.api.own_data import remove_unread, take_in
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.named import divide
+from fedmirage.common.errors import DataError
 from fedmirage.common.settings.config import configure
 from tests.support.runs import assert_same_bits, without_times
 
@@ -95,6 +98,38 @@ def test_what_is_kept_is_private_and_written_once(data: Path) -> None:
     assert prepare(dataset=(torch.tensor(IMAGES), LABELS.tolist()))["dataset"] == line
     assert file.stat().st_mtime_ns == before
     assert prepare(dataset=(IMAGES[::-1], LABELS))["dataset"] != line
+
+
+def test_data_that_are_gone_can_be_given_again(data: Path) -> None:
+    line = prepare(dataset=TRAIN)["dataset"]
+    (file,) = (data / "given").iterdir()
+    file.unlink()
+    with pytest.raises(DataError, match=r"no longer in .* give it again"):
+        load(line)
+    assert prepare(dataset=TRAIN)["dataset"] == line
+    load(line)
+
+
+def test_what_no_run_has_read_for_a_month_is_removed_when_room_is_short(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data that are read by now stay, also where the file system keeps no time of access."""
+    lines = [prepare(dataset=(IMAGES + number, LABELS))["dataset"] for number in range(3)]
+    folder = data / "given"
+    for file in folder.iterdir():
+        os.utime(file, (0, 0))
+    assert remove_unread(folder) == ""
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    monkeypatch.setattr(own_data, "LIMIT", size - 1)
+    load(lines[1])
+    assert remove_unread(folder) == (
+        f"removed what no run had read for a month from {folder}: 1 of 3 files"
+    )
+    monkeypatch.setattr(own_data, "LIMIT", 1)
+    told = remove_unread(folder)
+    assert "1 of 2 files; " in told
+    assert f"{folder} holds 0.0 GiB; delete there" in told
+    assert [f"npz(path='given/{file.name}')" for file in folder.iterdir()] == [lines[1]]
 
 
 def test_the_data_folder_of_the_settings_is_used(tmp_path: Path) -> None:
