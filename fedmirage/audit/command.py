@@ -1,0 +1,84 @@
+"""`fedmirage audit`: runs, listens as the server does, attacks, and tells what came of it."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from fedmirage.audit.attack import Finding, Table
+from fedmirage.audit.plan import Job, Plan
+from fedmirage.audit.record import show_cell, write_finding
+from fedmirage.show.progress import Watch
+from fedmirage.show.words import make_table, say
+
+
+def audit(plan: Plan, console: Console, verbose: bool = False) -> list[tuple[Job, Finding]]:
+    """Do all jobs of a plan, one after the other; show and write what each of them finds."""
+    if not verbose:
+        logging.getLogger("flwr").setLevel(logging.CRITICAL)
+    for note in plan.notes:
+        say(console, f"left out: {note}", "yellow")
+    found = []
+    for job in plan.jobs:
+        say(console, f"{job.attack.name} on {describe(job)}", "bold")
+        finding = attack(job, console)
+        show(finding, job.folder, console)
+        found.append((job, finding))
+    return found
+
+
+def attack(job: Job, console: Console) -> Finding:
+    """Do the run of a job, and attack what its server has seen."""
+    from fedmirage.audit.overheard import overhear  # loads torch
+
+    with Watch(console, job.folder, job.config.rounds):
+        seen = overhear(job.config)
+    with console.status("attacking") as status:
+        seen.tell = status.update
+        finding = job.attack.carry_out(seen)
+    write_finding(job.folder, job.attack, job.config.methods, finding)
+    return finding
+
+
+def describe(job: Job) -> str:
+    """Say what is attacked."""
+    config = job.config
+    hidden = [
+        f"{key} {value}"
+        for key, value in (("secagg", config.secagg), ("dp", config.dp))
+        if value != "off"
+    ]
+    where = f"{config.dataset}, {config.partition}, {config.clients} clients, {config.model}"
+    length = f"{config.local_steps} steps" if config.local_steps else f"{config.local_epochs} epochs"
+    each = f"{config.rounds} rounds of {length} with batches of {config.batch_size}"
+    return "; ".join([f"{config.methods} on {where}", each, *hidden])
+
+
+def show(finding: Finding, folder: Path, console: Console) -> None:
+    """Print what was found."""
+    for table in finding.tables:
+        print_table(table, console)
+    for sentence in finding.says:
+        say(console, sentence)
+    for picture in finding.pictures:
+        say(console, f"picture: {folder / 'audit' / picture.file}")
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print a table as it is on the page."""
+    drawn = make_table(table.head, find_numbers(table), table.title)
+    for row in table.rows:
+        drawn.add_row(*map(show_cell, row))
+    console.print(drawn)
+    if table.note:
+        say(console, table.note, "dim")
+
+
+def find_numbers(table: Table) -> Sequence[str]:
+    """Return the names of the columns that hold numbers."""
+    return [
+        name
+        for place, name in enumerate(table.head)
+        if any(isinstance(row[place], int | float) for row in table.rows)
+    ]
