@@ -60,6 +60,13 @@ class Attack(Params):
         """Say in sentences why these data do not suffice; none if they do."""
         return []
 
+    def arrange(self, config: RunConfig) -> RunConfig:
+        """Change the settings of its run as no flag can, e.g. which samples are held out.
+
+        What it writes goes to the folder of the run's pictures.
+        """
+        return config
+
     def carry_out(self, seen: Overheard) -> Finding:
         """Attack what the server of a run has seen."""
         found: Finding = import_module(self.module).carry_out(self, seen)

@@ -33,7 +33,7 @@ def attack(job: Job, console: Console) -> Finding:
     from fedmirage.audit.overheard import overhear  # loads torch
 
     with Watch(console, job.folder, job.config.rounds):
-        seen = overhear(job.config)
+        seen = overhear(job.attack.arrange(job.config))
     with console.status("attacking") as status:
         seen.tell = status.update
         finding = job.attack.carry_out(seen)

@@ -1,71 +1,113 @@
 """Membership: can whoever has the global model tell which samples it was trained on?
 
-Two attacks score every sample of a pool, half of which the audited run trains on:
+Two attacks score every sample of a pool, half of which the run trains on:
 
     loss    A sample with a small loss is taken for a member (Yeom, Giacomelli, Fredrikson, Jha:
             Privacy risk in machine learning, CSF 2018). It needs nothing but the model.
     ratio   The likelihood ratio attack, LiRA, in its online form (Carlini et al., IEEE S&P 2022).
-            The attacker repeats the run with other seeds and other halves: these are its shadow
-            models. For each sample, half of them have trained on it and half have not. Their
+            The attacker repeats the run with other seeds on other halves: these are its shadow
+            models. Of any sample, half of them have trained on it and half have not. Their
             confidences in it give two normal distributions, and the score is the ratio of their
-            densities at the audited model's confidence.
+            densities at the confidence of the attacked model.
 
-The confidence is log(p / (1 - p)), where p is the probability of the true class; it is close to
-normally distributed, as p and the loss are not. It orders samples as the loss does.
-Shadow models are whole runs with the settings of the audited one, so they are trained, averaged and
-protected as it is. They come in pairs that train on opposite halves.
+The confidence is log(p / (1 - p)), where p is the probability of the true class. It orders samples
+as the loss does, and is closer to normally distributed. Shadow models are whole runs with the
+settings of the attacked one, so they are distilled, averaged and protected as it is.
 Differs from the paper: both deviations are those of all samples together, which the paper advises
 where there are few shadow models; the means are each sample's own.
-Differs from the paper: a sample is asked for once, and not also in augmented forms.
+Differs from the paper: a model is asked about a sample once, and not also about augmented forms.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from rich.console import Console
 from torch import Tensor
 
-from fedmirage.audit.halves import Halves, draw_halves, find_problems
-from fedmirage.audit.roc import LOW, Roc, make_roc
-from fedmirage.common.data.loading import load
-from fedmirage.common.data.partitions.named import divide
-from fedmirage.common.data.set import DataSet
-from fedmirage.common.errors import FedmirageError
+from fedmirage.audit.attack import Finding, Picture, Table
+from fedmirage.audit.attacks import Membership
+from fedmirage.audit.halves import Halves, read_halves, write_split
+from fedmirage.audit.overheard import Overheard
+from fedmirage.audit.record import PICTURES
+from fedmirage.audit.roc import LOW, Roc, draw_rocs, make_roc
 from fedmirage.common.settings.config import RunConfig, configure
-from fedmirage.comparison.plan import Job
-from fedmirage.comparison.rows import Row
-from fedmirage.comparison.runs import carry_out, share_cores
+from fedmirage.runtimes.inprocess import run_in_process
 from fedmirage.trained.model import load_trained
 
-SHADOWS = 16
-FLOOR = 1e-6  # of a deviation, so that shadow models that agree in every bit divide by no zero
-MODEL = "model.safetensors"
+FLOOR = 1e-6  # of a deviation: shadow models that agree in every bit must not divide by zero
+MODEL, CURVES = "model.safetensors", "roc.png"
+NAMES = {"loss": "small loss", "ratio": "likelihood ratio"}
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A run of a membership attack, and the half that it trains on."""
+class Judged:
+    """What both attacks found out about a global model."""
 
-    job: Job
-    halves: Halves
-
-
-@dataclass(frozen=True)
-class Membership:
-    """What both attacks found out about the global model of one methods line."""
-
-    methods: str
     members: int
     others: int
-    shadows: int
     accuracy: tuple[float, float]  # of the model on members and on others
-    loss: Roc
-    ratio: Roc
+    curves: dict[str, Roc]  # by the name of the attack
+
+
+def carry_out(params: Membership, seen: Overheard) -> Finding:
+    """Train the shadow models, and attack the global model of the run."""
+    halves = read_halves(seen.config, seen.run.dataset)
+    drawn, answers = [halves], [ask_model(seen, seen.config, halves.pool)]
+    for number in range(params.shadows):
+        seen.tell(f"training shadow model {number + 1} of {params.shadows}")
+        opposite = number % 2
+        half = drawn[-1].swapped if opposite else halves.draw_again(seen.config.seed, number)
+        config = plan_shadow(seen, half, number)
+        run_in_process(config)
+        drawn.append(half)
+        answers.append(ask_model(seen, config, halves.pool))
+    labels = torch.from_numpy(np.asarray(seen.run.dataset.train.labels[halves.pool]))
+    inside = torch.from_numpy(np.stack([half.inside for half in drawn]))
+    return report(params, judge(torch.stack(answers), labels, inside), seen)
+
+
+def plan_shadow(seen: Overheard, half: Halves, number: int) -> RunConfig:
+    """Plan a run like the attacked one, with another seed and on another half of the data."""
+    seed, config = seen.config.seed + 1 + number, seen.config
+    folder = seen.folder / PICTURES / f"shadow-{number:02d}"
+    file = folder.with_suffix(".json")
+    line = write_split(file, half.trained, seen.run.dataset, seed)
+    own = {"partition": line, "seed": seed, "out": str(folder), "save_images": False}
+    return configure(config.flat(), {**own, "eval_every": config.rounds})
+
+
+def ask_model(seen: Overheard, config: RunConfig, pool: np.ndarray) -> Tensor:
+    """Let the global model of a run answer for every sample of the pool: (samples, classes)."""
+    model = load_trained(Path(config.out) / MODEL, own_network(config))
+    images = torch.from_numpy(np.asarray(seen.run.dataset.train.images[pool]))
+    return model.compute_logits(model.facts.normalise(images))
+
+
+def own_network(config: RunConfig) -> str:
+    """Return the line of somebody's own network, which no file has imported; else nothing."""
+    return config.model if ":" in config.model_params.name else ""
+
+
+def judge(answers: Tensor, labels: Tensor, inside: Tensor) -> Judged:
+    """Attack the first model (models, samples, classes); the others are its shadow models.
+
+    `inside` says which model has trained on which sample (models, samples).
+    """
+    confidences = torch.stack([scale_confidences(logits, labels) for logits in answers])
+    scores = {
+        "loss": confidences[0],
+        "ratio": compute_ratios(confidences[0], confidences[1:], inside[1:]),
+    }
+    members, right = inside[0], (answers[0].argmax(1) == labels).double()
+    return Judged(
+        int(members.sum()),
+        int((~members).sum()),
+        (float(right[members].mean()), float(right[~members].mean())),
+        {name: make_roc(score[members], score[~members]) for name, score in scores.items()},
+    )
 
 
 def scale_confidences(logits: Tensor, labels: Tensor) -> Tensor:
@@ -78,8 +120,8 @@ def scale_confidences(logits: Tensor, labels: Tensor) -> Tensor:
 def compute_ratios(confidences: Tensor, shadows: Tensor, inside: Tensor) -> Tensor:
     """Compute the logarithm of LiRA's likelihood ratio for each sample, in its online form.
 
-    `shadows` has the shadow models' confidences (models, samples), and `inside` which of them
-    trained on which sample.
+    `shadows` has the confidences of the shadow models (models, samples), and `inside` says which of
+    them have trained on which sample.
     """
     logarithms = []
     for chosen in (inside, ~inside):
@@ -91,106 +133,51 @@ def compute_ratios(confidences: Tensor, shadows: Tensor, inside: Tensor) -> Tens
     return logarithms[0] - logarithms[1]
 
 
-def find_membership_problems(config: RunConfig, dataset: DataSet, shadows: int) -> list[str]:
-    """Say why membership in these runs cannot be attacked; nothing if it can."""
-    found = []
-    if shadows < 2 or shadows % 2:
-        found.append(
-            f"shadows={shadows}: shadow models come in pairs that train on opposite halves; write"
-            f" an even number, e.g. {SHADOWS}"
-        )
-    if not config.shares_all:
-        found.append(
-            f"audit: membership is read off the global model, and methods={config.methods!r} leaves"
-            " the clients with models of their own; choose a method that shares the whole model"
-        )
-    if dataset.task != "single-label":
-        found.append(
-            f"audit: membership is read off the probability of the true class, and the samples of"
-            f" {dataset.name} have several labels; choose a set with one label per sample"
-        )
-    return found + find_problems(divide(config, dataset))
-
-
-def plan_membership(config: RunConfig, dataset: DataSet, shadows: int = SHADOWS) -> list[Planned]:
-    """Plan the audited run and its shadow runs, each in a folder of its own under `out`."""
-    whole, folder = divide(config, dataset), Path(config.out)
-    drawn = [("target", draw_halves(whole, config.seed))]
-    for pair in range(shadows // 2):
-        half = draw_halves(whole, config.seed, pair)
-        drawn += [
-            (f"shadow-{2 * pair:02d}", half),
-            (f"shadow-{2 * pair + 1:02d}", half.opposite(whole)),
-        ]
-    planned = []
-    for number, (name, half) in enumerate(drawn):
-        seed, out = config.seed + number, folder / name
-        own = {
-            "partition": half.write(folder / f"{name}.json", dataset, seed),
-            "seed": seed,
-            "out": str(out),
-            "eval_every": config.rounds,
-        }
-        planned.append(Planned(Job(Row(config.methods), configure(config.flat(), own)), half))
-    return planned
-
-
-def attack_membership(
-    config: RunConfig, console: Console, shadows: int = SHADOWS, verbose: bool = False
-) -> Membership:
-    """Do all runs, or what is left of them, and attack the global model of the first."""
-    dataset = load(config.dataset, config.data_dir or None, config.download)
-    planned = plan_membership(config, dataset, shadows)
-    jobs = [one.job for one in planned]
-    means = share_cores(config, "inprocess", 0, len(jobs), verbose)
-    failed = carry_out(jobs, means, Path(config.out), console)
-    for folder, reason in failed.items():
-        raise FedmirageError(f"the run in {folder} failed: {reason}")
-    return judge(planned, dataset)
-
-
-def judge(planned: Sequence[Planned], dataset: DataSet) -> Membership:
-    """Attack the model of the first of these runs; the others are its shadow runs."""
-    target, *shadows = planned
-    labels = torch.from_numpy(np.asarray(dataset.train.labels[target.halves.pool]))
-    answers = [ask_model(one, dataset) for one in planned]  # (samples, classes) each
-    confidences = torch.stack([scale_confidences(logits, labels) for logits in answers])
-    inside = torch.from_numpy(np.stack([one.halves.inside for one in planned]))
-    right, members = answers[0].argmax(1) == labels, inside[0]
-    ratios = compute_ratios(confidences[0], confidences[1:], inside[1:])
-    return Membership(
-        methods=target.job.config.methods,
-        members=int(members.sum()),
-        others=int((~members).sum()),
-        shadows=len(shadows),
-        accuracy=(float(right[members].double().mean()), float(right[~members].double().mean())),
-        loss=make_roc(confidences[0][members], confidences[0][~members]),
-        ratio=make_roc(ratios[members], ratios[~members]),
+def report(params: Membership, judged: Judged, seen: Overheard) -> Finding:
+    """Say what was found."""
+    curves, (known, unknown) = judged.curves, judged.accuracy
+    best = max(curves, key=lambda name: curves[name].area)
+    area, margin = curves[best].area, curves[best].margin
+    told = "members can be told from others" if area - margin > 0.5 else "no better than guessing"
+    says = [
+        f"The better attack, by {NAMES[best]}, has an area of {area:.3f} ± {margin:.3f} under its"
+        f" curve, where guessing has 0.5: {told}.",
+        f"The global model is right on {known:.1%} of its {judged.members} members and on"
+        f" {unknown:.1%} of {judged.others} others.",
+    ]
+    head = ("attack", "area", "±", *(f"members found at {share:.1%} false" for share in LOW))
+    rows = [
+        (NAMES[name], f"{roc.area:.3f}", f"{roc.margin:.3f}", *map(show_share, find_all(roc)))
+        for name, roc in curves.items()
+    ]
+    note = f"Each sample in half of {params.shadows} shadow models; ± is the 95 % interval."
+    draw_rocs({NAMES[name]: roc for name, roc in curves.items()}, seen.picture(CURVES))
+    caption = "Share of members found by share of others taken for members, on logarithmic axes."
+    return Finding(
+        says,
+        [Table("Membership", head, rows, note)],
+        [Picture(CURVES, caption)],
+        {
+            "members": judged.members,
+            "others": judged.others,
+            "shadows": params.shadows,
+            "accuracy": {"members": known, "others": unknown},
+            **{name: collect_numbers(roc) for name, roc in curves.items()},
+        },
     )
 
 
-def ask_model(planned: Planned, dataset: DataSet) -> Tensor:
-    """Let the global model of a run answer for every sample of the pool."""
-    model = load_trained(planned.job.folder / MODEL, dataset=planned.job.config.dataset)
-    images = torch.from_numpy(np.asarray(dataset.train.images[planned.halves.pool]))
-    return model.compute_logits(model.facts.normalise(images))
+def find_all(roc: Roc) -> list[float | None]:
+    """Return the shares of members found at few false positives."""
+    return [roc.found_at(share) for share in LOW]
 
 
-def describe_membership(found: Membership) -> dict[str, object]:
-    """Collect the numbers of a result, for tables and files."""
-    rows = {}
-    for name, roc in (("loss", found.loss), ("ratio", found.ratio)):
-        rows[name] = {
-            "auc": roc.area,
-            "margin": roc.margin,
-            **{f"found_at_{share:g}": roc.found_at(share) for share in LOW},
-        }
-    return {
-        "methods": found.methods,
-        "members": found.members,
-        "others": found.others,
-        "shadows": found.shadows,
-        "accuracy_members": found.accuracy[0],
-        "accuracy_others": found.accuracy[1],
-        **rows,
-    }
+def show_share(share: float | None) -> str | None:
+    """Write a share in per cent."""
+    return None if share is None else f"{share:.2%}"
+
+
+def collect_numbers(roc: Roc) -> dict[str, object]:
+    """Collect the numbers of a curve, with points enough to draw it again."""
+    found = {f"found_at_{share:g}": one for share, one in zip(LOW, find_all(roc), strict=True)}
+    return {"auc": roc.area, "margin": roc.margin, **found, "curve": roc.thin()}

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 LOW = (0.01, 0.001)  # the shares of false positives at which members are counted
+POINTS = 200
 LEVEL = 1.959964  # standard deviations of a 95 % interval
 
 
@@ -34,6 +35,12 @@ class Roc:
         """
         others = round(1 / float(self.false[self.false > 0].min()))
         return None if others * share < 1 else float(self.true[self.false <= share].max())
+
+    def thin(self) -> list[tuple[float, float]]:
+        """Choose points that show the curve on logarithmic axes, at most so many."""
+        places = torch.logspace(0, math.log10(len(self.false)), POINTS).long() - 1
+        chosen = places.clamp(0, len(self.false) - 1).unique()
+        return list(zip(self.false[chosen].tolist(), self.true[chosen].tolist(), strict=True))
 
 
 def make_roc(members: Tensor, others: Tensor) -> Roc:
