@@ -50,7 +50,9 @@ def describe(job: Job) -> str:
         if value != "off"
     ]
     where = f"{config.dataset}, {config.partition}, {config.clients} clients, {config.model}"
-    length = f"{config.local_steps} steps" if config.local_steps else f"{config.local_epochs} epochs"
+    length = (
+        f"{config.local_steps} steps" if config.local_steps else f"{config.local_epochs} epochs"
+    )
     each = f"{config.rounds} rounds of {length} with batches of {config.batch_size}"
     return "; ".join([f"{config.methods} on {where}", each, *hidden])
 

@@ -53,9 +53,7 @@ class Halves:
 
     def draw_again(self, seed: int, *position: int | str) -> "Halves":
         """Deal the same samples of every client anew."""
-        whole = [
-            np.concatenate(both) for both in zip(self.trained, self.held_out, strict=True)
-        ]
+        whole = [np.concatenate(both) for both in zip(self.trained, self.held_out, strict=True)]
         return draw_halves(whole, seed, *position)
 
 

@@ -65,7 +65,8 @@ def measure_area(members: Tensor, others: Tensor) -> tuple[float, float]:
     The area is how often a member scores higher than another sample; ties count half.
     """
     won_by_members, lost_to_members = (
-        _place(one.double(), other.double()) for one, other in ((members, others), (others, members))
+        _place(one.double(), other.double())
+        for one, other in ((members, others), (others, members))
     )
     variance = won_by_members.var() / len(members) + lost_to_members.var() / len(others)
     return float(won_by_members.mean()), LEVEL * math.sqrt(float(variance))
