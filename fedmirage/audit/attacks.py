@@ -67,13 +67,20 @@ class Membership(OnHalves):
     come in pairs that train on opposite halves."""
 
     def check(self, config: RunConfig) -> list[str]:
-        """There must be a global model."""
-        if config.shares_all:
-            return []
-        return [
-            f"attack: membership is read off the global model, but methods={config.methods!r}"
-            " leaves clients with models of their own; attack a method that shares the whole model"
-        ]
+        """There must be a global model, which every client has trained."""
+        found = []
+        if not config.shares_all:
+            found.append(
+                f"attack: membership is read off the global model, but methods={config.methods!r}"
+                " leaves clients with models of their own; attack a method that shares the whole"
+                " model"
+            )
+        if config.drawn < config.clients:
+            found.append(
+                "attack: membership takes every client's samples for trained on, but with"
+                f" participation={config.participation:g} some may never be drawn; leave it at 1"
+            )
+        return found
 
     def check_data(self, config: RunConfig, dataset: DataSet) -> list[str]:
         """Every sample must have one true class."""

@@ -1,9 +1,10 @@
 """Copies: are the images that a method makes closer to its training images than they ought to be?
 
-Half of every client's samples are held out. Both halves are random draws from the same data, so an
-image that shows what its class looks like is as close to the one as to the other. A copy is not.
-For each image, the nearest trained-on and the nearest held-out image are found, by the Euclidean
-distance of pixels and by that of the global model's features. Two questions follow:
+Half of every client's samples are held out; clients that never took part do not count. Both halves
+are random draws from the same data, so an image that shows what its class looks like is as close to
+the one as to the other. A copy is not. For each image, the nearest trained-on and the nearest
+held-out image are found, by the Euclidean distance of pixels and by that of the global model's
+features. Two questions follow:
 
     all images   Is the median of (distance to trained-on) / (distance to held-out) smaller than
                  with halves drawn at random? A permutation test tells: it deals the real images
@@ -152,7 +153,9 @@ def carry_out(params: Copies, seen: Overheard) -> Finding:
             f"methods={seen.config.methods!r} made no images in {seen.config.rounds} rounds, so"
             " nothing can be compared; results.jsonl says why"
         )
-    data, halves = seen.run.dataset, read_halves(seen.config, seen.run.dataset)
+    data = seen.run.dataset
+    took_part = {client for exchange in seen.rounds for client in exchange.sent}
+    halves = read_halves(seen.config, data).of(took_part)
     images = torch.from_numpy(np.asarray(data.train.images[halves.pool]))
     real, inside = normalise(images, data.mean, data.std), torch.from_numpy(halves.inside)
     compared = []
@@ -187,7 +190,16 @@ def report(compared: Sequence[Compared]) -> Finding:
     """Say of every set of images whether it holds copies."""
     names = list(dict.fromkeys(one.what.what for one in compared))
     says = [describe([one for one in compared if one.what.what == name]) for name in names]
-    head = ("images", "by", "ratio", "with random halves", "p", "copies", "by chance", "p of copies")
+    head = (
+        "images",
+        "by",
+        "ratio",
+        "with random halves",
+        "p",
+        "copies",
+        "by chance",
+        "p of copies",
+    )
     rows = [make_row(one) for one in compared]
     note = (
         "The ratio is the median of (distance to the nearest trained-on image) / (distance to the"

@@ -192,16 +192,11 @@ def bound_guess(one: Array, other: Array, threshold: float, delta: float) -> Bou
 def report(bound: Bound, told: float, config: RunConfig, dp: DpOn) -> Finding:
     """Say whether the budget holds."""
     rounds = f"{config.rounds} round{'s' * (config.rounds > 1)}"
+    figures = f"epsilon is at least {bound.epsilon:.3g} with 95 % confidence, and the accountant"
     if bound.epsilon > told:
-        says = (
-            f"The budget is wrong: epsilon is at least {bound.epsilon:.3g} with 95 % confidence, but"
-            f" the accountant says {told:.3g}. Do not trust it; report this."
-        )
+        says = f"The budget is wrong: {figures} says {told:.3g}. Do not rely on it; report this."
     else:
-        says = (
-            f"The budget holds: epsilon is at least {bound.epsilon:.3g} with 95 % confidence, and the"
-            f" accountant says {told:.3g} at delta {dp.delta:g}."
-        )
+        says = f"The budget holds: {figures} says {told:.3g} at delta {dp.delta:g}."
     head = ("dp", "rounds", "accountant", "lower bound", "right guesses", "wrong guesses", "runs")
     row = (
         write(dp),

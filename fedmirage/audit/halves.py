@@ -6,7 +6,7 @@ that the run trains on (`partition="indices(...)"`).
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,14 @@ class Halves:
     def inside(self) -> Mask:
         """Which samples of the pool are trained on: the members."""
         return np.isin(self.pool, np.concatenate(self.trained))
+
+    def of(self, clients: Collection[int]) -> "Halves":
+        """Return what these clients have."""
+        chosen = sorted(clients)
+        trained, held_out = (
+            [parts[client] for client in chosen] for parts in (self.trained, self.held_out)
+        )
+        return Halves(trained, held_out)
 
     @property
     def swapped(self) -> "Halves":
