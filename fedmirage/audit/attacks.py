@@ -110,8 +110,8 @@ class Copies(OnHalves):
         by_name = {method.name: method for method in config.method_list}
         if not by_name.keys() & set(makers):
             return [
-                f"attack: copies compares images that a method makes, but methods={config.methods!r}"
-                f" makes none; attack one of {', '.join(makers)}"
+                "attack: copies compares images that a method makes, but"
+                f" methods={config.methods!r} makes none; attack one of {', '.join(makers)}"
             ]
         problems = []
         length = getattr(by_name.get("dynafed"), "length", 0)

@@ -203,8 +203,9 @@ def report(compared: Sequence[Compared]) -> Finding:
     rows = [make_row(one) for one in compared]
     note = (
         "The ratio is the median of (distance to the nearest trained-on image) / (distance to the"
-        f" nearest held-out image), beside the range of 95 % of {DEALS} random halves. Copies have a"
-        f" ratio below {CLOSE:g}; beside them, how many held-out images have one by chance."
+        f" nearest held-out image), beside the range of 95 % of {DEALS} random halves; p is how"
+        f" often theirs is as small. Copies have a ratio below {CLOSE:g}; beside them, the held-out"
+        " images that have one by chance. p of copies is how probable so many are then."
     )
     caption = (
         "The images with the smallest ratios by pixels, above the nearest image that was trained on"

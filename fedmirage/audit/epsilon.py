@@ -50,6 +50,7 @@ from fedmirage.server.strategy.dp import CentralNoise, LocalBudget
 WEIGHTS = 8  # of the tiny model; the noise on each of them is independent
 DIRECTION = np.full(WEIGHTS, WEIGHTS**-0.5)  # of the canary's update; its length is 1
 FAR = 10.0  # the canary's update, in multiples of clip
+MEMORY = Path("/dev/shm")  # what a client must have on its disk is there at once
 CANARY = 0  # the canary's partition
 QUANTILES = np.linspace(0.5, 1, 51)  # where thresholds are tried
 EVERY = 100  # runs between two words about how far the audit is
@@ -109,7 +110,7 @@ class Releases:
             else LocalBudget(average, cast(LocalDp, self.dp), StandAlone())
         )
         model, seen, spent = start, 0.0, 0.0
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
             canary = Canary(self.dp, Path(folder), 1.0 if first else -1.0)
             for number in range(1, self.config.rounds + 1):
                 clients = self.roster.draw(number)

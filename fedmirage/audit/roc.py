@@ -25,6 +25,7 @@ class Roc:
 
     false: Tensor
     true: Tensor
+    others: int  # how many could be falsely accused
     area: float
     margin: float  # half of the area's 95 % interval
 
@@ -33,24 +34,24 @@ class Roc:
 
         None if there are too few others for a share so small.
         """
-        others = round(1 / float(self.false[self.false > 0].min()))
-        return None if others * share < 1 else float(self.true[self.false <= share].max())
+        few = self.others * share < 1
+        return None if few else float(self.true[self.false <= share].max())
 
     def thin(self) -> list[tuple[float, float]]:
         """Choose points that show the curve on logarithmic axes, at most so many."""
-        places = torch.logspace(0, math.log10(len(self.false)), POINTS).long() - 1
-        chosen = places.clamp(0, len(self.false) - 1).unique()
+        places = torch.logspace(0, math.log10(len(self.false)), POINTS).round().long() - 1
+        chosen = sorted(set(places.tolist()))
         return list(zip(self.false[chosen].tolist(), self.true[chosen].tolist(), strict=True))
 
 
 def make_roc(members: Tensor, others: Tensor) -> Roc:
     """Compare the scores of members with those of others; a member should score higher."""
-    thresholds = torch.cat((members, others)).unique().flip(0)
-    steps = [
+    thresholds = torch.cat((members, others)).sort(descending=True).values
+    false, true = (
         torch.cat((torch.zeros(1), count_above(scores, thresholds))) for scores in (others, members)
-    ]
+    )
     area, margin = measure_area(members, others)
-    return Roc(*steps, area, margin)
+    return Roc(false, true, len(others), area, margin)
 
 
 def count_above(scores: Tensor, thresholds: Tensor) -> Tensor:
@@ -87,7 +88,7 @@ def draw_rocs(curves: Mapping[str, Roc], path: Path) -> Path:
     for number, (name, roc) in enumerate(curves.items()):
         style = ("-", "--", "-.", ":")[number % 4]
         axes.step(roc.false, roc.true, style, where="post", label=f"{name}: {roc.area:.3f}")
-    least = min(float(roc.false[roc.false > 0].min()) for roc in curves.values())
+    least = 1 / max(roc.others for roc in curves.values())
     axes.plot([least, 1], [least, 1], "--", color="grey", linewidth=1, label="guessing: 0.5")
     axes.set(xscale="log", yscale="log", xlim=(least, 1), ylim=(least, 1))
     axes.set(xlabel="share of others taken for members", ylabel="share of members found")
