@@ -31,7 +31,17 @@ PROGRAM = ("common", "client", "server")
 # functions. The package's own `__init__` names later ones, but loads them when they are asked for.
 FRONT = (
     *("records", "runtimes", "settings", "show", "trained", "audit", "launch", "comparison"),
-    *("report", "follow", "node", "deployment", "submission", "testing", "skeleton", "api", "__init__"),
+    *(
+        "report",
+        "follow",
+        "node",
+        "deployment",
+        "submission",
+        "testing",
+        "skeleton",
+        "api",
+        "__init__",
+    ),
     *("commands", "cli", "entry"),
 )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from fedmirage.audit.attack import Attack
+from fedmirage.audit.attacks_on_outcomes import Copies, Epsilon, Membership
 from fedmirage.common.errors import refuse
 from fedmirage.common.settings.language import resolve_line
 
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
 
 EVERY = "all"
-MOST = 8  # images of a batch that can be told apart after an attack
+MOST = 8  # images of one attack
+# Methods whose clients' first local phase is SGD on the task's loss, in round 1 at least.
+UNDERSTOOD = ("fedavg", "fedper", "lg-fedavg", "fedcg", "fedmd-cg")
+REASONS = {
+    "dynafed": "its images never cross the wire, and its clients send what those of fedavg send",
+    "fedlgd": "its clients train on distilled images, so that their updates hold no others",
+    "distil": "its clients train on distilled images, so that their updates hold no others",
+}
 
 Count = Annotated[int, Field(ge=1, le=10_000)]
 Weight = Annotated[float, Field(ge=0)]
@@ -26,133 +34,116 @@ class Inversion(Attack):
 
     name: ClassVar[str] = "inversion"
     module: ClassVar[str] = "fedmirage.audit.inversion"
-    settings: ClassVar[dict[str, Any]] = {"rounds": 1, "local_steps": 1, "batch_size": 1}
+    settings: ClassVar[dict[str, Any]] = {"rounds": 2, "local_steps": 1, "batch_size": 1}
 
     matching: Literal["dlg", "cosine"] = "dlg"
-    """What is compared with the gradient of the update: "dlg" minimises the squared distance with
-    L-BFGS (Zhu et al., 2019), "cosine" minimises one minus the cosine, plus total variation, with
-    Adam (Geiping et al., 2020)."""
-
-
-class OnHalves(Attack):
-    """An attack whose run trains on half of every client's samples; the others are held out.
-
-    Nothing but the training tells the two apart, because the draw is random.
-    """
-
-    def check_data(self, config: RunConfig, dataset: DataSet) -> list[str]:
-        """There must be enough of both."""
-        from fedmirage.audit.halves import find_problems
-        from fedmirage.common.data.partitions.named import divide
-
-        return find_problems(self.name, divide(config, dataset))
-
-    def arrange(self, config: RunConfig) -> RunConfig:
-        """Hold out half of the samples."""
-        from fedmirage.audit.halves import hold_out
-
-        return hold_out(config)
-
-
-class Membership(OnHalves):
-    """Tells which samples the global model was trained on, by their loss and by a likelihood ratio
-    with shadow models (LiRA, Carlini et al. 2022)."""
-
-    name: ClassVar[str] = "membership"
-    module: ClassVar[str] = "fedmirage.audit.membership"
-    settings: ClassVar[dict[str, Any]] = {"rounds": 10, "local_epochs": 5}
-
-    shadows: Annotated[int, Field(ge=2, le=1024, multiple_of=2)] = 16
-    """The number of shadow models: runs with the same settings on other halves of the data. They
-    come in pairs that train on opposite halves."""
+    """What is compared with the update: "dlg" makes the squared distance of the gradients small,
+    with L-BFGS (Zhu et al., 2019); "cosine" makes the angle between them and the total variation of
+    the images small, with Adam on the signs of its gradients (Geiping et al., 2020)."""
+    images: Count = 10
+    """How many images are to be rebuilt, client by client and round by round."""
+    restarts: Count = 4
+    """How often each attack begins, with other noise; the one that matches best counts."""
+    iterations: Count = 300
+    """Evaluations of the distance in each of them."""
+    total_variation: Weight = 0.0001
+    """The weight of the total variation beside the cosine."""
+    step: Annotated[float, Field(gt=0)] = 0.1
+    """The step of Adam, in units of normalised pixels; it falls to a hundredth."""
+    private: Literal["seed", "guess"] = "seed"
+    """What is known of the parts of a network that a method does not send: that the run's seed
+    gives them, as it does in round 1, or nothing, so that the attack guesses them."""
+    several_steps: Literal["simulate", "mean"] = "simulate"
+    """How an update of several local steps is matched: by steps on the rebuilt images, one batch
+    after the other, or as if it were the mean gradient at the weights that they began with."""
+    generator_weight: Weight = 0.01
+    """The weight, in every other restart, of the distance from an image's features to those that
+    the client's generator makes for its label, for methods that send one."""
 
     def check(self, config: RunConfig) -> list[str]:
-        """There must be a global model, which every client has trained."""
-        found = []
-        if not config.shares_all:
-            found.append(
-                f"attack: membership is read off the global model, but methods={config.methods!r}"
-                " leaves clients with models of their own; attack a method that shares the whole"
-                " model"
-            )
-        if config.drawn < config.clients:
-            found.append(
-                "attack: membership takes every client's samples for trained on, but with"
-                f" participation={config.participation:g} some may never be drawn; leave it at 1"
-            )
-        return found
-
-    def check_data(self, config: RunConfig, dataset: DataSet) -> list[str]:
-        """Every sample must have one true class."""
-        found = super().check_data(config, dataset)
-        if dataset.task != "single-label":
-            found.append(
-                "attack: membership is read off the probability of the true class, but samples of"
-                f" {dataset.name} have several labels; take a set with one label per sample"
-            )
-        return found
-
-
-class Copies(OnHalves):
-    """Compares the images that a method makes with the nearest training images, so that copies
-    would show."""
-
-    name: ClassVar[str] = "copies"
-    module: ClassVar[str] = "fedmirage.audit.copies"
-    settings: ClassVar[dict[str, Any]] = {"rounds": 10, "local_epochs": 5}
-
-    pairs: Annotated[int, Field(ge=1, le=20)] = 10
-    """How many of the closest pairs the picture shows."""
-
-    def check(self, config: RunConfig) -> list[str]:
-        """There must be images."""
-        makers = ("vhl", "fedlgd", "dynafed", "fedcog")
-        by_name = {method.name: method for method in config.method_list}
-        if not by_name.keys() & set(makers):
-            return [
-                "attack: copies compares images that a method makes, but"
-                f" methods={config.methods!r} makes none; attack one of {', '.join(makers)}"
-            ]
+        """Refuse methods whose updates say something else, and images beyond counting."""
         problems = []
-        length = getattr(by_name.get("dynafed"), "length", 0)
-        if length > config.rounds:
+        for method in config.method_list:
+            if method.name not in UNDERSTOOD:
+                why = REASONS.get(method.name, f"what {method.name} adds to training is not known")
+                problems.append(
+                    f"attack: inversion is for {', '.join(UNDERSTOOD[:-1])} and {UNDERSTOOD[-1]}:"
+                    f" {why}; drop {method.name}"
+                )
+        if config.local_epochs:
             problems.append(
-                f"attack: copies needs dynafed's images, which it learns after length={length}"
-                f" rounds, but rounds={config.rounds}; raise rounds, or write dynafed(length=...)"
+                f"attack: inversion needs the number of local steps, and local-epochs is"
+                f" {config.local_epochs}; write --local-steps 1"
             )
-        start = getattr(by_name.get("fedcog"), "start", 1)
-        if start > config.rounds + 1:
+        elif (count := config.local_steps * config.batch_size) > MOST:
             problems.append(
-                f"attack: copies needs fedcog's images, which begin in round start={start}, but"
-                f" rounds={config.rounds}; raise rounds, or write fedcog(start=...)"
+                f"attack: inversion tells at most {MOST} images apart, and local-steps times"
+                f" batch-size is {count}; lower one of them"
+            )
+        if config.optimizer != "sgd":
+            problems.append(
+                "attack: inversion reads gradients from steps of SGD, but"
+                f" optimizer={config.optimizer!r}; write --optimizer sgd"
+            )
+        if config.augment != "none":
+            problems.append(
+                f"attack: inversion rebuilds images as they are, and augment={config.augment!r}"
+                " changes them; write --augment none"
             )
         return problems
 
+    def check_data(self, config: RunConfig, dataset: DataSet) -> list[str]:
+        """Refuse what is no picture, or has several labels."""
+        if not dataset.pictures or dataset.task != "single-label":
+            return [
+                f"attack: inversion is for pictures with one label each, and {dataset.name} has"
+                " others; choose another data set"
+            ]
+        if config.batch_size == 1 and normalises(config, dataset):
+            return [
+                f"attack: inversion: with model={config.model!r} and methods={config.methods!r}"
+                " there is batch norm, so that clients train on no batch of one; write"
+                " --batch-size 2"
+            ]
+        return []
 
-class Epsilon(Attack):
-    """Checks the privacy budget of --dp: bounds epsilon from below by many small releases with and
-    without a canary client, through the same clipping, noise and accounting."""
 
-    name: ClassVar[str] = "epsilon"
-    module: ClassVar[str] = "fedmirage.audit.epsilon"
-    settings: ClassVar[dict[str, Any]] = {"rounds": 1}
+class Histograms(Attack):
+    """Infers how many samples of each class a client has, from what is not an image."""
 
-    runs: Annotated[int, Field(ge=500, le=1_000_000)] = 2000
-    """The number of runs, half of them with other data of the canary client. With more, the bound
-    is closer to the truth."""
+    name: ClassVar[str] = "histograms"
+    module: ClassVar[str] = "fedmirage.audit.histograms"
+    settings: ClassVar[dict[str, Any]] = {"rounds": 3}
 
     def check(self, config: RunConfig) -> list[str]:
-        """There must be a budget."""
-        if getattr(config.dp_params, "noise", 0) > 0:
+        """Refuse optimisers whose steps are no gradients."""
+        if config.optimizer == "sgd":
             return []
         return [
-            f"attack: epsilon checks a budget, but dp={config.dp!r} has none; write e.g."
-            ' --dp "central(clip=1, noise=4)"'
+            "attack: histograms reads gradients from steps of SGD, but"
+            f" optimizer={config.optimizer!r}; write --optimizer sgd"
+        ]
+
+    def check_data(self, config: RunConfig, dataset: DataSet) -> list[str]:
+        """Refuse labels that are no classes."""
+        if dataset.task == "single-label":
+            return []
+        return [
+            f"attack: histograms is for samples with one label each, and those of {dataset.name}"
+            " have several; choose another data set"
         ]
 
 
+def normalises(config: RunConfig, dataset: DataSet) -> bool:
+    """Whether the network of a run normalises over the batch; loads torch."""
+    from fedmirage.client.data import has_batch_statistics
+    from fedmirage.common.run import blueprint
+
+    return has_batch_statistics(blueprint(config, dataset.shape, len(dataset.classes)))
+
+
 ATTACKS: dict[str, type[Attack]] = {
-    attack.name: attack for attack in (Inversion, Membership, Copies, Epsilon)
+    attack.name: attack for attack in (Inversion, Histograms, Membership, Copies, Epsilon)
 }
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from fedmirage.audit.attack import Finding, Picture, Table
-from fedmirage.audit.attacks import Copies
+from fedmirage.audit.attacks_on_outcomes import Copies
 from fedmirage.audit.binomial import reach
 from fedmirage.audit.halves import read_halves
 from fedmirage.audit.held_images import HeldImages, find_images

@@ -32,7 +32,7 @@ from flwr.server.client_proxy import ClientProxy
 from flwr.serverapp import Grid
 
 from fedmirage.audit.attack import Finding, Table
-from fedmirage.audit.attacks import Epsilon
+from fedmirage.audit.attacks_on_outcomes import Epsilon
 from fedmirage.audit.binomial import bound_share
 from fedmirage.audit.overheard import Overheard
 from fedmirage.client.dp import DpReply, Reply

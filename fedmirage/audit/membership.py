@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedmirage.audit.attack import Finding, Picture, Table
-from fedmirage.audit.attacks import Membership
+from fedmirage.audit.attacks_on_outcomes import Membership
 from fedmirage.audit.halves import Halves, read_halves, write_split
 from fedmirage.audit.overheard import Overheard
 from fedmirage.audit.record import PICTURES

@@ -8,7 +8,7 @@ import torch
 
 from fedmirage.audit import copies
 from fedmirage.audit.attack import Finding
-from fedmirage.audit.attacks import Copies
+from fedmirage.audit.attacks_on_outcomes import Copies
 from fedmirage.audit.copies import Yardstick, flatten, report
 from fedmirage.audit.held_images import HeldImages, find_images
 from fedmirage.audit.overheard import Overheard

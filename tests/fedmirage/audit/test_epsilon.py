@@ -10,7 +10,7 @@ import pytest
 
 import fedmirage.common.dp.bound
 import fedmirage.server.strategy.dp
-from fedmirage.audit.attacks import Epsilon
+from fedmirage.audit.attacks_on_outcomes import Epsilon
 from fedmirage.audit.epsilon import Releases, bound_epsilon
 from fedmirage.common.dp.accounting import compose_gaussians
 from fedmirage.common.settings.config import configure

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedmirage.audit.attacks import Membership
+from fedmirage.audit.attacks_on_outcomes import Membership
 from fedmirage.audit.halves import draw_halves, read_halves
 from fedmirage.audit.membership import compute_ratios, scale_confidences
 from fedmirage.common.settings.config import configure
