@@ -28,7 +28,6 @@ from typing import cast
 import numpy as np
 from flwr.app import Message
 from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.server.client_proxy import ClientProxy
 from flwr.serverapp import Grid
 
 from fedmirage.audit.attack import Finding, Table
@@ -70,7 +69,7 @@ def carry_out(params: Epsilon, seen: Overheard) -> Finding:
     """Do the runs, and compare the bound with the accountant's figure."""
     dp = seen.config.dp_params
     assert isinstance(dp, DpOn)
-    releases = Releases(seen.config, dp)
+    releases = CanaryRuns(seen.config, dp)
     told = 0.0
     for number in range(params.runs):
         if number % EVERY == 0:
@@ -80,7 +79,7 @@ def carry_out(params: Epsilon, seen: Overheard) -> Finding:
 
 
 @dataclass
-class Releases:
+class CanaryRuns:
     """Small runs with a canary, and how far in its direction each of them was seen to move."""
 
     config: RunConfig
@@ -115,7 +114,7 @@ class Releases:
             for number in range(1, self.config.rounds + 1):
                 clients = self.roster.draw(number)
                 asked = strategy.configure_fit(number, ndarrays_to_parameters(model), clients)
-                results = [(proxy, canary.answer(proxy, model, number)) for proxy, _ in asked]
+                results = [(proxy, canary.answer(int(proxy.cid), model, number)) for proxy, _ in asked]
                 parameters, metrics = strategy.aggregate_fit(number, results, [])
                 assert parameters is not None
                 (after,) = parameters_to_ndarrays(parameters)
@@ -142,9 +141,9 @@ class Canary:
     way: float  # +1 or -1
     sent: float = 0.0  # how far its replies lay in the direction of the first data
 
-    def answer(self, proxy: ClientProxy, model: Arrays, number: int) -> FitRes:
+    def answer(self, partition: int, model: Arrays, number: int) -> FitRes:
         """Reply as a client of a run does, with what may leave it."""
-        if int(proxy.cid) != CANARY:
+        if partition != CANARY:
             return make_reply(Reply({SHARED: model}, 1, {}))
         moved = model[0] + self.way * FAR * self.dp.clip * DIRECTION
         release = DpReply(self.dp, self.folder, self.folder / "releases.jsonl", "audit", number)

@@ -11,7 +11,7 @@ import pytest
 import fedmirage.common.dp.bound
 import fedmirage.server.strategy.dp
 from fedmirage.audit.attacks_on_outcomes import Epsilon
-from fedmirage.audit.epsilon import Releases, bound_epsilon
+from fedmirage.audit.epsilon import CanaryRuns, bound_epsilon
 from fedmirage.common.dp.accounting import compose_gaussians
 from fedmirage.common.settings.config import configure
 from fedmirage.server.strategy import budget
@@ -31,9 +31,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def release(dp: str, runs: int = 100, **settings: Any) -> tuple[Releases, float]:
+def release(dp: str, runs: int = 100, **settings: Any) -> tuple[CanaryRuns, float]:
     config = configure({"dp": dp, "clients": 3, "rounds": 1, **settings})
-    releases = Releases(config, config.dp_params)  # type: ignore[arg-type]
+    releases = CanaryRuns(config, config.dp_params)  # type: ignore[arg-type]
     told = [releases.observe(number % 2 == 0) for number in range(runs)]
     return releases, max(told)
 
