@@ -18,7 +18,7 @@ Cell = str | float | int | None  # None is shown as "-"
 
 
 @dataclass(frozen=True)
-class Table:
+class AuditTable:
     """Numbers of an attack, one row per thing that was attacked."""
 
     title: str
@@ -28,7 +28,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Picture:
+class AuditPicture:
     """A PNG file beside the audit, and what it shows."""
 
     file: str  # its name in the folder of `Overheard.picture`
@@ -36,12 +36,12 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """What an attack found: the answer in sentences, then what it rests on."""
 
     says: Sequence[str]
-    tables: Sequence[Table] = ()
-    pictures: Sequence[Picture] = ()
+    tables: Sequence[AuditTable] = ()
+    pictures: Sequence[AuditPicture] = ()
     numbers: dict[str, Any] = field(default_factory=dict)  # plain values, for programs
 
 
@@ -60,7 +60,14 @@ class Attack(Params):
         """Say in sentences why these data do not suffice; none if they do."""
         return []
 
-    def carry_out(self, seen: Overheard) -> Finding:
+    def arrange(self, config: RunConfig) -> RunConfig:
+        """Change the settings of its run as no flag can, e.g. which samples are held out.
+
+        What it writes goes to the folder of the run's pictures.
+        """
+        return config
+
+    def carry_out(self, seen: Overheard) -> AuditFinding:
         """Attack what the server of a run has seen."""
-        found: Finding = import_module(self.module).carry_out(self, seen)
+        found: AuditFinding = import_module(self.module).carry_out(self, seen)
         return found

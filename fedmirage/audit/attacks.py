@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from fedmirage.audit.attack import Attack
+from fedmirage.audit.attacks_on_outcomes import Copies, Epsilon, Membership
 from fedmirage.common.errors import refuse
 from fedmirage.common.settings.language import resolve_line
 
@@ -141,7 +142,9 @@ def normalises(config: RunConfig, dataset: DataSet) -> bool:
     return has_batch_statistics(blueprint(config, dataset.shape, len(dataset.classes)))
 
 
-ATTACKS: dict[str, type[Attack]] = {attack.name: attack for attack in (Inversion, Histograms)}
+ATTACKS: dict[str, type[Attack]] = {
+    attack.name: attack for attack in (Inversion, Histograms, Membership, Copies, Epsilon)
+}
 
 
 def read_attacks(line: str) -> list[Attack]:

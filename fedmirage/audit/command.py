@@ -6,14 +6,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fedmirage.audit.attack import Finding, Table
-from fedmirage.audit.plan import Job, Plan
+from fedmirage.audit.attack import AuditFinding, AuditTable
+from fedmirage.audit.plan import AuditJob, AuditPlan
 from fedmirage.audit.record import show_cell, write_finding
 from fedmirage.show.progress import Watch
 from fedmirage.show.words import make_table, say
 
 
-def audit(plan: Plan, console: Console, verbose: bool = False) -> list[tuple[Job, Finding]]:
+def audit(
+    plan: AuditPlan, console: Console, verbose: bool = False
+) -> list[tuple[AuditJob, AuditFinding]]:
     """Do all jobs of a plan, one after the other; show and write what each of them finds."""
     if not verbose:
         logging.getLogger("flwr").setLevel(logging.CRITICAL)
@@ -28,12 +30,12 @@ def audit(plan: Plan, console: Console, verbose: bool = False) -> list[tuple[Job
     return found
 
 
-def attack(job: Job, console: Console) -> Finding:
+def attack(job: AuditJob, console: Console) -> AuditFinding:
     """Do the run of a job, and attack what its server has seen."""
     from fedmirage.audit.overheard import overhear  # loads torch
 
     with Watch(console, job.folder, job.config.rounds):
-        seen = overhear(job.config)
+        seen = overhear(job.attack.arrange(job.config))
     with console.status("attacking") as status:
         seen.tell = status.update
         finding = job.attack.carry_out(seen)
@@ -41,7 +43,7 @@ def attack(job: Job, console: Console) -> Finding:
     return finding
 
 
-def describe(job: Job) -> str:
+def describe(job: AuditJob) -> str:
     """Say what is attacked."""
     config = job.config
     hidden = [
@@ -57,7 +59,7 @@ def describe(job: Job) -> str:
     return "; ".join([f"{config.methods} on {where}", each, *hidden])
 
 
-def show(finding: Finding, folder: Path, console: Console) -> None:
+def show(finding: AuditFinding, folder: Path, console: Console) -> None:
     """Print what was found."""
     for table in finding.tables:
         print_table(table, console)
@@ -67,7 +69,7 @@ def show(finding: Finding, folder: Path, console: Console) -> None:
         say(console, f"picture: {folder / 'audit' / picture.file}")
 
 
-def print_table(table: Table, console: Console) -> None:
+def print_table(table: AuditTable, console: Console) -> None:
     """Print a table as it is on the page."""
     drawn = make_table(table.head, find_numbers(table), table.title)
     for row in table.rows:
@@ -77,7 +79,7 @@ def print_table(table: Table, console: Console) -> None:
         say(console, table.note, "dim")
 
 
-def find_numbers(table: Table) -> Sequence[str]:
+def find_numbers(table: AuditTable) -> Sequence[str]:
     """Return the names of the columns that hold numbers."""
     return [
         name

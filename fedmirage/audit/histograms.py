@@ -21,12 +21,12 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 from torch.func import functional_call
 
-from fedmirage.audit.attack import Cell, Finding, Picture, Table
+from fedmirage.audit.attack import AuditFinding, AuditPicture, AuditTable, Cell
 from fedmirage.audit.attacks import Histograms
 from fedmirage.audit.inversion.labels import answer_noise, name_last_bias
 from fedmirage.audit.inversion.sights import draw_features, look
 from fedmirage.audit.overheard import Overheard
-from fedmirage.audit.tap import SUM, Exchange, Reply
+from fedmirage.audit.tap import SUM, Exchange, TappedReply
 from fedmirage.common.learning.steps import effective_steps
 from fedmirage.common.methods._labels import COUNTS
 from fedmirage.common.seeds import torch_generator
@@ -51,7 +51,7 @@ class Told:
     shares: Mapping[str, Tensor]  # (classes,) each, by source
 
 
-def carry_out(params: Histograms, seen: Overheard) -> Finding:
+def carry_out(params: Histograms, seen: Overheard) -> AuditFinding:
     """Compare what each source tells with the truth, in every round."""
     found = {
         exchange.number: [
@@ -66,7 +66,7 @@ def carry_out(params: Histograms, seen: Overheard) -> Finding:
         if any(name in one.shares for told in found.values() for one in told)
     ]
     if not sources:
-        return Finding(
+        return AuditFinding(
             ["Neither label counts nor the last layer are sent, so nothing tells of the labels."]
         )
     rows = [row_of(name, number, told) for name in sources for number, told in found.items()]
@@ -79,12 +79,12 @@ def carry_out(params: Histograms, seen: Overheard) -> Finding:
     ]
     if any(SUM in exchange.received for exchange in seen.rounds):
         says.append("The server sees sums only: the histogram is that of all clients together.")
-    table = Table("Class histograms", HEAD, rows, NOTE)
+    table = AuditTable("Class histograms", HEAD, rows, NOTE)
     numbers = {"distance": {name: float(told) for name, told in distance.items()}}
-    return Finding(says, [table], [draw(seen, found[first], sources)], numbers)
+    return AuditFinding(says, [table], [draw(seen, found[first], sources)], numbers)
 
 
-def read_reply(seen: Overheard, exchange: Exchange, partition: int, reply: Reply) -> Told:
+def read_reply(seen: Overheard, exchange: Exchange, partition: int, reply: TappedReply) -> Told:
     """Ask every source about one reply."""
     partitions = sorted(exchange.sent) if partition == SUM else [partition]
     counts = sum(torch.from_numpy(seen.truth.view(one).class_counts) for one in partitions)
@@ -94,7 +94,9 @@ def read_reply(seen: Overheard, exchange: Exchange, partition: int, reply: Reply
     return Told(partition, truth / truth.sum(), shares)
 
 
-def read_counts(seen: Overheard, exchange: Exchange, partition: int, reply: Reply) -> Tensor | None:
+def read_counts(
+    seen: Overheard, exchange: Exchange, partition: int, reply: TappedReply
+) -> Tensor | None:
     """Read what a client says itself."""
     if COUNTS not in reply.sections:
         return None
@@ -103,7 +105,7 @@ def read_counts(seen: Overheard, exchange: Exchange, partition: int, reply: Repl
 
 
 def read_classifier(
-    seen: Overheard, exchange: Exchange, partition: int, reply: Reply
+    seen: Overheard, exchange: Exchange, partition: int, reply: TappedReply
 ) -> Tensor | None:
     """Infer the shares from what became of the last layer's bias."""
     model, sight = seen.model(), look(seen, exchange, partition, reply)
@@ -122,7 +124,7 @@ def read_classifier(
 
 @torch.no_grad()
 def read_generator(
-    seen: Overheard, exchange: Exchange, partition: int, reply: Reply
+    seen: Overheard, exchange: Exchange, partition: int, reply: TappedReply
 ) -> Tensor | None:
     """Infer which classes a client has from what its generator and its classifier agree on."""
     drawn = torch_generator(seen.config.seed, "audit.generator", exchange.number, partition)
@@ -142,7 +144,7 @@ def read_generator(
 
 
 COUNTED = "label counts"
-SOURCES: dict[str, Callable[[Overheard, Exchange, int, Reply], Tensor | None]] = {
+SOURCES: dict[str, Callable[[Overheard, Exchange, int, TappedReply], Tensor | None]] = {
     COUNTED: read_counts,
     "classifier": read_classifier,
     "generator": read_generator,
@@ -171,7 +173,7 @@ def lacks(truth: Tensor) -> bool:
     return bool((truth == 0).any())
 
 
-def draw(seen: Overheard, told: Sequence[Told], sources: Sequence[str]) -> Picture:
+def draw(seen: Overheard, told: Sequence[Told], sources: Sequence[str]) -> AuditPicture:
     """Draw true and told shares beside each other, a row per client."""
     from matplotlib.figure import Figure
 
@@ -187,4 +189,4 @@ def draw(seen: Overheard, told: Sequence[Told], sources: Sequence[str]) -> Pictu
     labels = ["all" if one.partition == SUM else str(one.partition) for one in shown]
     axes[0].set(ylabel="client", yticks=range(len(shown)), yticklabels=labels)
     figure.savefig(seen.picture(PICTURE), dpi=120, metadata={"Software": None})
-    return Picture(PICTURE, "class histograms of clients in the first round, true and told")
+    return AuditPicture(PICTURE, "class histograms of clients in the first round, true and told")

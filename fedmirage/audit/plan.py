@@ -16,7 +16,7 @@ from fedmirage.settings.layers import settle
 
 
 @dataclass(frozen=True)
-class Job:
+class AuditJob:
     """One attack on a run of its own."""
 
     attack: Attack
@@ -29,11 +29,11 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AuditPlan:
     """All jobs of an audit, and what is left out of it."""
 
     folder: Path
-    jobs: Sequence[Job]
+    jobs: Sequence[AuditJob]
     notes: Sequence[str] = ()
 
 
@@ -43,7 +43,7 @@ def make_plan(
     lines: Sequence[str],
     line: str,
     folder: Path,
-) -> Plan:
+) -> AuditPlan:
     """Settle every run and ask every attack; raise all problems at once, before any round.
 
     An attack that was not named, and cannot be used on a methods line, is left out with a note.
@@ -53,7 +53,7 @@ def make_plan(
     with collect(problems):
         attacks = read_attacks(line)
     named = line.strip().lower() != EVERY
-    jobs, notes, places = list[Job](), list[str](), set[str]()
+    jobs, notes, places = list[AuditJob](), list[str](), set[str]()
     for methods in dict.fromkeys(lines):
         left = len(jobs)
         for attack in attacks or [ATTACKS["inversion"]()]:  # whose settings are checked even so
@@ -61,7 +61,7 @@ def make_plan(
             usual = {"out": str(folder / place), "methods": methods}
             with collect(problems):
                 found = settle([attack.settings, *map(dict, layers)], {**flags, **usual})
-                job = Job(attack, found)
+                job = AuditJob(attack, found)
                 objections = check_job(job)
                 if objections and not named:
                     notes += [f"{methods}: {text}" for text in objections]
@@ -71,10 +71,10 @@ def make_plan(
         if not named and len(jobs) == left and not problems:
             problems += notes
     refuse(problems)
-    return Plan(folder, jobs, list(dict.fromkeys(notes)))
+    return AuditPlan(folder, jobs, list(dict.fromkeys(notes)))
 
 
-def check_job(job: Job) -> list[str]:
+def check_job(job: AuditJob) -> list[str]:
     """Say in sentences what is wrong with a job, first with the settings and then with the data."""
     from fedmirage.common.data.loading import load  # here, because --help must not load NumPy
     from fedmirage.server.start import check_run

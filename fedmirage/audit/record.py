@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedmirage.audit.attack import Attack, Cell, Finding, Picture, Table
+from fedmirage.audit.attack import Attack, AuditFinding, AuditPicture, AuditTable, Cell
 from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import DataError
 from fedmirage.common.settings.language import write
@@ -15,14 +15,14 @@ PICTURES = "audit"  # the folder of an attack's pictures, in that of its run
 VERSION = 1
 
 
-def write_finding(folder: Path, attack: Attack, methods: str, found: Finding) -> None:
+def write_finding(folder: Path, attack: Attack, methods: str, found: AuditFinding) -> None:
     """Write what was found into the folder of the run."""
     facts = {"version": VERSION, "attack": write(attack), "methods": methods}
     text = json.dumps({**facts, **asdict(found)}, indent=1, allow_nan=False)
     write_whole(folder / FILE, text.encode())
 
 
-def read_finding(folder: Path) -> tuple[str, Finding] | None:
+def read_finding(folder: Path) -> tuple[str, AuditFinding] | None:
     """Read the attack and what it found; None if nobody has audited this run."""
     path = folder / FILE
     if not path.exists():
@@ -31,9 +31,9 @@ def read_finding(folder: Path) -> tuple[str, Finding] | None:
         said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if said["version"] != VERSION:
             raise DataError(f"{path} was written by another version; repeat the audit")
-        tables = [Table(**table) for table in said["tables"]]
-        pictures = [Picture(**picture) for picture in said["pictures"]]
-        found = Finding(said["says"], tables, pictures, said["numbers"])
+        tables = [AuditTable(**table) for table in said["tables"]]
+        pictures = [AuditPicture(**picture) for picture in said["pictures"]]
+        found = AuditFinding(said["says"], tables, pictures, said["numbers"])
         return str(said["attack"]), found
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged ({error}); repeat the audit") from None

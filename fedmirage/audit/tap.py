@@ -18,7 +18,7 @@ SUM = -1  # in place of a partition: one reply that stands for all, as under sec
 
 
 @dataclass(frozen=True)
-class Reply:
+class TappedReply:
     """What a client answered, or, under secure aggregation, the mean of what all answered."""
 
     sections: Sections
@@ -33,7 +33,7 @@ class Exchange:
 
     number: int
     sent: dict[int, Sections] = field(default_factory=dict)
-    received: dict[int, Reply] = field(default_factory=dict)
+    received: dict[int, TappedReply] = field(default_factory=dict)
     outcome: Arrays = field(default_factory=list)  # `shared` as the server made it of the replies
 
 
@@ -75,9 +75,9 @@ def read_sections(message: FitIns | FitRes) -> Sections:
     return unpack(parameters_to_ndarrays(message.parameters), str(facts[LAYOUT]))
 
 
-def read_reply(result: FitRes) -> Reply:
+def read_reply(result: FitRes) -> TappedReply:
     """Decode a reply."""
     told = result.metrics
     numbers = {name: float(one) for name, one in told.items() if isinstance(one, int | float)}
     participants = int(numbers.pop(PARTICIPANTS, 1))
-    return Reply(read_sections(result), result.num_examples, numbers, participants)
+    return TappedReply(read_sections(result), result.num_examples, numbers, participants)

@@ -1,40 +1,29 @@
-"""Small runs that are overheard, and attacks on them."""
+"""Small audits for tests."""
 
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from fedmirage.audit.attacks import Inversion
-from fedmirage.audit.inversion.matching import Guess, Matcher
-from fedmirage.audit.inversion.sights import Victim
+from fedmirage.audit.attack import Attack, AuditFinding
 from fedmirage.audit.overheard import Overheard, overhear
 from fedmirage.common.settings.config import configure
 
 TINY: dict[str, Any] = {
-    "dataset": "digits(size=12, limit=300)",
+    "dataset": "digits(limit=410, size=8)",
     "partition": "iid",
-    "model": "dlg-cnn",
-    "rounds": 1,
-    "local_steps": 1,
-    "batch_size": 1,
+    "clients": 2,
+    "rounds": 2,
+    "model": "mlp(hidden=16, layers=1)",
+    "local_epochs": 1,
+    "batch_size": 32,
+    "server_threads": 1,
 }
 
 
-def listen(folder: Path, **settings: Any) -> Overheard:
-    """Do a tiny run, and return what its server has seen."""
-    return overhear(configure(TINY, {**settings, "out": str(folder)}))
+def listen(attack: Attack, out: Path, **settings: Any) -> Overheard:
+    """Do the run that an attack needs."""
+    return overhear(attack.arrange(configure(TINY, {"out": str(out), **settings})))
 
 
-def guess_truth(seen: Overheard, victim: Victim) -> Guess:
-    """Return the images that a victim really trained on, as an attacker would guess them."""
-    batches = seen.truth.batches(victim.partition, victim.first.number)
-    batches = batches[:1] if victim.repeated else batches
-    images, labels = (torch.cat(side) for side in zip(*batches, strict=True))
-    return Guess(images, labels)
-
-
-def distance_of_truth(seen: Overheard, victim: Victim, **params: Any) -> float:
-    """Return how far the update of training on the true images is from what was sent."""
-    matcher = Matcher(Inversion(**params), seen.model().train(), victim, None)
-    return float(matcher.distance(guess_truth(seen, victim)).detach())
+def attack_run(attack: Attack, out: Path, **settings: Any) -> AuditFinding:
+    """Do the run that an attack needs, and attack it."""
+    return attack.carry_out(listen(attack, out, **settings))

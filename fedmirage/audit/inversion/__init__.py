@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedmirage.audit.attack import Finding
+from fedmirage.audit.attack import AuditFinding
 from fedmirage.audit.attacks import Inversion
 from fedmirage.audit.inversion.labels import infer_labels
 from fedmirage.audit.inversion.matching import Guess, Matcher, rebuild
@@ -33,7 +33,7 @@ class Rebuilt:
     right_labels: int | None  # how many labels were inferred rightly; None if none was tried
 
 
-def carry_out(params: Inversion, seen: Overheard) -> Finding:
+def carry_out(params: Inversion, seen: Overheard) -> AuditFinding:
     """Attack client after client, and tell how well their images were rebuilt."""
     victims = list(find_victims(params, seen))
     found = []

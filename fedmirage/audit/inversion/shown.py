@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fedmirage.audit.attack import Finding, Picture, Table
+from fedmirage.audit.attack import AuditFinding, AuditPicture, AuditTable
 from fedmirage.audit.attacks import Inversion
 from fedmirage.audit.overheard import Overheard
 from fedmirage.audit.tap import SUM
@@ -26,10 +26,12 @@ NOTE = (
 )
 
 
-def show(params: Inversion, seen: Overheard, found: Sequence[Rebuilt]) -> Finding:
+def show(params: Inversion, seen: Overheard, found: Sequence[Rebuilt]) -> AuditFinding:
     """Tell what was rebuilt of whom."""
     if not found:
-        return Finding(["No client moved anything that is sent, so there was nothing to rebuild."])
+        return AuditFinding(
+            ["No client moved anything that is sent, so there was nothing to rebuild."]
+        )
     scores = [float(one) for rebuilt in found for one in rebuilt.psnr]
     similar = [float(one) for rebuilt in found for one in rebuilt.ssim]
     spread = [max(one.of_restarts) - min(one.of_restarts) for one in found]
@@ -48,8 +50,8 @@ def show(params: Inversion, seen: Overheard, found: Sequence[Rebuilt]) -> Findin
         *tell_labels(found),
         *tell_assumptions(params, seen),
     ]
-    table = Table("Rebuilt images", HEAD, [row_of(one) for one in found], NOTE)
-    return Finding(says, [table], [draw(seen, found)], numbers)
+    table = AuditTable("Rebuilt images", HEAD, [row_of(one) for one in found], NOTE)
+    return AuditFinding(says, [table], [draw(seen, found)], numbers)
 
 
 def row_of(one: Rebuilt) -> list[str | int | float | None]:
@@ -96,7 +98,7 @@ def tell_assumptions(params: Inversion, seen: Overheard) -> list[str]:
     return said
 
 
-def draw(seen: Overheard, found: Sequence[Rebuilt]) -> Picture:
+def draw(seen: Overheard, found: Sequence[Rebuilt]) -> AuditPicture:
     """Draw originals above rebuilt images."""
     originals = torch.cat([one.originals for one in found])[:ACROSS]
     images = torch.cat([one.images for one in found])[:ACROSS]
@@ -108,4 +110,4 @@ def draw(seen: Overheard, found: Sequence[Rebuilt]) -> Picture:
     )
     sheet.save(seen.picture(PICTURE))
     caption = f"{len(originals)} training images, and what the attack made of the updates"
-    return Picture(PICTURE, caption)
+    return AuditPicture(PICTURE, caption)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedmirage.audit.attacks import MOST, Inversion
 from fedmirage.audit.overheard import Overheard
-from fedmirage.audit.tap import SUM, Exchange, Reply
+from fedmirage.audit.tap import SUM, Exchange, TappedReply
 from fedmirage.common.methods.fedcg import FedCg
 from fedmirage.common.methods.fedmd_cg import GENERATOR, FedMdCg
 from fedmirage.common.models.base import Model
@@ -31,7 +31,7 @@ class Sight:
 
     weights: Named  # what training began with: as it was sent, or as the attacker supposes
     gradient: Named  # (before - after) / lr of what is sent and trained: a sum over local steps
-    reply: Reply
+    reply: TappedReply
     number: int  # the round
     steps: int
     momentum: float
@@ -91,7 +91,7 @@ def fits_one_batch(seen: Overheard, sight: Sight) -> bool:
 
 
 def look(
-    seen: Overheard, exchange: Exchange, partition: int, reply: Reply, private: str = "seed"
+    seen: Overheard, exchange: Exchange, partition: int, reply: TappedReply, private: str = "seed"
 ) -> Sight:
     """Read a reply: what moved, and from where."""
     manifest = seen.run.shared
@@ -130,7 +130,7 @@ def suppose(seen: Overheard, private: str) -> Named:
 
 
 @torch.no_grad()
-def draw_features(seen: Overheard, reply: Reply, drawn: torch.Generator) -> Tensor | None:
+def draw_features(seen: Overheard, reply: TappedReply, drawn: torch.Generator) -> Tensor | None:
     """Return (classes, draws, features) that a client's own generator makes, if it sends one."""
     model, manifest = seen.model().eval(), seen.run.shared
     generator = dict(model.named_children()).get(GENERATOR)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from fedmirage.audit.attack import Finding, Table
+from fedmirage.audit.attack import AuditFinding, AuditTable
 from fedmirage.audit.record import PICTURES, read_finding, show_cell
 from fedmirage.common.errors import DataError
 from fedmirage.report.groups import Group
@@ -31,7 +31,7 @@ def audit(group: Group) -> PageSection | None:
     return PageSection("audit", TITLE, join(parts)) if parts else None
 
 
-def show_finding(found: Finding, folder: Path) -> Html:
+def show_finding(found: AuditFinding, folder: Path) -> Html:
     """Write the sentences, tables and pictures of one attack."""
     figures = [
         show_picture(folder / PICTURES / one.file, one.caption)
@@ -42,7 +42,7 @@ def show_finding(found: Finding, folder: Path) -> Html:
     return join((bullets(found.says), *map(show_table, found.tables), gallery))
 
 
-def show_table(one: Table) -> Html:
+def show_table(one: AuditTable) -> Html:
     """Write a table, and the note below it."""
     rows = [[show_cell(cell) for cell in row] for row in one.rows]
     note = element("p", one.note, class_="note") if one.note else Html()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedmirage.audit.attack import Finding, Picture, Table
+from fedmirage.audit.attack import AuditFinding, AuditPicture, AuditTable
 from fedmirage.audit.attacks import ATTACKS, Inversion, read_attacks
 from fedmirage.audit.command import audit
 from fedmirage.audit.plan import make_plan
@@ -15,7 +15,7 @@ from fedmirage.audit.record import read_finding, write_finding
 from fedmirage.common.errors import ConfigurationError, DataError
 from fedmirage.report.data import gather
 from fedmirage.report.page import render
-from tests.support.audits import TINY
+from tests.support.inverted import TINY
 
 QUICK = "inversion(images=2, restarts=1, iterations=3)"
 
@@ -107,8 +107,8 @@ def test_a_folder_with_results_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_what_was_found_is_read_as_it_was_written(tmp_path: Path) -> None:
-    table = Table("T", ["a", "b"], [["x", 0.5], ["y", None]], "n")
-    found = Finding(["s"], [table], [Picture("p.png", "c")], {"psnr": [1.5]})
+    table = AuditTable("T", ["a", "b"], [["x", 0.5], ["y", None]], "n")
+    found = AuditFinding(["s"], [table], [AuditPicture("p.png", "c")], {"psnr": [1.5]})
     write_finding(tmp_path, Inversion(), "fedavg", found)
     name, read = read_finding(tmp_path) or ("", found)
     assert (name, read) == ("inversion", found)

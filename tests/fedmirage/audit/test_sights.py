@@ -11,7 +11,7 @@ from fedmirage.audit.inversion.labels import infer_labels
 from fedmirage.audit.inversion.sights import find_victims
 from fedmirage.audit.tap import SUM
 from fedmirage.common.wire.payload import SHARED
-from tests.support.audits import distance_of_truth, guess_truth, listen
+from tests.support.inverted import distance_of_truth, guess_truth, listen
 
 SENDERS: dict[str, dict[str, Any]] = {
     "fedavg": {},

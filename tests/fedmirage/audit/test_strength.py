@@ -5,25 +5,25 @@ from typing import Any
 
 import pytest
 
-from fedmirage.audit.attack import Finding
+from fedmirage.audit.attack import AuditFinding
 from fedmirage.audit.attacks import Inversion
-from tests.support.audits import listen
+from tests.support.inverted import listen
 
 NOISE = "local(clip=1, noise=0.01)"  # on every weight, a hundredth of the largest update
 
 
-def invert(folder: Path, params: dict[str, Any], **settings: Any) -> Finding:
+def invert(folder: Path, params: dict[str, Any], **settings: Any) -> AuditFinding:
     """Attack ten images of clients that train on one at a time."""
     seen = listen(folder, dataset="digits(limit=300)", rounds=2, **settings)
     return Inversion(**{"restarts": 1, "iterations": 120, **params}).carry_out(seen)
 
 
 @pytest.fixture(scope="module")
-def unprotected(tmp_path_factory: pytest.TempPathFactory) -> Finding:
+def unprotected(tmp_path_factory: pytest.TempPathFactory) -> AuditFinding:
     return invert(tmp_path_factory.mktemp("unprotected"), {})
 
 
-def test_dlg_rebuilds_digits(unprotected: Finding) -> None:
+def test_dlg_rebuilds_digits(unprotected: AuditFinding) -> None:
     scores = unprotected.numbers["psnr"]
     assert len(scores) == 10
     assert scores[0] > 20 and unprotected.numbers["psnr_median"] > 20
@@ -32,7 +32,7 @@ def test_dlg_rebuilds_digits(unprotected: Finding) -> None:
 
 @pytest.mark.parametrize("protection", [{"secagg": "on"}, {"dp": NOISE}], ids=["secagg", "dp"])
 def test_protection_takes_eight_decibels(
-    protection: dict[str, Any], unprotected: Finding, tmp_path: Path
+    protection: dict[str, Any], unprotected: AuditFinding, tmp_path: Path
 ) -> None:
     found = invert(tmp_path, {}, **protection)
     assert len(found.numbers["psnr"]) == 10
