@@ -120,4 +120,5 @@ def test_what_was_found_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_every_attack_explains_itself() -> None:
     assert [attack.name for attack in read_attacks("ALL")] == list(ATTACKS)
     for attack in ATTACKS.values():
-        assert attack.__doc__ and all(one.description for one in attack.model_fields.values())
+        assert attack.__doc__
+        assert all(one.description for one in attack.model_fields.values())

@@ -44,7 +44,8 @@ def test_several_local_steps_are_simulated_exactly(momentum: float, tmp_path: Pa
     steps = {"local_steps": 3, "batch_size": 2, "momentum": momentum, "weight_decay": 0.01}
     seen = listen(tmp_path, clients=2, lr=0.2, **steps)
     victim = next(find_victims(Inversion(), seen))
-    assert victim.images == 6 and not victim.repeated
+    assert victim.images == 6
+    assert not victim.repeated
     exact, rough = (
         distance_of_truth(seen, victim, several_steps=how) for how in ("simulate", "mean")
     )
@@ -85,7 +86,8 @@ def test_under_secure_aggregation_the_server_sees_one_sum(tmp_path: Path) -> Non
     open_runs = listen(tmp_path / "open", weighting="uniform")
     hidden = listen(tmp_path / "hidden", weighting="uniform", secagg="on")
     (reply,) = hidden.rounds[0].received.values()
-    assert set(hidden.rounds[0].received) == {SUM} and reply.participants == 5
+    assert set(hidden.rounds[0].received) == {SUM}
+    assert reply.participants == 5
     replies = open_runs.rounds[0].received
     assert sorted(replies) == [0, 1, 2, 3, 4]
     for place, mean in enumerate(reply.sections[SHARED]):
