@@ -34,13 +34,14 @@ from fedmirage.audit.attack import AuditFinding, AuditTable
 from fedmirage.audit.attacks_on_outcomes import Epsilon
 from fedmirage.audit.binomial import bound_share
 from fedmirage.audit.overheard import Overheard
-from fedmirage.client.dp import DpReply, TappedReply
+from fedmirage.client.dp import DpReply, Reply
 from fedmirage.common.dp.settings import CentralDp, DpOn, LocalDp
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.settings.language import write
 from fedmirage.common.wire.payload import LAYOUT, SHARED, Array, Arrays, pack
 from fedmirage.server.messages.replies import Replies
-from fedmirage.server.messages.sampling import PartitionProxy, Roster
+from fedmirage.server.messages.roster import Roster
+from fedmirage.server.messages.sampling import PartitionProxy
 from fedmirage.server.strategy.average import Average
 from fedmirage.server.strategy.budget import EPSILON
 from fedmirage.server.strategy.context import StandAlone
@@ -144,17 +145,17 @@ class Canary:
     sent: float = 0.0  # how far its replies lay in the direction of the first data
 
     def answer(self, partition: int, model: Arrays, number: int) -> FitRes:
-        """TappedReply as a client of a run does, with what may leave it."""
+        """Reply as a client of a run does, with what may leave it."""
         if partition != CANARY:
-            return make_reply(TappedReply({SHARED: model}, 1, {}))
+            return make_reply(Reply({SHARED: model}, 1, {}))
         moved = model[0] + self.way * FAR * self.dp.clip * DIRECTION
         release = DpReply(self.dp, self.folder, self.folder / "releases.jsonl", "audit", number)
-        reply = release.protect(TappedReply({SHARED: [moved.astype(np.float32)]}, 1, {}), model)
+        reply = release.protect(Reply({SHARED: [moved.astype(np.float32)]}, 1, {}), model)
         self.sent += project(reply.sections[SHARED][0] - model[0])
         return make_reply(reply)
 
 
-def make_reply(reply: TappedReply) -> FitRes:
+def make_reply(reply: Reply) -> FitRes:
     """Pack a reply as the client does."""
     flat, layout = pack(reply.sections)
     told = {**reply.metrics, LAYOUT: layout}

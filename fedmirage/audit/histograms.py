@@ -139,7 +139,7 @@ def read_generator(
     }
     classifier = seen.model().eval().classifier
     answers = functional_call(classifier, own, features.flatten(0, 1)).softmax(1)
-    agreed = answers.view(*features.shape[:2], -1).mean(1).diagonal()
+    agreed: Tensor = answers.view(*features.shape[:2], -1).mean(1).diagonal()
     return agreed / agreed.sum()
 
 

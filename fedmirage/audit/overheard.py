@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from flwr.app import Context, RecordDict
+from flwr.server.strategy import Strategy
 from torch import Tensor
 
 from fedmirage.audit.record import PICTURES
@@ -114,9 +115,14 @@ def overhear(config: RunConfig, tell: Callable[[str], None] = silent) -> Overhea
     """Do all rounds of a run in this process; return what its server has seen."""
     taps: list[Tap] = []
     folder = Path(config.out)
+
+    def listen(strategy: Strategy) -> Strategy:
+        taps.append(Tap(strategy))
+        return taps[-1]
+
     grid = LocalGrid(make_app(config, folder / "memory"), config.clients)
     try:
-        conduct(grid, config, lambda strategy: taps.append(Tap(strategy)) or taps[0])
+        conduct(grid, config, listen)
     finally:
         grid.close()
     rounds = [taps[0].exchanges[number] for number in sorted(taps[0].exchanges)]

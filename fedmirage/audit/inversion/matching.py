@@ -111,7 +111,7 @@ class Matcher:
         if self.victim.repeated:
             return [(images, targets)] * sight.steps
         each = len(images) // sight.steps
-        return list(zip(images.split(each), targets.split(each), strict=True))
+        return list(zip(torch.split(images, each), torch.split(targets, each), strict=True))
 
     def differentiate(
         self, sight: Sight, weights: Named, trained: list[str], images: Tensor, targets: Tensor
@@ -129,7 +129,8 @@ class Matcher:
         """Compute how far the images' features are from those of the client's generator."""
         assert self.features is not None
         ours = functional_call(self.model.features, self.parts("features."), guess.images)
-        return (ours - self.features[guess.labels]).square().mean()
+        distance: Tensor = (ours - self.features[guess.labels]).square().mean()
+        return distance
 
     def parts(self, prefix: str) -> Named:
         """Return the weights of a part of the network, as the attacker supposes them."""
@@ -176,7 +177,7 @@ def search_by_distance(matcher: Matcher, guess: Guess, box: tuple[Tensor, Tensor
             one.grad = gradient
         return distance
 
-    optimizer.step(evaluate)
+    optimizer.step(evaluate)  # type: ignore[no-untyped-call]
 
 
 def search_by_angle(matcher: Matcher, guess: Guess, box: tuple[Tensor, Tensor]) -> None:
