@@ -114,7 +114,9 @@ class CanaryRuns:
             for number in range(1, self.config.rounds + 1):
                 clients = self.roster.draw(number)
                 asked = strategy.configure_fit(number, ndarrays_to_parameters(model), clients)
-                results = [(proxy, canary.answer(int(proxy.cid), model, number)) for proxy, _ in asked]
+                results = [
+                    (proxy, canary.answer(int(proxy.cid), model, number)) for proxy, _ in asked
+                ]
                 parameters, metrics = strategy.aggregate_fit(number, results, [])
                 assert parameters is not None
                 (after,) = parameters_to_ndarrays(parameters)
