@@ -94,6 +94,11 @@ class Copies(OnHalves):
                 f" methods={config.methods!r} makes none; attack one of {', '.join(MAKERS)}"
             ]
         problems = []
+        if not config.pictures:
+            problems.append(
+                f"attack: copies compares pictures, and dataset={config.dataset!r} has none; take"
+                " another set"
+            )
         length = getattr(by_name.get("dynafed"), "length", 0)
         if length > config.rounds:
             problems.append(

@@ -41,6 +41,7 @@ def plan(tmp_path: Path, methods: str, attack: str, **settings: Any) -> AuditPla
         ),
         ("dynafed(min_participants=1)", "copies", {}, "after length=20 rounds, but rounds=2"),
         ("fedcog", "copies", {}, "which begin in round start=51, but rounds=2"),
+        ("vhl", "copies", {"dataset": "breast-cancer"}, "dataset='breast-cancer' has none"),
         ("fedavg", "epsilon", {}, "epsilon checks a budget, but dp='off' has none"),
         ("fedavg", "epsilon", {"dp": "central(clip=1, noise=0)"}, "has none"),
         ("fedavg", "epsilon(runs=400)", {"dp": "central(clip=1, noise=1)"}, "runs=400"),
