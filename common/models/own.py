@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fedmirage.common.confinement import confined
-from fedmirage.common.errors import ConfigurationError, collect, refuse
+from fedmirage.common.errors import ConfigurationError, collect, refuse, say_kind
 from fedmirage.common.method import CLASSIFIER, FEATURES, NETWORK
 from fedmirage.common.models.base import Model, Shape, chain
 from fedmirage.common.models.examination import attempt, find_oddities, make_images
@@ -59,12 +59,6 @@ def make_network(params: OwnNetwork, subject: str) -> nn.Module:
             f"{subject} returns {say_kind(made)}; it must return a torch.nn.Module"
         )
     return made
-
-
-def say_kind(thing: object) -> str:
-    """Say what kind of object something is: "an int"."""
-    name = type(thing).__name__
-    return f"a{'n' * (name[0] in 'aeiouAEIOU')} {name}"
 
 
 def cut(network: nn.Module, head: str, shape: Shape, classes: int, subject: str) -> Model:

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from fedmirage.api.samples import Convert, Reading, flatten, say_shape, to_array
+from fedmirage.api.samples import Conversion, Convert, flatten, say_shape, to_array
 from fedmirage.common.data.files.decoding import DEEP_MODES, GREY_MODES
 from fedmirage.common.data.files.formats.npz import to_bytes
-from fedmirage.common.errors import DataError
+from fedmirage.common.errors import DataError, say_kind
 from fedmirage.show.bar import make_bar
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ IMAGE, LABEL = ("image", "img"), ("label", "labels")
 STEP = 500  # items between two looks of the bar, where nobody knows how many there are
 
 
-def read_items(where: str, given: Any, how: Reading) -> tuple[Values, Values, tuple[str, ...]]:
+def read_items(where: str, given: Any, how: Conversion) -> tuple[Values, Values, tuple[str, ...]]:
     """Read images, labels and the names of classes."""
     keys = find_keys(where, given, how.columns)
     if keys and hasattr(given, "select_columns"):
@@ -124,7 +124,7 @@ def open_item(
     elif isinstance(item, tuple | list) and len(item) == 2:
         image, label = item
     else:
-        raise DataError(f"{where} is a {type(item).__name__}; it must be a pair (image, label)")
+        raise DataError(f"{where} is {say_kind(item)}; it must be a pair (image, label)")
     if label is None:
         raise DataError(f"{where} has no label; leave it out of the Dataset")
     return to_input(where, image, convert), label.tolist() if hasattr(label, "tolist") else label

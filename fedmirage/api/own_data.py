@@ -87,7 +87,7 @@ def place_data(
     settings: dict[str, Any], base: RunConfig, console: Console, refused: bool
 ) -> list[str]:
     """Write the data that settings hold, and name the file instead; return what is wrong."""
-    from fedmirage.api.samples import Reading, gather
+    from fedmirage.api.samples import Conversion, gather
     from fedmirage.common.data.catalogue.params import DATASETS
     from fedmirage.common.data.files.formats.npz import to_bytes, to_floats
     from fedmirage.common.settings.language import Call, resolve, write
@@ -95,7 +95,7 @@ def place_data(
     data = settings["dataset"]
     data = data if isinstance(data, OwnData) else OwnData(data)
     convert = to_floats if data.keys.get("inputs") == "tensors" else to_bytes
-    how = Reading(data.columns, console, 1 if refused else None, convert)
+    how = Conversion(data.columns, console, 1 if refused else None, convert)
     gathered = gather(data.train, data.test, how)
     problems = [f"dataset: {problem}" for problem in gathered.find_problems(data.keys)]
     named = CLIENT if gathered.clients else ""

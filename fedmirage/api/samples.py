@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedmirage.api.parts import SPLITS, list_parts
-from fedmirage.common.errors import DataError, FedmirageError
+from fedmirage.common.errors import DataError, FedmirageError, say_kind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,8 +24,8 @@ MORE = 3  # missing classes that a sentence names
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How objects are read."""
+class Conversion:
+    """How objects become the arrays of a set."""
 
     columns: tuple[str | None, str | None]  # of images and labels in a Hugging Face Dataset
     console: Console
@@ -90,7 +90,10 @@ class Gathered:
         """Without a word about the classes, every number up to the last must be one of them."""
         labels = [one.labels for one in self.blocks if one.split == "train"]
         numbers = all(one.labels.ndim == 1 and one.labels.dtype.kind in "iu" for one in self.blocks)
-        if not numbers or keys.get("classes") is not None or self.class_names:
+        names = self.class_names
+        if keys.get("classes") is None and len(names) == 1:
+            yield f"all labels are {names[0]!r}; there must be two classes"
+        if not numbers or keys.get("classes") is not None or names:
             return
         top = max(int(one.labels.max(initial=0)) for one in self.blocks)
         present = np.unique(np.concatenate(labels))
@@ -133,7 +136,7 @@ class Gathered:
         return found | ({"class_names": np.array(names)} if names else {})
 
 
-def gather(train: Any, test: Any, how: Reading) -> Gathered:
+def gather(train: Any, test: Any, how: Conversion) -> Gathered:
     """Read everything that was given as training and test data."""
     gathered = Gathered(whole=how.most is None)
     try:
@@ -160,7 +163,7 @@ def gather(train: Any, test: Any, how: Reading) -> Gathered:
     return gathered
 
 
-def read_part(where: str, given: Any, how: Reading) -> tuple[Values, Values, tuple[str, ...]]:
+def read_part(where: str, given: Any, how: Conversion) -> tuple[Values, Values, tuple[str, ...]]:
     """Read one object: inputs with channels first, labels, and names of classes."""
     if isinstance(given, tuple):
         if len(given) != 2 or any(isinstance(one, tuple) for one in given):
@@ -175,7 +178,7 @@ def read_part(where: str, given: Any, how: Reading) -> tuple[Values, Values, tup
         raise DataError(f"{where}: a DataLoader has batches; give its .dataset, which has samples")
     if hasattr(given, "dtype") or not (hasattr(given, "__getitem__") or hasattr(given, "__iter__")):
         raise DataError(
-            f"{where}: this is a {type(given).__name__}; give a pair (images, labels), a Dataset of"
+            f"{where}: this is {say_kind(given)}; give a pair (images, labels), a Dataset of"
             " torch or of Hugging Face, or a list of these with one per client"
         )
     from fedmirage.api.items import read_items

@@ -26,13 +26,12 @@ def reach(count: int, trials: int, share: float) -> float:
         return float(share > 0 or count == 0)
     yes, no = math.log(share), math.log1p(-share)
     whole = math.lgamma(trials + 1)
-    return math.fsum(
-        math.exp(
-            whole
-            - math.lgamma(number + 1)
-            - math.lgamma(trials - number + 1)
-            + number * yes
-            + (trials - number) * no
-        )
+    logarithms = (
+        whole
+        - math.lgamma(number + 1)
+        - math.lgamma(trials - number + 1)
+        + number * yes
+        + (trials - number) * no
         for number in range(count, trials + 1)
     )
+    return min(1.0, math.fsum(map(math.exp, logarithms)))

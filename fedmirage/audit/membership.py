@@ -38,7 +38,6 @@ from fedmirage.runtimes.inprocess import run_in_process
 from fedmirage.trained.model import load_trained
 
 FLOOR = 1e-6  # of a deviation: shadow models that agree in every bit must not divide by zero
-BATCH = 1024  # samples that are normalised at a time
 MODEL, CURVES = "model.safetensors", "roc.png"
 NAMES = {"loss": "small loss", "ratio": "likelihood ratio"}
 
@@ -83,9 +82,7 @@ def plan_shadow(seen: Overheard, half: Halves, number: int) -> RunConfig:
 def ask_model(seen: Overheard, config: RunConfig, pool: np.ndarray) -> Tensor:
     """Let the global model of a run answer for every sample of the pool: (samples, classes)."""
     model = load_trained(Path(config.out) / MODEL, own_network(config))
-    images = torch.from_numpy(np.asarray(seen.run.dataset.train.images[pool]))
-    parts = (model.facts.normalise(part) for part in images.split(BATCH))
-    return torch.cat([model.compute_logits(part) for part in parts])
+    return model.compute_logits(seen.run.dataset.train.images[pool])
 
 
 def own_network(config: RunConfig) -> str:
