@@ -49,7 +49,7 @@ class Inversion(Attack):
     total_variation: Weight = 0.0001
     """The weight of the total variation beside the cosine."""
     step: Annotated[float, Field(gt=0)] = 0.1
-    """The step of Adam, in units of normalised pixels; it falls to a hundredth."""
+    """The step of Adam, in units of normalised pixels; at the end it is a thousandth of this."""
     private: Literal["seed", "guess"] = "seed"
     """What is known of the parts of a network that a method does not send: that the run's seed
     gives them, as it does in round 1, or nothing, so that the attack guesses them."""

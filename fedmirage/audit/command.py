@@ -52,11 +52,14 @@ def describe(job: AuditJob) -> str:
         if value != "off"
     ]
     where = f"{config.dataset}, {config.partition}, {config.clients} clients, {config.model}"
-    length = (
-        f"{config.local_steps} steps" if config.local_steps else f"{config.local_epochs} epochs"
-    )
-    each = f"{config.rounds} rounds of {length} with batches of {config.batch_size}"
+    length = count(config.local_steps, "step") or count(config.local_epochs, "epoch")
+    each = f"{count(config.rounds, 'round')} of {length} with batches of {config.batch_size}"
     return "; ".join([f"{config.methods} on {where}", each, *hidden])
+
+
+def count(number: int, what: str) -> str:
+    """Write how many there are; nothing if there are none."""
+    return f"{number} {what}{'s' * (number > 1)}" if number else ""
 
 
 def show(finding: AuditFinding, folder: Path, console: Console) -> None:
