@@ -17,7 +17,7 @@ from fedmirage.comparison.rows import FEDAVG, GLOBAL, check_score, make_question
 from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
 from fedmirage.comparison.scores import choose
 from fedmirage.comparison.table import show_outcome
-from fedmirage.launch import require_known
+from fedmirage.launch import find_cluster
 from fedmirage.runtimes.observers import Observers
 from fedmirage.server.record.folder import make_folder
 from fedmirage.settings.layers import report_together
@@ -33,7 +33,7 @@ def run_comparison(
     observers: Observers | None = None,
 ) -> Outcome:
     """Do all runs of a plan, or what is left of them, and return what they found."""
-    require_known(runtime)
+    find_cluster(runtime, None)
     jobs, trials = plan.runs({}), plan.trials() if len(plan.choices) > 1 else []
     make_folder(plan.folder)
     check_runs(jobs, plan.folder)
