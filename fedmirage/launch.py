@@ -79,9 +79,7 @@ def launch(
             console.print(folders.say_finished(summary), highlight=False)
         else:
             describe_run(config, console, sites)
-            summary = conduct(
-                config, runtime, folder, console, actors, verbose, sites, address
-            )
+            summary = conduct(config, runtime, folder, console, actors, verbose, sites, address)
     return summary
 
 

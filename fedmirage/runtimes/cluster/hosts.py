@@ -131,5 +131,5 @@ def name_of(host: Mapping[str, Any]) -> str:
 
 def own_name() -> str:
     """Name the host of this process."""
-    return f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"
-
+    address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    return f"{socket.gethostname()} ({address})"

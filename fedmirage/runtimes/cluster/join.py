@@ -70,14 +70,17 @@ def find_address(address: str) -> str:
 
 def ask_version(address: str) -> str:
     """Ask a cluster which version of Ray it runs; refuse an address where none answers."""
-    import grpc
+    import grpc  # type: ignore[import-untyped]
     from ray._private.grpc_utils import init_grpc_channel
-    from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+    from ray.core.generated import gcs_service_pb2 as messages
+    from ray.core.generated import gcs_service_pb2_grpc as services
+
+    requests: Any = messages  # its classes are made when it is imported
 
     try:
         with init_grpc_channel(address, [("grpc.enable_http_proxy", 0)]) as channel:
-            service = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
-            answer = service.CheckAlive(gcs_service_pb2.CheckAliveRequest(), timeout=ANSWER)
+            service: Any = services.NodeInfoGcsServiceStub(channel)  # type: ignore[no-untyped-call]
+            answer = service.CheckAlive(requests.CheckAliveRequest(), timeout=ANSWER)
     except grpc.RpcError as error:
         raise ConfigurationError(explain_silence(address, error)) from None
     except Exception as error:  # Ray found that it has no token to send

@@ -45,7 +45,8 @@ class Need:
 
 def list_hosts() -> list[Host]:
     """List the hosts of the cluster on which something can run."""
-    return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    nodes: list[Host] = ray.nodes()  # type: ignore[no-untyped-call]
+    return [node for node in nodes if node["Alive"] and node["Resources"].get("CPU")]
 
 
 def count_gpus(hosts: Sequence[Host]) -> int:
@@ -55,7 +56,7 @@ def count_gpus(hosts: Sequence[Host]) -> int:
 
 def count_room(need: Need, hosts: Sequence[Host], free: bool) -> int:
     """Count how often something fits on these hosts, now or if nobody else used them."""
-    available = available_resources_per_node() if free else {}
+    available = available_resources_per_node() if free else {}  # type: ignore[no-untyped-call]
     return sum(
         need.count(available.get(host["NodeID"], {}) if free else host["Resources"])
         for host in hosts
