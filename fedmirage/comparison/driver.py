@@ -95,7 +95,7 @@ class Cluster:
             share = max(1, room // max(1, min(room, self.runs)))
             self.actors = min(config.drawn, largest, share)
         fit = count_room(need_of(config, self.actors, self.hosts), self.hosts, free=False)
-        return {"actors": self.actors, "at_once": fit, "hosts": len(self.hosts)}
+        return {"actors": self.actors, "at_once": fit}
 
     def do(self, run: dict[str, Any], tell: Any) -> None:
         """Do a run on whichever host has room for it, and say how it ended."""

@@ -56,7 +56,7 @@ class RemoteRuns:
         said = json.loads(self.pipe.readline() or b"{}")
         if "at_once" not in said:
             raise self._explain(said)
-        self.actors, self.at_once, self.hosts = said["actors"], said["at_once"], said["hosts"]
+        self.actors, self.at_once = int(said["actors"]), int(said["at_once"])
         threading.Thread(target=self._listen, daemon=True).start()
 
     def do(self, config: RunConfig, folder: Path, begin: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ import ray
 from flwr.app import Context, Message
 
 from fedmirage.client.node.redaction import VARIABLE
-from fedmirage.common.errors import TRACEBACK, FedmirageError
+from fedmirage.common.errors import TRACEBACK, FedmirageError, reason
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.actors import ActorWorker, ClientAppActor, Store
 from fedmirage.runtimes.cluster import belongings
@@ -75,21 +75,22 @@ class Crew:
     fingerprint: str = ""  # of the data; of whoever says so first, if the server reads none
 
     def __post_init__(self) -> None:
-        self.store, self.devices = Store(), dict[str, str]()
+        self.store = Store()
+        self.first: Mapping[str, str] = {}  # the actor with which all others must agree
 
     def check(self, said: Mapping[str, str]) -> None:
         """Refuse an actor with other data, or on another kind of device, than the others."""
+        self.first = self.first or said
         self.fingerprint = self.fingerprint or said["fingerprint"]
         if said["fingerprint"] != self.fingerprint:
             raise LostWorkerError(
                 f"host {said['host']} has another version of the data; copy them there from here"
             )
-        self.devices[said["device"]] = said["host"]
-        if len(self.devices) > 1:
-            places = " and ".join(f"{name} on {host}" for name, host in self.devices.items())
+        if said["device"] != self.first["device"]:
+            places = (f"{one['device']} on host {one['host']}" for one in (self.first, said))
             raise LostWorkerError(
-                f"clients would compute on {places}, with other numbers; write --device"
-                " cpu, or let GPUs be usable on all hosts"
+                f"clients would compute on {' and on '.join(places)}, with other numbers; write"
+                " --device cpu, or let torch find the GPUs of all hosts"
             )
 
 
@@ -126,7 +127,11 @@ class ClusterWorker(ActorWorker):
     def receive(self) -> tuple[Message, Context]:
         """Wait for the next reply, and keep what its client keeps."""
         message, context, changes = self.await_result()
-        belongings.apply_changes(self.crew.folder, changes)
+        try:
+            belongings.apply_changes(self.crew.folder, changes)
+        except OSError as error:
+            why = f"what it remembers cannot be kept: {reason(error)}"
+            raise LostWorkerError(why) from None
         return message, context
 
     def replace(self) -> ClusterWorker:

@@ -1,5 +1,6 @@
 """How much room a cluster has for the actors of a run, and how a run uses what is added to it."""
 
+import contextlib
 import math
 import threading
 import time
@@ -115,7 +116,9 @@ class Growth:
             time.sleep(EVERY)
             with grid.change:
                 workers = list(grid.workers)
+            # Those that wait for room get it first.
             if all(isinstance(worker, ClusterWorker) and worker.ready for worker in workers):
-                room = count_room(self.need, list_hosts(), free=True)
-                for _ in range(min(room, self.limit - len(workers))):
-                    grid.add(ClusterWorker(self.crew))
+                with contextlib.suppress(ray.exceptions.RayError):  # the run may just have ended
+                    room = count_room(self.need, list_hosts(), free=True)
+                    for _ in range(min(room, self.limit - len(workers))):
+                        grid.add(ClusterWorker(self.crew))
