@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedmirage.common.device import in_32_bits
 from fedmirage.common.errors import DataError
 from fedmirage.common.learning.detail import Detail
 
@@ -155,7 +156,7 @@ def evaluate(
     with _eval_mode(model):
         for images, labels in batches:
             with torch.inference_mode():
-                logits = model(images)
+                logits = in_32_bits(model(images))
                 meter.add(logits[:, :classes], labels)
                 if detail is not None:
                     detail.add(logits[:, :classes], labels)

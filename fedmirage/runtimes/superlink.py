@@ -22,6 +22,7 @@ PROGRAMS = Path(sys.executable).parent
 ENDED = "finished"  # how the status of a run that is over begins
 ANSWER = 120.0  # seconds in which Flower's command line must have answered
 REASON = "ServerApp failed with exception: "  # how Flower begins the details of a failed run
+GONE = 600.0  # seconds after which a SuperLink that does not answer is given up
 STATUS_EVERY = 30.0  # seconds between two requests for the run's status
 NOT_BEGUN = ("pending", "starting")  # the status of a run that nobody has taken up yet
 
@@ -35,6 +36,7 @@ class SuperLink:
         self, name: str, environment: Mapping[str, str], log: str, every: float = STATUS_EVERY
     ) -> None:
         self.name, self.environment, self.log, self.every = name, dict(environment), log, every
+        self.heard = time.monotonic()  # when it last answered
 
     def submit(self, config: RunConfig) -> str:
         """Submit the app and its configuration; return Flower's id of the run."""
@@ -48,19 +50,24 @@ class SuperLink:
             raise FedmirageError(f"Flower did not start the run: {reason}")
         return str(answer["run-id"])
 
-    def wait(self, run_id: str, folder: Path) -> dict[str, Any]:
+    def wait(
+        self, run_id: str, folder: Path, earlier: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Wait until results.jsonl has its summary, and return it.
 
-        A run that ends without one has failed, whatever Flower's exit codes say.
+        A run that ends without one has failed, whatever Flower's exit codes say. A run that is
+        resumed may have an `earlier` one, which counts only if the run ends without another.
         """
         began = asked = time.monotonic()
-        while not (summary := find_summary(folder)):
+        while not (summary := find_summary(folder)) or summary == earlier:
             time.sleep(0.3)
             self.check()
             if time.monotonic() - asked > self.every:
                 asked = time.monotonic()
-                run = self.find_run(run_id)
-                if run.get("status", "").startswith(ENDED) and not find_summary(folder):
+                run = self.follow(run_id)
+                if run.get("status", "").startswith(ENDED):
+                    if summary := find_summary(folder):
+                        break
                     raise self.failure(run)
                 if run.get("status") in NOT_BEGUN and asked - began > self.start_within:
                     raise FedmirageError(
@@ -77,6 +84,17 @@ class SuperLink:
 
     def check(self) -> None:
         """Raise a reason why the run cannot end any more, if there is one."""
+
+    def follow(self, run_id: str) -> dict[str, Any]:
+        """Ask about a run again; give up a SuperLink that has been silent for too long."""
+        now, run = time.monotonic(), self.find_run(run_id)
+        self.heard = now if run else self.heard
+        if now - self.heard > GONE:
+            raise FedmirageError(
+                f"the SuperLink has not answered for {GONE:.0f} s; see {self.log}. When it runs"
+                " again, continue the run with --resume"
+            )
+        return run
 
     def find_run(self, run_id: str) -> dict[str, Any]:
         """Ask the SuperLink about a run, e.g. its "status": "running" or "finished:completed"."""

@@ -37,7 +37,8 @@ from fedmirage.server.messages.plain import (
     warn,
 )
 from fedmirage.server.messages.protocol import Protocol
-from fedmirage.server.messages.sampling import PartitionProxy, Roster
+from fedmirage.server.messages.roster import Roster
+from fedmirage.server.messages.sampling import PartitionProxy
 from fedmirage.server.strategy.average import Results
 
 Summed = tuple[SecureMeans | None, set[int]]  # the means, if anybody trained, and who answered
@@ -169,7 +170,8 @@ class SecureSum:
                 f"round {carrier.number}: {len(asked)} clients are connected, and a secure sum of"
                 f" {drawn} needs at least {quorum}. {explain(why, self.roster.names)}".rstrip()
             )
-        protocol = Protocol(SecureTask.of(asked[0][1]), quorum, size, carrier)
+        width = self.secagg.width(drawn)
+        protocol = Protocol(SecureTask.of(asked[0][1]), quorum, size, width, carrier)
         try:
             sums = protocol.run(self.min_replies)
             return decode(sums, len(protocol.left)), set(protocol.left)

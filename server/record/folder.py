@@ -4,7 +4,8 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from fedmirage.common.settings.config import RunConfig
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record.results import FACTS, FILE, Results, find_versions, read_results
 
+ENDINGS = (KeyboardInterrupt, SystemExit)  # what ends a run from outside
 LOCK = ".lock"  # holds the id of the process that writes into the folder
 PATIENCE = 3.0  # seconds to wait for another writer that is about to end
 # What may change when a run is resumed: how far and where it runs, not its results.
@@ -77,6 +79,17 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
 
+def make_vacant(usual: Path) -> Path:
+    """Make a folder that no other run has, with a number if the name is taken."""
+    require_writable(usual)
+    for number in count(1):
+        folder = usual.with_name(f"{usual.name}-{number}") if number > 1 else usual
+        with suppress(FileExistsError), say_if_full(folder):
+            folder.mkdir(parents=True)
+            return folder
+    raise AssertionError("there is always another number")
+
+
 def require_writable(folder: Path) -> None:
     """Refuse a folder that can neither be written nor made."""
     there = next(place for place in (folder, *folder.parents) if os.path.exists(place))
@@ -98,6 +111,8 @@ def explain(error: BaseException, folder: Path) -> str:
     """Say why a run ends; the system does not always say where a disk is full."""
     if is_mistake(error):
         return f"the server's code raised {keep_traceback(error, folder / TRACEBACK)}"
+    if isinstance(error, ENDINGS):
+        return "the server's process was told to end, by somebody or because its SuperLink ended"
     if not is_disk_full(error):
         return reason(error) or repr(error)
     begun = (folder / checkpoint.FILE).exists()

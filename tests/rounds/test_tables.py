@@ -12,16 +12,18 @@ from flwr.app import Message
 from fedmirage.client.app import make_app
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.named import divide
+from fedmirage.common.data.tables.statistics import Scale
 from fedmirage.common.errors import ConfigurationError, FedmirageError, WireError
 from fedmirage.common.models.files import load_model
 from fedmirage.common.settings.config import configure
-from fedmirage.common.wire.statistics import STATISTICS
+from fedmirage.common.wire.preparation import DONE, PREPARE
+from fedmirage.common.wire.statistics import NORMALISATION, STATISTICS
+from fedmirage.runtimes.quick import BASE
+from fedmirage.server.messages.properties import ask_for_properties, read_properties
 from fedmirage.server.messages.replies import exchange, read_reply
-from fedmirage.server.messages.sampling import ask_for_properties, read_properties
 from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.run import run
 from fedmirage.server.start import check_run
-from fedmirage.testing.quick import BASE
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lines
 from tests.support.tables import (
@@ -107,6 +109,26 @@ def test_a_method_that_prepares_gets_it(settings: dict[str, Any], tmp_path: Path
     methods = "distil(per_class=1, steps=2)"
     run_in_process(tmp_path / "run", **{**settings, "methods": methods})
     assert lines(tmp_path / "run")[-1]["refused"] == []
+
+
+def test_a_client_takes_no_other_normalisation_in_the_same_run(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """Neither in a turn of preparation, which knows no round, nor in one of training."""
+    settings |= {"methods": "distil(per_class=1, steps=2)", "clients": 1}
+    run_in_process(tmp_path / "run", **settings)
+    state = read_checkpoint(tmp_path / "run" / "checkpoint.safetensors")
+    assert state.scale is not None
+    grid = InProcessGrid(make_app(configure(settings), tmp_path / "run" / "memory"), 1)
+    other = Scale(state.scale[0], (2.0,) * len(state.scale[1])).to_bytes()
+    for told, refused in (({}, False), ({NORMALISATION: other}, True)):
+        asked = {PREPARE: 1.0, **state.identity, **told}
+        ((_, reply),) = exchange(grid, [ask_for_properties(node_id(0), asked)], 60)
+        if refused:
+            with pytest.raises(WireError, match="another normalisation of the table than before"):
+                read_reply(reply, read_properties)
+        else:
+            assert DONE in read_reply(reply, read_properties)
 
 
 def test_nodes_with_tables_of_their_own(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -206,16 +228,23 @@ def test_a_secure_sum_gives_what_the_plain_one_does(
     assert not any(STATISTICS in told for told in seen)
 
 
+@pytest.mark.parametrize(("answered", "tried"), [(0, 0), (1, 1)])
 def test_a_lost_client_is_left_out_of_the_secure_sum(
-    settings: dict[str, Any], tmp_path: Path
+    answered: int, tried: int, settings: dict[str, Any], tmp_path: Path
 ) -> None:
+    """One that was lost while keys are shared ends the try, which is recorded like a round's."""
     settings |= {"clients": 4, "retries": 2, "round_timeout": 0.5}
+    left = [answered]
 
     def lose(node: int, reply: Message) -> Message | None:
         of_sums = reply.metadata.message_type == "train" and reply.metadata.group_id == "0"
-        return None if of_sums and node == node_id(3) else reply
+        if not of_sums or node != node_id(3):
+            return reply
+        left[0] -= 1
+        return reply if left[0] >= 0 else None
 
     run_in_process(tmp_path / "run", lose, **settings, **SECURE)
+    assert [line["round"] for line in lines(tmp_path / "run", "retry")] == [0] * tried
     (line,) = lines(tmp_path / "run", "normalisation")
     config = configure(settings)
     data, parts = load(config.dataset), divide(config, load(config.dataset))
