@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -176,3 +177,37 @@ def test_what_is_wrong_with_a_cluster_is_a_sentence(tmp_path: Path) -> None:
         said = finish(begin(cluster, tmp_path / "run", *flags), code=1)
         assert said.count("cannot use the run's data or code: dataset: cifar100 was not found") == 2
         require_empty(cluster)
+
+
+COPIES = """
+import logging, ray, time
+from ray.experimental import get_object_locations
+from fedmirage.runtimes.actors import Store
+from fedmirage.runtimes.parcels import Load
+
+class Reader:
+    def read(self, references):
+        return len(ray.get(references[0])[0])
+
+ray.init(address="{address}", logging_level=logging.CRITICAL, log_to_driver=False)
+load, store = Load([]), Store()
+load.content = [bytes(20_000_000)]
+references = store.put(load)
+assert store.put(load) is references
+kind = ray.remote(Reader).options(num_cpus=1, scheduling_strategy="SPREAD")
+readers = [kind.remote() for _ in range(4)]
+for _ in range(2):
+    ray.get([reader.read.remote(references) for reader in readers])
+places = get_object_locations(references)[references[0]]
+print(len(places["node_ids"]), places["object_size"] // 1_000_000)
+"""
+
+
+def test_weights_are_once_on_every_host(tmp_path: Path) -> None:
+    with start_cluster(2, 2) as cluster:
+        script = COPIES.format(address=cluster.address)
+        known = {**cluster.environment, "PYTHONPATH": os.getcwd()}
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=known, capture_output=True, text=True, check=False
+        )
+        assert done.stdout.split() == ["2", "20"], done.stderr

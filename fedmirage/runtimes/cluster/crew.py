@@ -65,7 +65,7 @@ def simulate_on_cluster(planned: PlannedCrew) -> dict[str, Any]:
     try:
         for _ in range(planned.count):
             grid.add(ClusterWorker(planned.crew))
-        Growth(planned.crew, planned.need, planned.limit).begin(grid)
+        Growth(planned.crew, planned.need, planned.count, planned.limit).begin(grid)
         return run(grid, config)
     except ray.exceptions.RayError as error:
         raise FedmirageError(f"the Ray cluster is gone: {str(error).splitlines()[0]}") from error

@@ -102,10 +102,14 @@ def await_room(need: Need, hosts: Sequence[Host]) -> int:
 
 
 class Growth:
-    """Starts more actors as soon as the cluster has more room, up to a limit."""
+    """Starts more actors as soon as the cluster has more room, up to a limit.
 
-    def __init__(self, crew: Crew, need: Need, limit: int) -> None:
-        self.crew, self.need, self.limit = crew, need, limit
+    `places` counts those that were asked for: an actor that is lost, or that its host cannot use, is
+    replaced in its own place.
+    """
+
+    def __init__(self, crew: Crew, need: Need, places: int, limit: int) -> None:
+        self.crew, self.need, self.places, self.limit = crew, need, places, limit
 
     def begin(self, grid: WorkerGrid) -> None:
         """Look now and then, until the grid is closed."""
@@ -120,5 +124,6 @@ class Growth:
             if all(isinstance(worker, ClusterWorker) and worker.ready for worker in workers):
                 with contextlib.suppress(ray.exceptions.RayError):  # the run may just have ended
                     room = count_room(self.need, list_hosts(), free=True)
-                    for _ in range(min(room, self.limit - len(workers))):
+                    for _ in range(min(room, self.limit - self.places)):
+                        self.places += 1
                         grid.add(ClusterWorker(self.crew))
