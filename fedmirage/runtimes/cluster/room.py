@@ -104,7 +104,7 @@ def await_room(need: Need, hosts: Sequence[Host]) -> int:
 class Growth:
     """Starts more actors as soon as the cluster has more room, up to a limit.
 
-    `places` counts those that were asked for: an actor that is lost, or that its host cannot use,
+    `places` counts those that were asked for: an actor that is lost, or whose host cannot be used,
     is replaced in its own place.
     """
 
