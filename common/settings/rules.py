@@ -150,6 +150,16 @@ def only_for_pictures(config: RunConfig, lines: Lines) -> list[str]:
     ] + [problem for method in lines.methods or () for problem in method.check_inputs()]
 
 
+def replies_to_put_into_files(config: RunConfig, lines: Lines) -> list[str]:
+    """A server that sees sums only holds no replies."""
+    if not config.reply_memory or not require(lines.secagg, "secagg").active:
+        return []
+    return [
+        f"reply-memory={config.reply_memory} is for replies that the server sees, and with"
+        f" secagg={config.secagg!r} it adds up masked vectors; write reply-memory=0"
+    ]
+
+
 RULES: tuple[Rule, ...] = (
     one_length_of_training,
     one_schedule,
@@ -162,4 +172,5 @@ RULES: tuple[Rule, ...] = (
     weighting_that_methods_require,
     only_for_pictures,
     no_need_of_server_data,
+    replies_to_put_into_files,
 )

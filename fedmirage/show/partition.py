@@ -77,9 +77,20 @@ def show_classes(dataset: DataSet, parts: Sequence[Indices]) -> RichTable:
     shown.add_section()
     totals = ["..." if column is None else str(counts[:, column].sum()) for column in columns]
     shown.add_row("all", *totals, str(sum(map(len, parts))), str((counts.sum(axis=0) > 0).sum()))
-    unused = len(dataset.train) - sum(map(len, parts))
-    shown.caption = caption + (f"\n{unused} training samples belong to no client" if unused else "")
+    shown.caption = "\n".join(filter(None, [caption, *_say_of_samples(len(dataset.train), parts)]))
     return shown
+
+
+def _say_of_samples(samples: int, parts: Sequence[Indices]) -> list[str]:
+    """Say how many samples belong to no client, and how many to several."""
+    holders = np.zeros(samples, dtype=np.int64)
+    for part in parts:
+        holders[part] += 1
+    unused, common = int((holders == 0).sum()), int((holders > 1).sum())
+    texts = [f"{unused} training samples belong to no client"] if unused else []
+    if common:
+        texts.append(f"{common} belong to several clients, one to {holders.max()} of them")
+    return texts
 
 
 def show_heterogeneity(metrics: Heterogeneity) -> RichTable:

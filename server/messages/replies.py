@@ -12,7 +12,7 @@ round, and nobody else.
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,10 +26,11 @@ from fedmirage.common.run import Run
 from fedmirage.common.wire import held_out
 from fedmirage.common.wire.manifest import Entry
 from fedmirage.common.wire.metrics import ERROR, SAMPLES, STEPS, check_declared, declared_metrics
-from fedmirage.common.wire.payload import LAYOUT, SHARED, Array, decode, slices
+from fedmirage.common.wire.payload import LAYOUT, SHARED, Array, slices, view
 
 POLL = 0.2  # seconds between two looks for replies
-Replies = list[tuple[int, Message]]  # id of the node that was asked, and its reply
+PULLED = 16  # replies that are fetched at a time
+Replies = Iterable[tuple[int, Message]]  # id of the node that was asked, and its reply
 HEADER = 256  # more bytes than numpy writes before the content of an array
 MOST_EXAMPLES = 10**9  # of one client
 LARGEST = 1e9  # no trained weight, and no loss of a model that can be used, is larger
@@ -44,16 +45,23 @@ class WaitingGrid(Grid):
     It has all nodes from the beginning.
     """
 
+    # Whether all nodes run the same program on parts of the same set: one can answer for all.
+    alike = False
+
     def __init__(self) -> None:
         self.notes: list[str] = []  # what results.jsonl should say about its workers
 
     @abstractmethod
-    def await_messages(self, message_ids: Iterable[str], seconds: float) -> None:
-        """Wait until the replies to all of these messages are there, but not longer than this."""
+    def node_of(self, partition: int) -> int:
+        """Return the id of the node that serves a partition."""
+
+    @abstractmethod
+    def await_messages(self, message_ids: Iterable[str], seconds: float) -> bool:
+        """Wait for a reply to one of these messages; False if none came within this time."""
 
 
 def exchange(grid: Grid, messages: list[Message], timeout: float) -> Replies:
-    """Send messages and return the replies that arrive in time; silent nodes are not among them.
+    """Send messages; yield the replies as they arrive in time, so that no two need be kept.
 
     The sender of a reply is taken from the message that it answers, because an error that the
     SuperLink writes for a lost node carries the SuperLink's own id. A message that is not fetched
@@ -66,18 +74,30 @@ def exchange(grid: Grid, messages: list[Message], timeout: float) -> Replies:
     waiting = {
         identifier: message.metadata.dst_node_id for identifier, message in sent if identifier
     }
-    replies: Replies = []
+    return collect(grid, waiting, deadline)
+
+
+def collect(grid: Grid, waiting: dict[str, int], deadline: float) -> Replies:
+    """Yield replies to messages, whose receivers are given, until the deadline."""
     while waiting:
-        for reply in grid.pull_messages(list(waiting)):
-            replies.append((waiting.pop(reply.metadata.reply_to_message_id), reply))
+        for identifiers in batched(list(waiting), PULLED):
+            for reply in grid.pull_messages(identifiers):
+                yield waiting.pop(reply.metadata.reply_to_message_id), reply
         left = deadline - time.monotonic()
-        if not waiting or left < 0:
+        if not waiting:
             break
         if isinstance(grid, WaitingGrid):
-            grid.await_messages(list(waiting), left)
+            if not grid.await_messages(list(waiting), left):
+                break
+        elif left < 0:
+            break
         else:
             time.sleep(POLL)
-    return replies
+
+
+def batched(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Cut into pieces of this size."""
+    return (values[start : start + size] for start in range(0, len(values), size))
 
 
 def read_reply(reply: Message, read: Callable[[Any], T]) -> T:
@@ -198,10 +218,9 @@ def check_section(
                 raise WireError(
                     f"its array {entry.name!r} has {len(tensor)} bytes, but in {what} it has {size}"
                 )
-    arrays = decode(tensors)
-    if expected is None:
-        expected = [Entry(section, array.shape, None) for array in arrays]
-    for array, entry in zip(arrays, expected, strict=True):
+    for place, tensor in enumerate(tensors):
+        array = view(tensor)
+        entry = Entry(section, array.shape, None) if expected is None else expected[place]
         check_array(what, array, entry)
         # Methods know which numbers cannot be: nobody makes a negative number of steps.
         if least is not None and (lowest := array.min(initial=least)) < least:

@@ -2,11 +2,13 @@
 
 Flower's node ids are random in every run, so its own client manager cannot repeat a draw. Here a
 client *is* its partition. Every node is asked, when it appears, which partition it serves; one
-that fails, because its process was lost or came too late, is asked again.
+that fails, because its process was lost or came too late, is asked again. In a simulation, where
+all clients run the same program on parts of the same set, one of them answers for all.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from logging import WARNING
 from random import SystemRandom
 from typing import Any
@@ -58,9 +60,13 @@ class Candidates(ClientManager):
     """The clients from which one try of a round is drawn, as strategies see them."""
 
     def __init__(
-        self, ready: Mapping[int, PartitionProxy], order: Sequence[int], substitutes: bool
+        self,
+        proxies: Mapping[int, PartitionProxy],
+        without: Collection[int],
+        order: Sequence[int],
+        substitutes: bool,
     ) -> None:
-        self.ready = ready  # by partition
+        self.proxies, self.without = proxies, without  # by partition; those that are not drawn
         self.order = order  # of all partitions, connected or not
         self.substitutes = substitutes  # whether the next in the order stands in for a missing one
 
@@ -72,9 +78,13 @@ class Candidates(ClientManager):
     ) -> list[ClientProxy]:
         """Draw clients, the first ready ones in the order; they are returned in partition order."""
         order = self.order if self.substitutes else self.order[:num_clients]
-        present = [self.ready[partition] for partition in order if partition in self.ready]
-        chosen = [proxy for proxy in present if criterion is None or criterion.select(proxy)]
-        return sorted(chosen[:num_clients], key=lambda proxy: int(proxy.cid))
+        present = (self.proxies[partition] for partition in order if self.is_ready(partition))
+        chosen = (proxy for proxy in present if criterion is None or criterion.select(proxy))
+        return sorted(islice(chosen, num_clients), key=lambda proxy: int(proxy.cid))
+
+    def is_ready(self, partition: int) -> bool:
+        """Whether a client may be drawn."""
+        return partition in self.proxies and partition not in self.without
 
     def num_available(self) -> int:
         """Return the number of all clients, connected or not: participation is a share of all."""
@@ -82,7 +92,8 @@ class Candidates(ClientManager):
 
     def all(self) -> dict[str, ClientProxy]:
         """Return all clients that can be drawn, by partition."""
-        return {str(partition): self.ready[partition] for partition in sorted(self.ready)}
+        ready = filter(self.is_ready, sorted(self.proxies))
+        return {str(partition): self.proxies[partition] for partition in ready}
 
     def register(self, client: ClientProxy) -> bool:
         """Nodes enter through the roster."""
@@ -93,7 +104,29 @@ class Candidates(ClientManager):
 
     def wait_for(self, num_clients: int, timeout: int = 86400) -> bool:
         """Say whether that many clients can be drawn; the roster does the waiting."""
-        return len(self.ready) >= num_clients
+        return sum(map(self.is_ready, self.proxies)) >= num_clients
+
+
+class AlikeProxies(Mapping[int, PartitionProxy]):
+    """The clients of a simulation, each made when it is drawn; the others cost nothing."""
+
+    def __init__(self, clients: int, grid: WaitingGrid, properties: dict[str, Scalar]) -> None:
+        self.clients, self.grid, self.properties = clients, grid, properties
+
+    def __len__(self) -> int:
+        return self.clients
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.clients))
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in range(self.clients)
+
+    def __getitem__(self, partition: int) -> PartitionProxy:
+        if partition not in self:
+            raise KeyError(partition)
+        node = self.grid.node_of(partition)
+        return PartitionProxy(partition, node, self.grid, self.properties)
 
 
 class Roster:
@@ -120,7 +153,7 @@ class Roster:
         self.secret = secret
         # Nobody takes the place of a missing client: under secagg, clients repeat the draw.
         self.no_substitutes = no_substitutes and not secret
-        self.proxies: dict[int, PartitionProxy] = {}
+        self.proxies: dict[int, PartitionProxy] | AlikeProxies = {}
         self.refused: dict[int, str] = {}  # node id -> why
         self.noted = 0  # sentences of the grid that were taken
         self.failed: dict[int, str] = {}  # the same of nodes that are asked again
@@ -146,6 +179,9 @@ class Roster:
         With `only_own`, only nodes with data of their own may enter: the server tests on all of its
         set, of which others would train on a share.
         """
+        if isinstance(self.grid, WaitingGrid) and self.grid.alike:
+            self._ask_one(self.grid, timeout)
+            return
         present = set(self.grid.get_node_ids())
         remaining = {
             partition: proxy
@@ -165,6 +201,14 @@ class Roster:
         size = BATCH if self.grid_has_all else max(1, len(new))
         for start in range(0, len(new), size):
             self._ask(new[start : start + size], timeout, only_own)
+
+    def _ask_one(self, grid: WaitingGrid, timeout: float) -> None:
+        """Ask a node that answers for all, unless it has answered or was refused."""
+        if self.proxies or self.refused:
+            return
+        self._ask([grid.node_of(0)], timeout, only_own=False)
+        if self.proxies:
+            self.proxies = AlikeProxies(self.clients, grid, self.proxies[0].properties)
 
     def _ask(self, nodes: list[int], timeout: float, only_own: bool) -> None:
         """Ask nodes which partition they serve, and note which of them may."""
@@ -209,7 +253,8 @@ class Roster:
             if now > deadline:
                 raise FedmirageError(self._absent(missing, timeout))
             out = len(self.refused) + len(self.outdated)
-            complete = len(self.proxies) + out >= self.clients
+            alike = isinstance(self.grid, WaitingGrid) and self.grid.alike
+            complete = len(self.proxies) + out >= (1 if alike else self.clients)
             if complete and now - changed > GRACE:  # no other node is expected
                 raise FedmirageError(
                     f"{out} of {self.clients} nodes were refused, so no node"
@@ -312,6 +357,7 @@ class Roster:
         if self.compares_nodes and "fingerprint" in properties:
             self.expected.setdefault("fingerprint", str(properties["fingerprint"]))
         called = {**properties, SITE: name}
+        assert isinstance(self.proxies, dict)  # where one answers for all, it enters first
         self.proxies[partition] = PartitionProxy(partition, node, self.grid, called)
         self.names |= {partition: name} if name else {}
 
@@ -326,12 +372,13 @@ class Roster:
             if self.secret
             else draw_order(self.seed, number, self.clients)
         )
-        ready = {one: proxy for one, proxy in self.proxies.items() if one not in without}
-        return Candidates(ready, order, not self.no_substitutes)
+        return Candidates(self.proxies, without, order, not self.no_substitutes)
 
     @property
     def all_own(self) -> bool:
         """Whether every connected node trains on data of its own."""
+        if isinstance(self.proxies, AlikeProxies):
+            return False  # each has a part of the server's set
         return all(proxy.properties.get("own") for proxy in self.proxies.values())
 
 
