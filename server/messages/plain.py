@@ -161,6 +161,8 @@ class PlainFit(Fit):
         replies = self.send(messages, self.timeout)
         proxies = [proxy for proxy, _ in asked]
         results, refused = sort_replies(proxies, replies, read, self.timeout, self.store.keep)
+        for _, content in contents:
+            content.clear()  # it refers to itself, and would keep the old model until it is found
         warn(refused, self.roster.names)
         if len(results) < self.min_replies:
             why = explain(refused, self.roster.names) or "no client was connected"

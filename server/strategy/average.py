@@ -24,7 +24,7 @@ Results = list[tuple[ClientProxy, FitRes]]
 Failures = list[tuple[ClientProxy, FitRes] | BaseException]
 Aggregated = tuple[Parameters | None, dict[str, Scalar]]  # the next model, and metrics
 Scored = tuple[float, dict[str, Scalar]]  # the loss, and metrics
-BLOCK = 1 << 18  # numbers of an array that are averaged at a time
+BLOCK = 1 << 16  # numbers of an array that are averaged at a time
 Evaluate = Callable[[int, Arrays, dict[str, Scalar]], Scored | None]
 
 
