@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any
 
-import grpc
+import grpc  # type: ignore[import-untyped]
 from flwr.app import Context, Message, RecordDict
 from flwr.common import Code, FitRes, GetPropertiesRes, MessageTypeLegacy, Scalar, Status
 from flwr.common.constant import SubStatus
