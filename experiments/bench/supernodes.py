@@ -87,7 +87,7 @@ class LightFederation(Federation):
 
 
 @dataclass
-class Found:
+class MeasuredFederation:
     """What was measured of one federation."""
 
     lines: Lines = field(default_factory=list)
@@ -124,7 +124,7 @@ class Found:
         return [*cells, *(f"{value:.0f}" for value in megabytes), f"{100 * busy:.0f} %", *shares]
 
 
-def measure(count: int, rounds: int, model: str, real: bool) -> Found:
+def measure(count: int, rounds: int, model: str, real: bool) -> MeasuredFederation:
     """Run a federation, and look at its processes while it does."""
     settings = {"dataset": "digits", "partition": "draw(per_client=20)", "clients": count}
     settings |= {"local_steps": 1, "rounds": rounds, "eval_every": rounds, "model": model}
@@ -134,7 +134,7 @@ def measure(count: int, rounds: int, model: str, real: bool) -> Found:
         logs.mkdir()
         home.mkdir()
         kind = Federation if real else LightFederation
-        found, began = Found(), time.monotonic()
+        found, began = MeasuredFederation(), time.monotonic()
         with kind(home, logs, verbose=False) as federation:
             federation.start(config, Path(place) / "memory")
             run = federation.submit(config)
@@ -151,7 +151,7 @@ def measure(count: int, rounds: int, model: str, real: bool) -> Found:
 class Watching:
     """Looks at all processes with a mark in their environment, in a thread."""
 
-    found: Found
+    found: MeasuredFederation
     mark: str
     folder: Path
     began: float

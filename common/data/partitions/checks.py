@@ -57,7 +57,7 @@ def check_columns(
 
 
 def _too_few(params: PartitionParams, clients: int, samples: int) -> list[str]:
-    if isinstance(params, kinds.Draw):
+    if isinstance(params, kinds.OwnDraw):
         return _too_many_drawn(params, samples)
     if clients > samples:
         return [
@@ -73,7 +73,7 @@ def _too_few(params: PartitionParams, clients: int, samples: int) -> list[str]:
     return []
 
 
-def _too_many_drawn(params: kinds.Draw, samples: int) -> list[str]:
+def _too_many_drawn(params: kinds.OwnDraw, samples: int) -> list[str]:
     if params.per_client <= samples:
         return []
     return [

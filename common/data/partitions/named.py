@@ -49,7 +49,7 @@ def split(
     problems = check(params, clients, classes, len(train), task)
     problems += check_columns(params, train.columns, clients)
     refuse(problems)
-    if isinstance(params, kinds.Draw):
+    if isinstance(params, kinds.OwnDraw):
         return Drawn(len(train), clients, params.per_client, seed)
     generator = numpy_generator(seed, "partition", params.name)
     parts = _divide(params, train, classes, clients, generator)

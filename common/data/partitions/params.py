@@ -140,7 +140,7 @@ class Listed(PartitionParams):
     """Where it is: absolute, or relative to the data folder or else to the current folder."""
 
 
-class Draw(PartitionParams):
+class OwnDraw(PartitionParams):
     """Every client draws its own samples from the whole set, for more clients than there are
     samples.
 
@@ -157,6 +157,6 @@ class Draw(PartitionParams):
 
 KINDS: tuple[type[PartitionParams], ...] = (
     *(Iid, Dirichlet, DirichletEqual, DirichletClient, Classes, Dominant, Natural, Domains, Listed),
-    Draw,
+    OwnDraw,
 )
 PARTITIONS = {params.name: params for params in KINDS}
