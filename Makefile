@@ -43,8 +43,11 @@ setup:  ## prepare .venv (does nothing when it is up to date); PYTHON=python3.12
 	if [ -z "$$python" ]; then \
 		echo "fedmirage needs Python 3.11, 3.12 or 3.13, and no python3 on the PATH is one of them:" \
 			"install one, or name it with PYTHON=/path/to/python3.11." >&2; exit 1; fi; \
+	if [ -z "$(VERSION)" ]; then \
+		echo "PYTHON=$$python does not start ($$("$$python" -V 2>&1 | head -n 1)); fedmirage needs Python 3.11, 3.12 or 3.13:" \
+			"name its program with the full path, such as PYTHON=/usr/bin/python3.11." >&2; exit 1; fi; \
 	if [ ! -f "$(LOCK_FILE).lock" ]; then \
-		echo "PYTHON=$$python is $(if $(VERSION),Python $(VERSION),no Python); fedmirage needs Python 3.11, 3.12 or 3.13." >&2; exit 1; fi; \
+		echo "PYTHON=$$python is Python $(VERSION); fedmirage needs Python 3.11, 3.12 or 3.13." >&2; exit 1; fi; \
 	set -e; \
 	want=$$("$$python" -c "$$FINGERPRINT" "$$index" "$(LOCK_FILE).lock"); \
 	if [ "$$want" = "$$(cat $(VENV)/.stamp 2>/dev/null)" ] && $(VENV)/bin/python -c '' 2>/dev/null; then exit 0; fi; \

@@ -20,7 +20,7 @@ from fedmirage.client.diagnostics import local_model_scores
 from fedmirage.client.dp import DpReply, Reply
 from fedmirage.client.node.demands import Demands
 from fedmirage.client.node.diary import note_run
-from fedmirage.client.node.keeping import keep_run
+from fedmirage.client.node.keeping import keep_run, require_same_scale
 from fedmirage.client.node.redaction import tell
 from fedmirage.client.objective import Objective
 from fedmirage.client.preparation import hides_clients, prepare
@@ -161,8 +161,15 @@ class FederatedClient(NumPyClient):
     def normalise(self, config: dict[str, Scalar]) -> None:
         """Take over the normalisation that the server has formed, if the data need one."""
         if find_unscaled(self.run.dataset):
-            self.run = normalise_run(self.run, config.get(NORMALISATION))
-            self.view = replace(self.view, dataset=self.run.dataset)
+            scale = config.get(NORMALISATION)
+            self.apply_scale(scale)
+            assert isinstance(scale, bytes)  # or it could not have been read
+            require_same_scale(self.folder_of(str(config["token"])), scale)
+
+    def apply_scale(self, scale: Scalar | None) -> None:
+        """Normalise the data as written in a message."""
+        self.run = normalise_run(self.run, scale)
+        self.view = replace(self.view, dataset=self.run.dataset)
 
     def find_release(self, config: dict[str, Scalar]) -> DpReply | None:
         """Find what must be done with the reply before it leaves; None without dp."""

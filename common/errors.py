@@ -47,6 +47,12 @@ def refuse(problems: Sequence[str]) -> None:
         raise ConfigurationError(list(dict.fromkeys(problems)))
 
 
+def say_kind(thing: object) -> str:
+    """Say of what type something is: "an int"."""
+    name = type(thing).__name__
+    return f"a{'n' * (name[0] in 'aeiouAEIOU')} {name}"
+
+
 class DataError(FedmirageError):
     """Data that are missing, corrupt, or not what their description promises."""
 

@@ -56,10 +56,9 @@ def launch(
     """
     require_known(runtime)
     folders.require_writable(folder)
-    if folder.exists():
-        with folders.claim(
-            folder
-        ):  # whoever else writes there is named now, before anything is started
+    if folder.exists() and any(folder.iterdir()):
+        # Whoever else writes there is named now, before anything is started.
+        with folders.claim(folder):
             folders.require_vacant(config, folder)
             folders.require_same_settings(config, folder)
             require_same_sites(folder, sites)

@@ -14,10 +14,10 @@ A round calls the strategy as Flower's `Server.fit` does, in the same order:
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from logging import INFO, WARNING
+from logging import INFO
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,7 +35,9 @@ from fedmirage.server.messages import plain
 from fedmirage.server.messages.plain import Fit, FitOutcome, RoundFailed
 from fedmirage.server.messages.preparation import Preparer
 from fedmirage.server.messages.replies import read_evaluation
-from fedmirage.server.messages.sampling import PartitionProxy, Roster
+from fedmirage.server.messages.roster import Roster
+from fedmirage.server.messages.sampling import PartitionProxy
+from fedmirage.server.messages.tries import Tries
 from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.line import make_round_line
@@ -64,6 +66,7 @@ class Rounds:
     folder: Path
     strategy: Strategy
     roster: Roster
+    tries: Tries
     fit: Fit  # one round of messages: the model that the strategy makes of the replies
     evaluator: Evaluator
     results: Results
@@ -73,7 +76,6 @@ class Rounds:
     last_evaluation: dict[str, Any] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)  # sentences about sites without held-out data
     scored: set[int] = field(default_factory=set)  # rounds whose models the sites have scored
-    only_own: bool = False  # whether only nodes with data of their own may enter from now on
     named: dict[str, str] = field(default_factory=dict)  # the names that results.jsonl has
 
     def run(self) -> dict[str, Any]:
@@ -101,7 +103,7 @@ class Rounds:
         Nothing of the set is given away then. A set whose files have a test split keeps to it.
         """
         if self.roster.all_own and self.evaluator.run.dataset.divided:
-            self.only_own = True
+            self.roster.only_own = True
             self.evaluator.use(self.evaluator.run.dataset.everything)
             count = len(self.evaluator.test)
             log(INFO, "all nodes have own data: the server tests on all its %s samples", count)
@@ -177,7 +179,7 @@ class Rounds:
             return self.fit.score(last + 1, parameters, asked)
 
         try:
-            self.record_scores(last, self.try_again(last + 1, ask))
+            self.record_scores(last, self.tries(last + 1, ask))
         except FedmirageError as error:
             raise FedmirageError(
                 f"the model of round {last} is saved, but the sites have not scored it: {error}"
@@ -185,34 +187,8 @@ class Rounds:
             ) from None
 
     def try_fit(self, number: int, parameters: Parameters) -> FitOutcome:
-        """Try a round; if too few clients answered, try again with those that are then present."""
-        return self.try_again(
-            number, lambda without: self.fit_prepared(number, parameters, without)
-        )
-
-    def try_again(
-        self, number: int, attempt_once: Callable[[dict[int, str]], FitOutcome]
-    ) -> FitOutcome:
-        """Ask clients until enough of them have answered, as often as `retries` allows."""
-        without: dict[int, str] = {}  # the clients that further tries leave out, and why
-        for attempt in range(self.config.retries + 1):
-            self.roster.refresh(self.config.node_timeout, self.only_own)
-            try:
-                return attempt_once(without)
-            except RoundFailed as error:
-                without |= error.without
-                if error.hopeless:  # a mistake in a method, which every further try would repeat
-                    raise FedmirageError(str(error)) from None
-                self.results.append(
-                    {"kind": "retry", "round": number, "attempt": attempt + 1, "reason": str(error)}
-                )
-                log(WARNING, "%s", error)
-                if attempt == self.config.retries:
-                    raise FedmirageError(
-                        f"{error} The round was tried {attempt + 1} times"
-                        f" (retries={self.config.retries})."
-                    ) from None
-        raise AssertionError("unreachable")
+        """Train for a round, with whoever is present if it has to be tried again."""
+        return self.tries(number, lambda without: self.fit_prepared(number, parameters, without))
 
     def fit_prepared(
         self, number: int, parameters: Parameters, without: Mapping[int, str]

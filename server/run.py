@@ -30,10 +30,11 @@ from fedmirage.common.secagg.vector import SecureVector
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.server.messages.plain import Fit, PlainFit
 from fedmirage.server.messages.preparation import Preparer
-from fedmirage.server.messages.replies import ReplyCheck, exchange
-from fedmirage.server.messages.sampling import Roster, Send
+from fedmirage.server.messages.replies import ReplyCheck, Send, exchange
+from fedmirage.server.messages.roster import Roster
 from fedmirage.server.messages.statistics import choose_gathering, require_scale
 from fedmirage.server.messages.store import ReplyStore
+from fedmirage.server.messages.tries import Tries
 from fedmirage.server.record import folder as folders
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.results import Results
@@ -51,9 +52,9 @@ MEGABYTE = 10**6
 
 def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
     """Do one whole run; whatever happens, results.jsonl ends with a line that says how it ended."""
-    folder = Path(
-        config.resume or config.out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
-    ).absolute()
+    given = config.resume or config.out
+    folder = Path(given or folders.make_vacant(Path("runs", time.strftime("%Y%m%d-%H%M%S"))))
+    folder = folder.absolute()
     with folders.claim(folder):
         folders.require_same_settings(config, folder)
         if (summary := folders.find_finished(config, folder)) is not None:
@@ -135,8 +136,9 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         secret=config.dp_params.secret_draw,
         no_substitutes=isinstance(config.secagg_params, SecAggOn),
     )
-    gather = choose_gathering(config, roster, send, dataset.schema, state)
-    scaled = require_scale(config, dataset, roster, gather, state, results)
+    tries = Tries(config, roster, results)
+    gather = choose_gathering(tries, send, dataset.schema, state)
+    scaled = require_scale(tries, dataset, gather, state)
     run = replace(run, dataset=scaled)
     evaluator = Evaluator(run, model)
     strategy = make_strategy(run, state, evaluator, results)
@@ -146,9 +148,9 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
         state.shared = parameters_to_ndarrays(first)
     fit = make_fit(run, strategy, roster, send, state, folder)
     prepares = any(method.prepares for method in config.method_list)
-    turns = (roster, send, config.round_timeout, results, state.normalisation)
+    turns = (roster, send, config.round_timeout, results, state.identity)
     preparer = Preparer(*turns) if prepares else None
-    return Rounds(config, folder, strategy, roster, fit, evaluator, results, state, preparer)
+    return Rounds(config, folder, strategy, roster, tries, fit, evaluator, results, state, preparer)
 
 
 def make_fit(

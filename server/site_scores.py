@@ -16,7 +16,8 @@ from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire import held_out
 from fedmirage.common.wire.payload import LAYOUT, ONLY_SCORES, SHARED
 from fedmirage.server.messages.plain import Asked, FitOutcome, add_last_counted
-from fedmirage.server.messages.sampling import PartitionProxy, Roster
+from fedmirage.server.messages.roster import Roster
+from fedmirage.server.messages.sampling import PartitionProxy
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.shown import call_clients
 

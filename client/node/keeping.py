@@ -1,7 +1,7 @@
-"""What a node keeps of a run in which a part of the model stays with it, for its owner.
+"""What a node keeps of a run beside its memory, which holds weights only. Nothing of it leaves.
 
-The memory holds weights only. With the settings beside it, the owner can assemble the node's
-personal model long after the run: `fedmirage personal`. Nothing of it leaves the node.
+If a part of the model stays with the node, its settings: with them, the owner can assemble the
+node's personal model long after the run (`fedmirage personal`). Of a table, its normalisation.
 """
 
 import json
@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.common.drafts import write_whole
-from fedmirage.common.errors import DataError
+from fedmirage.common.errors import DataError, WireError
 from fedmirage.common.run import Run
 
 FILE = "run.json"  # in the folder of what one client remembers of one run
+SCALE = "normalisation"  # the same
 
 
 @dataclass(frozen=True)
@@ -51,3 +52,18 @@ def read_kept_run(folder: Path) -> KeptRun:
         ) from None
     except (OSError, ValueError, KeyError, TypeError):
         raise DataError(f"{path} is damaged; restore it from a copy") from None
+
+
+def require_same_scale(folder: Path, scale: bytes) -> None:
+    """Keep the normalisation that a run names first, and refuse every other one in this run.
+
+    What a client has prepared, and what it has trained, would not fit another one.
+    """
+    path = folder / SCALE
+    if not path.exists():
+        write_whole(path, scale, private=True)
+    elif path.read_bytes() != scale:
+        raise WireError(
+            "the server names another normalisation of the table than before in this run; begin a"
+            " new run, or resume this one from its own folder"
+        )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fedmirage.common.confinement import confined
-from fedmirage.common.errors import ConfigurationError, collect, refuse
+from fedmirage.common.errors import ConfigurationError, collect, refuse, say_kind
 from fedmirage.common.method import CLASSIFIER, FEATURES, NETWORK
 from fedmirage.common.models.base import Model, Shape, chain
 from fedmirage.common.models.examination import attempt, find_oddities, make_images
@@ -49,14 +49,14 @@ def make_network(params: OwnNetwork, subject: str) -> nn.Module:
         raise ConfigurationError(f"{subject}: {maker.__name__} is a class, but no torch.nn.Module")
     if not callable(maker):
         raise ConfigurationError(
-            f"{subject} names a {type(maker).__name__}; name a class, or a function that returns a"
+            f"{subject} names {say_kind(maker)}; name a class, or a function that returns a"
             " torch.nn.Module"
         )
     with confined(params.name):
         made = attempt(lambda: maker(**(params.model_extra or {})), f"{subject} cannot be made")
     if not isinstance(made, nn.Module):
         raise ConfigurationError(
-            f"{subject} returns a {type(made).__name__}; it must return a torch.nn.Module"
+            f"{subject} returns {say_kind(made)}; it must return a torch.nn.Module"
         )
     return made
 
@@ -85,13 +85,18 @@ def compute_logits(network: nn.Module, images: Tensor, classes: int, subject: st
     logits = attempt(lambda: network(images), f"{subject} fails on images of shape {size}")
     if not isinstance(logits, Tensor):
         raise ConfigurationError(
-            f"{subject} returns a {type(logits).__name__}; return the logits alone, a tensor of"
+            f"{subject} returns {say_kind(logits)}; return the logits alone, a tensor of"
             " shape (batch, classes)"
         )
     if logits.shape != (len(images), classes):
         raise ConfigurationError(
             f"{subject} gives outputs of shape {tuple(logits.shape)} for {len(images)} images, but"
             f" the data have {classes} classes; let its last layer have {classes} outputs"
+        )
+    if not torch.isfinite(logits).all():
+        raise ConfigurationError(
+            f"{subject} gives outputs that are not finite for images of numbers around 0; check its"
+            " initial weights and divisions"
         )
     return logits
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedmirage.common.errors import WireError
+from fedmirage.common.errors import WireError, say_kind
 from fedmirage.common.wire.payload import Array, Arrays
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Entry:
         """Raise a WireError if an array does not fit this entry."""
         if not isinstance(array, np.ndarray):
             raise WireError(
-                f"weights: entry {self.name!r} is a {type(array).__name__}, not a numpy array; send"
+                f"weights: entry {self.name!r} is {say_kind(array)}, not a numpy array; send"
                 " numpy arrays"
             )
         if array.shape != self.shape:

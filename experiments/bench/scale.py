@@ -212,7 +212,8 @@ def find_members(root: int) -> dict[int, str]:
         new = {number for number, parent in parents.items() if parent in new} - family
         family |= new
     kinds = {
-        number: [kind for kind in (SERVER, ACTOR) if kind in names[number]] for number in family
+        number: [kind for kind in (SERVER, ACTOR) if kind in names.get(number, "")]
+        for number in family
     }
     return {number: kind[0] for number, kind in kinds.items() if kind}
 

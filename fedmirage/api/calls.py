@@ -15,7 +15,13 @@ from fedmirage.api.runs import RunResult
 from fedmirage.common.errors import collect
 from fedmirage.common.own_code import refuse_while_importing
 from fedmirage.follow.wanted import Wanted
-from fedmirage.settings.layers import add_network, read_layers, report_together, settle
+from fedmirage.settings.layers import (
+    add_network,
+    in_new_folder,
+    read_layers,
+    report_together,
+    settle,
+)
 
 if TYPE_CHECKING:
     from fedmirage.trained.model import TrainedModel
@@ -50,8 +56,9 @@ def run(
         settings, unfit = take_objects(settings, layers, console)
         with report_together(unfit):
             config = settle(layers, settings)
-    folder = Path(config.out)
-    launch(config, runtime, folder, console, actors, observers=wanted.make(console))
+    with in_new_folder(config) as config:
+        folder, observers = Path(config.out), wanted.make(console)
+        launch(config, runtime, folder, console, actors, observers=observers)
     return RunResult(folder, config.model)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from fedmirage.api.samples import Convert, flatten, say_shape, to_array
+from fedmirage.api.samples import Conversion, Convert, flatten, say_shape, to_array
 from fedmirage.common.data.files.decoding import DEEP_MODES, GREY_MODES
 from fedmirage.common.data.files.formats.npz import to_bytes
-from fedmirage.common.errors import DataError
+from fedmirage.common.errors import DataError, say_kind
 from fedmirage.show.bar import make_bar
 
 if TYPE_CHECKING:
@@ -25,25 +25,18 @@ IMAGE, LABEL = ("image", "img"), ("label", "labels")
 STEP = 500  # items between two looks of the bar, where nobody knows how many there are
 
 
-def read_items(
-    where: str,
-    given: Any,
-    columns: tuple[str | None, str | None],
-    console: Console,
-    most: int | None,
-    convert: Convert,
-) -> tuple[Values, Values, tuple[str, ...]]:
-    """Read images, labels and the names of classes; of `most` items only, if that is set."""
-    keys = find_keys(where, given, columns)
+def read_items(where: str, given: Any, how: Conversion) -> tuple[Values, Values, tuple[str, ...]]:
+    """Read images, labels and the names of classes."""
+    keys = find_keys(where, given, how.columns)
     if keys and hasattr(given, "select_columns"):
         given = given.select_columns(list(keys))  # other columns need not be decoded
     count = len(given) if hasattr(given, "__len__") else None
-    count = count if most is None or count is None else min(most, count)
+    count = count if how.most is None or count is None else min(how.most, count)
     images: list[Values] = []
     labels: list[Any] = []
-    items = iterate(where, given, count, most)
-    for number, item in enumerate(show_progress(items, where, count, console)):
-        image, label = open_item(f"{where}, item {number}", item, keys or columns, convert)
+    items = iterate(where, given, count, how.most)
+    for number, item in enumerate(show_progress(items, where, count, how.console)):
+        image, label = open_item(f"{where}, item {number}", item, keys or how.columns, how.convert)
         if images and image.shape != images[0].shape:
             raise DataError(
                 f"{where}, item {number} is {say_shape(image.shape)}, the items before it are"
@@ -131,7 +124,7 @@ def open_item(
     elif isinstance(item, tuple | list) and len(item) == 2:
         image, label = item
     else:
-        raise DataError(f"{where} is a {type(item).__name__}; it must be a pair (image, label)")
+        raise DataError(f"{where} is {say_kind(item)}; it must be a pair (image, label)")
     if label is None:
         raise DataError(f"{where} has no label; leave it out of the Dataset")
     return to_input(where, image, convert), label.tolist() if hasattr(label, "tolist") else label

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.api.session import write_constant, write_session
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, say_kind
 
 ASK = 'write model=functools.partial(Net, width=64) or model="module:Net(width=64)"'
 
@@ -49,7 +49,7 @@ def name_network(model: Any) -> str:
     name = getattr(model, "__qualname__", "")
     if not callable(model) or not name:
         raise ConfigurationError(
-            f"model={model!r} is a {type(model).__name__}; give a line, a class, a function that"
+            f"model={model!r} is {say_kind(model)}; give a line, a class, a function that"
             " returns a torch.nn.Module, or such a module"
         )
     if "<" in name:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedmirage.common.data.files.places import GIVEN, data_folder, note_use
 from fedmirage.common.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -18,9 +21,10 @@ if TYPE_CHECKING:
 
     from fedmirage.common.settings.config import RunConfig
 
-FOLDER = "given"  # inside the data folder
 CLIENT = "client"  # the column that says whose sample it is
-STAND_IN = {"dataset": f"npz(path='{FOLDER}')", "partition": "iid"}
+STAND_IN = {"dataset": f"npz(path='{GIVEN}')", "partition": "iid"}
+LIMIT = 10 * 2**30  # bytes of data that are kept; beyond it, what no run reads is removed
+UNREAD = 30 * 24 * 3600  # seconds after which nothing seems to need a file
 Arrays = dict[str, Any]
 
 
@@ -83,7 +87,7 @@ def place_data(
     settings: dict[str, Any], base: RunConfig, console: Console, refused: bool
 ) -> list[str]:
     """Write the data that settings hold, and name the file instead; return what is wrong."""
-    from fedmirage.api.samples import gather
+    from fedmirage.api.samples import Conversion, gather
     from fedmirage.common.data.catalogue.params import DATASETS
     from fedmirage.common.data.files.formats.npz import to_bytes, to_floats
     from fedmirage.common.settings.language import Call, resolve, write
@@ -91,11 +95,11 @@ def place_data(
     data = settings["dataset"]
     data = data if isinstance(data, OwnData) else OwnData(data)
     convert = to_floats if data.keys.get("inputs") == "tensors" else to_bytes
-    most = 1 if refused else None
-    gathered = gather(data.train, data.test, data.columns, console, most, convert)
+    how = Conversion(data.columns, console, 1 if refused else None, convert)
+    gathered = gather(data.train, data.test, how)
     problems = [f"dataset: {problem}" for problem in gathered.find_problems(data.keys)]
     named = CLIENT if gathered.clients else ""
-    place = {"path": FOLDER, "columns": (named,)} if named else {"path": FOLDER}
+    place = {"path": GIVEN, "columns": (named,)} if named else {"path": GIVEN}
     try:
         params = resolve(Call("npz", data.keys | place), DATASETS, "dataset")
     except ConfigurationError as error:
@@ -123,19 +127,40 @@ def keep_arrays(arrays: Arrays, base: RunConfig, console: Console) -> str:
     for name, values in arrays.items():
         digest.update(f"{name} {values.dtype.str} {values.shape}".encode())
         digest.update(np.ascontiguousarray(values).data)
-    name = f"{FOLDER}/{digest.hexdigest()[:20]}.npz"
+    name = f"{GIVEN}/{digest.hexdigest()[:20]}.npz"
     if keep_file(name, base, lambda file: np.savez(file, **arrays)):
         say(console, f"the data are kept as {name} in the data folder")
+        if told := remove_unread(data_folder(base.data_dir or None) / GIVEN):
+            say(console, told)
     return name
+
+
+def remove_unread(folder: Path) -> str:
+    """Remove what no run has read for a month while the folder is too large; say what was done."""
+    found = {path: path.stat() for path in folder.glob("[!.]*")}
+    size, removed = sum(status.st_size for status in found.values()), 0
+    read = {path: max(status.st_atime, status.st_mtime) for path, status in found.items()}
+    for path in sorted(read, key=lambda path: read[path]):
+        if size <= LIMIT or time.time() - read[path] < UNREAD:
+            break
+        path.unlink(missing_ok=True)
+        size, removed = size - found[path].st_size, removed + 1
+    told = [
+        f"removed what no run had read for a month from {folder}: {removed} of {len(found)} files"
+    ]
+    told *= bool(removed)
+    if size > LIMIT:
+        told.append(f"{folder} holds {size / 2**30:.1f} GiB; delete there what no run needs")
+    return "; ".join(told)
 
 
 def keep_file(name: str, base: RunConfig, write: Callable[[Any], Any]) -> bool:
     """Write a file that only its owner can read, whole or not at all; False if it is there."""
-    from fedmirage.common.data.files.places import data_folder
     from fedmirage.common.drafts import name_draft, open_private, remove_drafts
 
     path = data_folder(base.data_dir or None) / name
     if path.exists():
+        note_use(path)
         return False
     draft = name_draft(path)
     try:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedmirage.api.items import locate_error
-from fedmirage.api.own_data import FOLDER, keep_file
+from fedmirage.api.own_data import keep_file
+from fedmirage.common.data.files.places import GIVEN
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.listed import check_listed, explain_shift
 from fedmirage.common.data.set import DataSet
@@ -44,7 +45,7 @@ def place_split(
         content = [part.tolist() for part in listed]
     if not problems:
         text = json.dumps(content).encode()
-        name = f"{FOLDER}/{hashlib.sha256(text).hexdigest()[:20]}.json"
+        name = f"{GIVEN}/{hashlib.sha256(text).hexdigest()[:20]}.json"
         keep_file(name, base, lambda file: file.write(text))
         settings["partition"] = f"indices(path={name!r})"
     return problems

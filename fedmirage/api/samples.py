@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedmirage.api.parts import SPLITS, list_parts
-from fedmirage.common.data.files.formats.npz import to_bytes
-from fedmirage.common.errors import DataError, FedmirageError
+from fedmirage.common.errors import DataError, FedmirageError, say_kind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +21,16 @@ if TYPE_CHECKING:
 Values = npt.NDArray[Any]
 Convert = Callable[[str, Values], Values]  # begins the sentence about what cannot be converted
 MORE = 3  # missing classes that a sentence names
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """How objects become the arrays of a set."""
+
+    columns: tuple[str | None, str | None]  # of images and labels in a Hugging Face Dataset
+    console: Console
+    most: int | None  # items of an object that is read item by item; None: all
+    convert: Convert  # to the arrays of a set: `to_bytes` pictures, `to_floats` anything else
 
 
 @dataclass
@@ -81,7 +90,10 @@ class Gathered:
         """Without a word about the classes, every number up to the last must be one of them."""
         labels = [one.labels for one in self.blocks if one.split == "train"]
         numbers = all(one.labels.ndim == 1 and one.labels.dtype.kind in "iu" for one in self.blocks)
-        if not numbers or keys.get("classes") is not None or self.class_names:
+        names = self.class_names
+        if keys.get("classes") is None and len(names) == 1:
+            yield f"all labels are {names[0]!r}; there must be two classes"
+        if not numbers or keys.get("classes") is not None or names:
             return
         top = max(int(one.labels.max(initial=0)) for one in self.blocks)
         present = np.unique(np.concatenate(labels))
@@ -124,20 +136,9 @@ class Gathered:
         return found | ({"class_names": np.array(names)} if names else {})
 
 
-def gather(
-    train: Any,
-    test: Any,
-    columns: tuple[str | None, str | None],
-    console: Console,
-    most: int | None = None,
-    convert: Convert = to_bytes,
-) -> Gathered:
-    """Read everything that was given as training and test data.
-
-    Of an object that has to be read item by item, `most` limits how many are. `convert` makes the
-    arrays of a set of what was given: `to_bytes` of pictures, `to_floats` of anything else.
-    """
-    gathered = Gathered(whole=most is None)
+def gather(train: Any, test: Any, how: Conversion) -> Gathered:
+    """Read everything that was given as training and test data."""
+    gathered = Gathered(whole=how.most is None)
     try:
         parts = list(list_parts(train, test))
     except FedmirageError as error:
@@ -146,7 +147,7 @@ def gather(
     gathered.clients = 1 + max(client for _, split, client, _ in parts if split == "train")
     for where, split, client, given in parts:
         try:
-            images, labels, names = read_part(where, given, columns, console, most, convert)
+            images, labels, names = read_part(where, given, how)
             gathered.problems += check_labels(where, labels)
             gathered.blocks.append(SampleBlock(where, split, client, images, labels, names))
         except DataError as error:
@@ -162,14 +163,7 @@ def gather(
     return gathered
 
 
-def read_part(
-    where: str,
-    given: Any,
-    columns: tuple[str | None, str | None],
-    console: Console,
-    most: int | None,
-    convert: Convert,
-) -> tuple[Values, Values, tuple[str, ...]]:
+def read_part(where: str, given: Any, how: Conversion) -> tuple[Values, Values, tuple[str, ...]]:
     """Read one object: inputs with channels first, labels, and names of classes."""
     if isinstance(given, tuple):
         if len(given) != 2 or any(isinstance(one, tuple) for one in given):
@@ -179,17 +173,17 @@ def read_part(
                 " OwnData(train, test=...), clients into a list"
             )
         images, labels = to_array(f"{where}: images", given[0]), to_array(where, given[1])
-        return convert(f"{where}: images", images), flatten(labels), ()
+        return how.convert(f"{where}: images", images), flatten(labels), ()
     if hasattr(given, "batch_sampler"):
         raise DataError(f"{where}: a DataLoader has batches; give its .dataset, which has samples")
     if hasattr(given, "dtype") or not (hasattr(given, "__getitem__") or hasattr(given, "__iter__")):
         raise DataError(
-            f"{where}: this is a {type(given).__name__}; give a pair (images, labels), a Dataset of"
+            f"{where}: this is {say_kind(given)}; give a pair (images, labels), a Dataset of"
             " torch or of Hugging Face, or a list of these with one per client"
         )
     from fedmirage.api.items import read_items
 
-    return read_items(where, given, columns, console, most, convert)
+    return read_items(where, given, how)
 
 
 def to_array(where: str, given: Any) -> Values:

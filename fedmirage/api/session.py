@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fedmirage.common.errors import ConfigurationError
+from fedmirage.common.errors import ConfigurationError, say_kind
 
 
 def write_session(model: Any) -> Path:
@@ -75,7 +75,7 @@ def write_constant(name: str, value: Any, subject: str) -> str:
             return repr(value)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         pass
-    raise refuse(subject, f"{name} is a {type(value).__name__}, which cannot be written down")
+    raise refuse(subject, f"{name} is {say_kind(value)}, which cannot be written down")
 
 
 def refuse(subject: str, why: str) -> ConfigurationError:

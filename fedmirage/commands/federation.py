@@ -11,7 +11,7 @@ from fedmirage.commands.flags import Flags, flag, place_flags
 from fedmirage.commands.work import pick_settings
 from fedmirage.common.errors import FedmirageError
 from fedmirage.runtimes.interrupts import interruptions
-from fedmirage.settings.layers import RUNS, read_layers, settle
+from fedmirage.settings.layers import RUNS, choose_out, read_layers, settle
 from fedmirage.show.words import say
 
 SECURITY, ANSWERS, FLOWER = "The connection", "How it answers", "Passed on to Flower"
@@ -249,7 +249,7 @@ def submit(superlink: str, **given: Any) -> None:
     layers = read_layers(given["preset"], given["config"])
     layers += [parse_config_args([line]) for line in given["run_config"]]
     runs = link.home.runs if link.home is not None else RUNS  # the SuperLink may write there
-    config = settle(layers, pick_settings(given), runs)
+    config = choose_out(settle(layers, pick_settings(given)), runs)
     with interruptions.telling():
         summary = hand_in(link, config, out)
     folder = Path(summary.get("folder") or config.resume or config.out)

@@ -15,7 +15,7 @@ from fedmirage.common.settings.config import RunConfig, key_of
 from fedmirage.common.settings.project import ROOT
 from fedmirage.follow.wanted import Wanted
 from fedmirage.runtimes.interrupts import interruptions
-from fedmirage.settings.layers import read_layers, report_together, settle
+from fedmirage.settings.layers import in_new_folder, read_layers, report_together, settle
 from fedmirage.show.words import say
 
 
@@ -47,11 +47,10 @@ def carry_on(
     both = both if quiet and given["verbose"] else []
     with report_together([*found, *wanted.find_problems(), *both]):
         config = settle(read_layers(given["preset"], given["config"]), settings)
-    folder = Path(config.resume or config.out)
     places = {name: given[name] for name in ("runtime", "actors", "verbose")}
     console = Console(quiet=True) if quiet else out
-    with interruptions.telling():
-        followed = wanted.make(console)
+    with interruptions.telling(), in_new_folder(config) as config:
+        folder, followed = Path(config.out), wanted.make(console)
         summary = launch(
             config, folder=folder, console=console, observers=followed, sites=sites, **places
         )

@@ -206,9 +206,11 @@ def say_power(difference: Difference) -> str:
 
 
 def say_verdict(difference: Difference) -> str:
-    """Write a verdict; an undecided one with what these seeds could not have shown."""
-    power = f" ({say_power(difference)})" if difference.verdict == UNDECIDED else ""
-    return f"{difference.verdict}{power}"
+    """Write a verdict for a cell of a table; an undecided one with its power in a few words."""
+    if difference.verdict != UNDECIDED or difference.smallest_visible is None:
+        return difference.verdict
+    more = difference.seeds_missing or "many"
+    return f"{UNDECIDED} (sees ≥ {100 * difference.smallest_visible:.1f}; seeds +{more})"
 
 
 def _verdicts(differences: Sequence[tuple[str, Difference | None]], other: str) -> str:

@@ -3,7 +3,7 @@
 import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,12 +59,12 @@ def report_together(found: Sequence[str]) -> Iterator[None]:
     refuse(problems)
 
 
-def settle(layers: list[dict[str, Any]], flags: dict[str, Any], runs: Path = RUNS) -> RunConfig:
+def settle(layers: list[dict[str, Any]], flags: dict[str, Any]) -> RunConfig:
     """Apply layers and flags to the defaults; a resumed run keeps its original settings."""
     try:
         if flags.get("resume"):
             return _resume(layers, flags)
-        return place(configure(*layers, flags), runs)
+        return place(configure(*layers, flags))
     except ConfigurationError as error:
         raise ConfigurationError(add_network(error.problems, [*layers, flags])) from None
 
@@ -76,18 +76,40 @@ def add_network(problems: Sequence[str], layers: Sequence[Mapping[str, Any]]) ->
     return list(dict.fromkeys([*problems, *more]))
 
 
-def place(config: RunConfig, runs: Path = RUNS) -> RunConfig:
-    """Give a run a folder for its results, and paths that are valid in every process."""
-    names = (config.dataset_list[0].name, config.method_list[-1].name)
-    usual = Path(runs, "-".join((time.strftime("%Y%m%d-%H%M%S"), *names)))
+def place(config: RunConfig) -> RunConfig:
+    """Give a run paths that are valid in every process."""
     absolute = {
         key: str(Path(getattr(config, key)).expanduser().absolute())
         for key in ("warm_start", "initial_weights", "data_dir")
         if getattr(config, key)
     }
-    out = str(Path(config.resume or config.out or usual).absolute())
+    if out := config.resume or config.out:
+        absolute["out"] = str(Path(out).absolute())
     own = {"model": locate(config.model), "methods": locate(config.methods)}
-    return configure(config.flat(), {**absolute, **own, "out": out})
+    return configure(config.flat(), {**absolute, **own})
+
+
+def choose_out(config: RunConfig, runs: Path = RUNS) -> RunConfig:
+    """Name the folder of a run that nobody gave one after its time, data set and method."""
+    names = (config.dataset_list[0].name, config.method_list[-1].name)
+    usual = Path(runs, "-".join((time.strftime("%Y%m%d-%H%M%S"), *names)))
+    return configure(config.flat(), {"out": config.out or str(usual.absolute())})
+
+
+@contextmanager
+def in_new_folder(config: RunConfig) -> Iterator[RunConfig]:
+    """Make the folder of a run that nobody gave one; it is gone again if nothing was written."""
+    if config.out:
+        yield config
+        return
+    from fedmirage.server.record.folder import make_vacant
+
+    folder = make_vacant(Path(choose_out(config).out))
+    try:
+        yield configure(config.flat(), {"out": str(folder)})
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def locate(line: str) -> str:

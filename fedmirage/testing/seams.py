@@ -5,7 +5,7 @@ the model or the data under the other's hands. Methods that do not meet cannot d
 """
 
 import inspect
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from types import FunctionType
@@ -20,7 +20,6 @@ from fedmirage.testing.quick import line
 
 Pair = tuple[str, str]
 CLASSES = 10  # of the digits, which all pairs are tried on
-WORDS = (str, tuple, dict)  # what describes a method, or names things that are its alone
 
 
 def hooks(base: type) -> dict[str, Callable[..., Any]]:
@@ -78,17 +77,6 @@ class Seams:
             found.append("the clients' data")
         return found
 
-    def kind(self) -> Hashable:
-        """What is equal in methods that share the code of their hooks and declare the same."""
-        declared = [
-            (name, getattr(self.method, name))
-            for name in sorted(Method.__annotations__)
-            if hasattr(Method, name) and not isinstance(getattr(Method, name), WORDS)
-        ]
-        sections = len(self.method.up), len(self.method.down)
-        code = frozenset({*self.client.values(), *self.server.values()})
-        return code, *declared, self.method.parts, sections, self.method.extra_outputs(CLASSES)
-
 
 @cache
 def seams(name: str) -> Seams:
@@ -115,35 +103,6 @@ def order_matters(pair: Pair) -> bool:
 def problems(names: Iterable[str]) -> list[str]:
     """Say why these methods may not stand in one line."""
     return clashes([seams(name).method for name in names])
-
-
-def choose(names: Iterable[str]) -> list[Pair]:
-    """The sound pairs that are run.
-
-    They are every pair that meets, in both orders where methods are nested; of methods that are
-    alike in code and declarations, one stands for the others, a different one each time. Pairs that
-    do not meet are sampled: every method has at least one such partner, if there is any.
-    """
-    names = list(names)
-    pairs = [(one, other) for one in names for other in names if one != other]
-    sound = [pair for pair in pairs if not problems(pair)]
-    alike: dict[Hashable, list[Pair]] = {}
-    for pair in filter(meeting, sound):
-        if order_matters(pair) or pair[::-1] not in sound or pair[0] < pair[1]:
-            one, other = (seams(name).kind() for name in pair)
-            alike.setdefault((one, other), []).append(pair)
-    met = [found[turn % len(found)] for turn, found in enumerate(alike.values())]
-    return met + sample([pair for pair in sound if not meeting(pair)])
-
-
-def sample(pairs: list[Pair]) -> list[Pair]:
-    """Take so many of these pairs that every method of them is there, most of them once."""
-    taken: list[Pair] = []
-    for most in (0, 1):
-        for pair in pairs:
-            if len({*pair} & {name for chosen in taken for name in chosen}) <= most:
-                taken.append(pair)
-    return taken
 
 
 def where_to_look(pair: Pair) -> str:

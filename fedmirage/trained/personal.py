@@ -28,7 +28,6 @@ from fedmirage.common.settings.language import write
 from fedmirage.common.wire.files import read_arrays
 from fedmirage.common.wire.manifest import from_arrays, to_arrays
 from fedmirage.common.wire.payload import Arrays
-from fedmirage.common.wire.statistics import NORMALISATION
 from fedmirage.trained.labelled import Labelled, label
 from fedmirage.trained.model import TrainedModel
 
@@ -130,7 +129,7 @@ def open_client(kept: KeptRun, memory: Path, partition: int, allow: str) -> Fede
     node: dict[str, Any] = {"partition-id": partition, "allow": allow, **kept.places}
     context = Context(0, 0, node, RecordDict(), {**kept.settings, **changed})
     client = build_client(read_settings(context), context, memory, deployed=True)
-    client.normalise({NORMALISATION: Scale(kept.mean, kept.std).to_bytes()})
+    client.apply_scale(Scale(kept.mean, kept.std).to_bytes())
     return client
 
 

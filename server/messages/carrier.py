@@ -9,8 +9,7 @@ from flwr.app import Message, RecordDict
 
 from fedmirage.common.errors import WireError
 from fedmirage.server.messages.plain import Asked, RoundFailed, explain
-from fedmirage.server.messages.replies import read_reply
-from fedmirage.server.messages.sampling import Send
+from fedmirage.server.messages.replies import Send, read_reply
 
 EARLY = 2  # exchanges of Flower's workflow before clients train
 

@@ -19,8 +19,9 @@ from flwr.server.strategy import Strategy
 from fedmirage.common.errors import TRACEBACK, FedmirageError, WireError
 from fedmirage.common.wire.metrics import TERM
 from fedmirage.common.wire.payload import size
-from fedmirage.server.messages.replies import Replies, ReplyCheck, read_reply
-from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
+from fedmirage.server.messages.replies import Replies, ReplyCheck, Send, read_reply
+from fedmirage.server.messages.roster import Roster
+from fedmirage.server.messages.sampling import PartitionProxy
 from fedmirage.server.messages.store import ReplyStore
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.shown import fold

@@ -16,10 +16,11 @@ from flwr.common import Scalar
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.wire.preparation import PREPARE, Preparation, read_preparation
-from fedmirage.server.messages import sampling
 from fedmirage.server.messages.plain import warn
-from fedmirage.server.messages.replies import clean, read_reply
-from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
+from fedmirage.server.messages.properties import ask_for_properties, read_properties
+from fedmirage.server.messages.replies import Send, clean, read_reply
+from fedmirage.server.messages.roster import Roster
+from fedmirage.server.messages.sampling import PartitionProxy
 from fedmirage.server.record.results import Results
 from fedmirage.server.record.shown import call_clients
 
@@ -66,7 +67,7 @@ class ClientPreparation:
 
 def read_turn(content: Any) -> Preparation:
     """Read how far a client says it is."""
-    turn = read_preparation(sampling.read_properties(content))
+    turn = read_preparation(read_properties(content))
     return replace(turn, notes=tuple(clean(note) for note in turn.notes[:MOST_NOTES]))
 
 
@@ -120,7 +121,7 @@ class Preparer:
         seconds = min(TURN, SHARE * self.timeout / len(waiting))
         patience = min(self.timeout, START + seconds * len(waiting) / SHARE)
         told = {PREPARE: seconds, **self.told}
-        messages = [sampling.ask_for_properties(work.proxy.node_id, told) for work in waiting]
+        messages = [ask_for_properties(work.proxy.node_id, told) for work in waiting]
         silent = {work.proxy.node_id: work for work in waiting}
         for node, reply in self.send(messages, patience):
             silent.pop(node).take(reply)

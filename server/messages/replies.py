@@ -31,6 +31,7 @@ from fedmirage.common.wire.payload import LAYOUT, SHARED, Array, slices, view
 POLL = 0.2  # seconds between two looks for replies
 PULLED = 16  # replies that are fetched at a time
 Replies = Iterable[tuple[int, Message]]  # id of the node that was asked, and its reply
+Send = Callable[[list[Message], float], Replies]  # within so many seconds
 HEADER = 256  # more bytes than numpy writes before the content of an array
 MOST_EXAMPLES = 10**9  # of one client
 LARGEST = 1e9  # no trained weight, and no loss of a model that can be used, is larger

@@ -37,7 +37,8 @@ from fedmirage.server.messages.plain import (
     warn,
 )
 from fedmirage.server.messages.protocol import Protocol
-from fedmirage.server.messages.sampling import PartitionProxy, Roster
+from fedmirage.server.messages.roster import Roster
+from fedmirage.server.messages.sampling import PartitionProxy
 from fedmirage.server.strategy.average import Results
 
 Summed = tuple[SecureMeans | None, set[int]]  # the means, if anybody trained, and who answered

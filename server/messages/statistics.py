@@ -7,11 +7,10 @@ round is tried; then the normalisation is formed without it.
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from logging import WARNING
 from typing import Any
 
 import numpy as np
-from flwr.common import FitIns, log, ndarrays_to_parameters
+from flwr.common import FitIns, ndarrays_to_parameters
 
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.data.tables.statistics import (
@@ -29,10 +28,13 @@ from fedmirage.common.secagg.sums import ROUND, SumsVector, write_table
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.payload import LAYOUT, SHARED
 from fedmirage.common.wire.statistics import STATISTICS
-from fedmirage.server.messages import plain, sampling
+from fedmirage.server.messages import plain
 from fedmirage.server.messages.carrier import Carrier
-from fedmirage.server.messages.replies import MOST_EXAMPLES
-from fedmirage.server.messages.sampling import PartitionProxy, Roster, Send
+from fedmirage.server.messages.properties import ask_for_properties, read_properties
+from fedmirage.server.messages.replies import MOST_EXAMPLES, Send
+from fedmirage.server.messages.roster import Roster
+from fedmirage.server.messages.sampling import PartitionProxy
+from fedmirage.server.messages.tries import Tries
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.results import Results
 
@@ -41,22 +43,20 @@ Gathered = tuple[Sums, list[int]]  # the sums over all clients, and whose they a
 
 
 def choose_gathering(
-    config: RunConfig, roster: Roster, send: Send, schema: str, state: Checkpoint
+    tries: Tries, send: Send, schema: str, state: Checkpoint
 ) -> "PlainSums | SecureSums":
     """Choose how the server receives the clients' sums: each one's, or only those of all."""
-    secagg = config.secagg_params
+    secagg = tries.config.secagg_params
     if isinstance(secagg, SecAggOn):
-        return SecureSums(config, secagg, roster, send, schema, state)
-    return PlainSums(config, roster, send)
+        return SecureSums(tries, secagg, send, schema, state)
+    return PlainSums(tries.config, tries.roster, send)
 
 
 def require_scale(
-    config: RunConfig,
+    tries: Tries,
     dataset: DataSet,
-    roster: Roster,
     gather: Callable[[Sequence[Unscaled]], Gathered],
     state: Checkpoint,
-    results: Results,
 ) -> DataSet:
     """Return the set with a normalisation; if it has none, that of all clients, formed now.
 
@@ -66,11 +66,11 @@ def require_scale(
     if not columns:
         return dataset
     if state.scale is None:
-        roster.await_all(config.node_timeout)
+        tries.roster.await_all(tries.config.node_timeout)
         sums, partitions = gather(columns)
         scale = form_scale(dataset, sums)
         state.scale = scale.mean, scale.std
-        record(columns, scale, sums, partitions, results)
+        record(columns, scale, sums, partitions, tries.results)
     if len(state.scale[0]) != dataset.shape[0]:
         raise FedmirageError(
             f"the run that this one continues has a normalisation of {len(state.scale[0])}"
@@ -173,13 +173,11 @@ class PlainSums:
         self, proxies: list[PartitionProxy], columns: Sequence[Unscaled]
     ) -> tuple[dict[int, Sums], list[dict[str, Any]]]:
         """Ask some clients, as many at a time as the roster does; say who was lost, and why."""
-        size = sampling.BATCH if self.roster.grid_has_all else max(1, len(proxies))
         found: dict[int, Sums] = {}
         refused: list[dict[str, Any]] = []
-        for start in range(0, len(proxies), size):
-            some = proxies[start : start + size]
+        for some in self.roster.cut(proxies):
             told = {STATISTICS: True}
-            messages = [sampling.ask_for_properties(proxy.node_id, told) for proxy in some]
+            messages = [ask_for_properties(proxy.node_id, told) for proxy in some]
             replies = self.send(messages, self.config.node_timeout)
             read = partial(read_sums, columns=columns)
             results, lost = plain.sort_replies(some, replies, read, self.config.node_timeout)
@@ -190,7 +188,7 @@ class PlainSums:
 
 def read_sums(content: Any, columns: Sequence[Unscaled]) -> Sums:
     """Read what one client says, and refuse what cannot be."""
-    told = sampling.read_properties(content).get(STATISTICS)
+    told = read_properties(content).get(STATISTICS)
     if not isinstance(told, bytes) or len(told) != 8 * 3 * len(columns):
         raise WireError("it does not tell the sums of its columns; does it run the same version?")
     sums = np.frombuffer(told, "<f8").reshape(3, len(columns))
@@ -202,9 +200,8 @@ def read_sums(content: Any, columns: Sequence[Unscaled]) -> Sums:
 class SecureSums:
     """Lets all clients add up their columns in a secure round, of which only the sums are seen."""
 
-    config: RunConfig
+    tries: Tries
     secagg: SecAggOn
-    roster: Roster
     send: Send
     schema: str
     state: Checkpoint
@@ -214,24 +211,18 @@ class SecureSums:
         # Its cryptography takes time to load.
         from fedmirage.server.messages.secagg import SecureSum
 
+        config, roster = self.tries.config, self.tries.roster
         vector = SumsVector(self.secagg, columns)
-        opener = SecureSum(self.roster, self.secagg, self.config.min_replies)
-        without: dict[int, str] = {}
-        for attempt in range(self.config.retries + 1):
-            self.roster.refresh(self.config.node_timeout)
+        opener = SecureSum(roster, self.secagg, config.min_replies)
+
+        def attempt_once(without: dict[int, str]) -> tuple[Sums, set[int]]:
             carrier = self.ask(without)
             try:
-                sums, left = opener.open(
-                    carrier, self.config.clients, vector.size, vector.decode, without
-                )
-                break
-            except plain.RoundFailed as error:
-                without |= error.without
-                log(WARNING, "%s", error)
-                if attempt == self.config.retries:
-                    raise FedmirageError(str(error)) from None
+                return opener.open(carrier, config.clients, vector.size, vector.decode, without)
             finally:
-                plain.warn(carrier.list_lost(), self.roster.names)
+                plain.warn(carrier.list_lost(), roster.names)
+
+        sums, left = self.tries(ROUND, attempt_once)
         vector.require_fine(sums, len(left))
         return sums, sorted(left)
 
@@ -239,10 +230,10 @@ class SecureSums:
         """Prepare the request to all clients but those to do without."""
         parameters = ndarrays_to_parameters(write_table(self.schema))
         told = {**self.state.address(ROUND), LAYOUT: f"{SHARED}:1"}
-        proxies = sorted(self.roster.proxies.items())
+        proxies = sorted(self.tries.roster.proxies.items())
         asked = [
             (proxy, FitIns(parameters, {**told}))
             for partition, proxy in proxies
             if partition not in without
         ]
-        return Carrier(ROUND, asked, self.send, self.config.round_timeout)
+        return Carrier(ROUND, asked, self.send, self.tries.config.round_timeout)

@@ -54,17 +54,17 @@ class Checkpoint:
     scale: tuple[Numbers, Numbers] | None = None
 
     def address(self, round_number: int) -> dict[str, Scalar]:
-        """Tell clients in a message which round of which run it belongs to.
-
-        If the inputs' normalisation was formed by all clients, every message names it.
-        """
-        place: dict[str, Scalar] = {"round": round_number, "token": self.token}
-        return {**place, "parent": self.parent, **self.normalisation}
+        """Tell clients in a message which round of which run it belongs to."""
+        return {**self.identity, "round": round_number, "parent": self.parent}
 
     @property
-    def normalisation(self) -> dict[str, Scalar]:
-        """What messages say about the normalisation; nothing if the data bring their own."""
-        return {NORMALISATION: Scale(*self.scale).to_bytes()} if self.scale else {}
+    def identity(self) -> dict[str, Scalar]:
+        """What every message says about the run.
+
+        That is its name, and the inputs' normalisation if all clients have formed it.
+        """
+        scale = {NORMALISATION: Scale(*self.scale).to_bytes()} if self.scale else {}
+        return {"token": self.token, **scale}
 
     def write(self, path: Path) -> None:
         """Write everything in one step, so that a reader sees the old file or the new one."""

@@ -4,7 +4,8 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,17 @@ def make_folder(folder: Path) -> None:
     """Make a folder for results, unless it is there."""
     require_writable(folder)
     folder.mkdir(parents=True, exist_ok=True)
+
+
+def make_vacant(usual: Path) -> Path:
+    """Make a folder that no other run has, with a number if the name is taken."""
+    require_writable(usual)
+    for number in count(1):
+        folder = usual.with_name(f"{usual.name}-{number}") if number > 1 else usual
+        with suppress(FileExistsError), say_if_full(folder):
+            folder.mkdir(parents=True)
+            return folder
+    raise AssertionError("there is always another number")
 
 
 def require_writable(folder: Path) -> None:

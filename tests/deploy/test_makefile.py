@@ -63,8 +63,23 @@ def test_a_python_outside_the_range_is_named(checkout: Path, version: tuple[int,
 
 
 def test_something_that_is_no_python_is_named(checkout: Path) -> None:
-    assert refusal(checkout, "PYTHON=no-such-program") == (
-        "PYTHON=no-such-program is no Python; fedmirage needs Python 3.11, 3.12 or 3.13."
+    said = refusal(checkout, "PYTHON=no-such-program")
+    assert said.startswith("PYTHON=no-such-program does not start (")
+    assert "no-such-program: not found)" in said or "no-such-program: command not found)" in said
+    assert said.endswith("the full path, such as PYTHON=/usr/bin/python3.11.")
+
+
+def test_a_shim_without_a_python_behind_it_says_why_and_what_to_write(checkout: Path) -> None:
+    """pyenv puts one on the path for every version that it has, and refuses most of them."""
+    shim = checkout / "bin" / "python3.13"
+    shim.write_text(
+        "#!/bin/sh\necho 'pyenv: python3.13: command not found\n\nmore' >&2; exit 127\n"
+    )
+    shim.chmod(0o755)
+    assert refusal(checkout, "PYTHON=python3.13") == (
+        "PYTHON=python3.13 does not start (pyenv: python3.13: command not found); fedmirage needs"
+        " Python 3.11, 3.12 or 3.13: name its program with the full path, such as"
+        " PYTHON=/usr/bin/python3.11."
     )
 
 

@@ -26,39 +26,48 @@ SETTINGS: dict[str, Any] = {
 
 
 class UnlikeNodes(Federation):
-    """A federation whose last node does not find the package."""
+    """A federation in which some nodes have another package, or none."""
 
     package: Path
+    others: dict[str, Path]  # by the name of a node; a folder may be empty
 
     def spawn(self, name: str, *command: str) -> None:
         known = self.environment
-        if name == "supernode-2":
-            self.environment = {**known, "PYTHONPATH": leave_out(self.package, known["PYTHONPATH"])}
-            self.environment[VARIABLE] = leave_out(self.package, known[VARIABLE])
+        if other := self.others.get(name):
+            paths = {key: known[key].split(os.pathsep) for key in ("PYTHONPATH", VARIABLE)}
+            self.environment = known | {
+                key: os.pathsep.join(
+                    str(other) if path == str(self.package) else path for path in found
+                )
+                for key, found in paths.items()
+            }
         super().spawn(name, *command)
         self.environment = known
 
 
-def leave_out(folder: Path, path: str) -> str:
-    return os.pathsep.join(entry for entry in path.split(os.pathsep) if entry != str(folder))
-
-
-def test_nodes_that_have_it_train_and_the_other_refuses(
+def test_nodes_that_have_it_train_and_the_others_refuse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One node lacks the package, and one has another version of it."""
     package, logs = install_skeleton("grpc-prior", tmp_path / "package"), tmp_path / "logs"
-    logs.mkdir()
+    newer, none = install_skeleton("grpc-prior", tmp_path / "newer"), tmp_path / "none"
+    with (newer / "fedmirage_grpc_prior" / "client.py").open("a") as half:
+        half.write("# a later version\n")
+    for folder in (logs, none):
+        folder.mkdir()
     monkeypatch.syspath_prepend(package)
     known = os.environ.get("PYTHONPATH", "")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [known, str(package)])))
     with UnlikeNodes(tmp_path, logs, False) as federation:
         federation.package = package
-        federation.start(configure(SETTINGS | {"clients": 3}), tmp_path / "memory")
+        federation.others = {"supernode-2": none, "supernode-3": newer}
+        federation.start(configure(SETTINGS | {"clients": 4}), tmp_path / "memory")
         refused = tmp_path / "refused"
-        run_id = federation.submit(configure(SETTINGS | {"clients": 3, "out": str(refused)}))
+        run_id = federation.submit(configure(SETTINGS | {"clients": 4, "out": str(refused)}))
         reason = federation.wait(run_id, refused)["reason"]
-        assert "1 of 3 nodes were refused, so no node serves partition 2" in reason
+        assert "2 of 4 nodes were refused, so no node serves partition 2, 3" in reason
         assert "this node has no method called 'grpc-prior'; its owner installs" in reason
+        assert "this node's fedmirage_grpc_prior has other source than the server's" in reason
         run = tmp_path / "run"
         run_id = federation.submit(configure(SETTINGS | {"clients": 2, "out": str(run)}))
         assert federation.wait(run_id, run)["status"] == "finished"

@@ -3,6 +3,7 @@ codes."""
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from fedmirage.comparison.curves import draw_runs
 from fedmirage.runtimes.bundle import digest, own_code
 from fedmirage.runtimes.interrupts import Interruptions
 from fedmirage.server.record.results import Results
-from fedmirage.settings.layers import PRESETS, read_toml, settle
+from fedmirage.settings.layers import PRESETS, in_new_folder, read_toml, settle
 from tests.support.commands import TINY, fedmirage
 from tests.support.comparison import round_line, write_lines
 from tests.support.inprocess import run_in_process
@@ -235,6 +236,40 @@ def test_files_and_flags_in_their_order(tmp_path: Path) -> None:
         [read_toml(tmp_path / "one.toml", "config")], {"rounds": "6", "out": str(tmp_path / "x")}
     )
     assert (config.clients, config.rounds, config.lr) == (3, 6, 0.5)
+
+
+def test_runs_that_start_within_one_second_get_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that writes nothing, because it is refused, leaves no folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fedmirage.settings.layers.time.strftime", lambda _: "20260101-120000")
+    config = settle([], {})
+
+    def begin(_: int) -> str:
+        with in_new_folder(config) as placed:
+            Path(placed.out, "results.jsonl").touch(exist_ok=False)
+            return placed.out
+
+    with ThreadPoolExecutor(8) as pool:
+        folders = set(pool.map(begin, range(8)))
+    usual = tmp_path / "runs" / "20260101-120000-digits-fedavg"
+    assert folders == {str(usual), *(f"{usual}-{number}" for number in range(2, 9))}
+    with in_new_folder(config) as placed:
+        assert Path(placed.out).is_dir()
+    assert {str(folder) for folder in usual.parent.iterdir()} == folders
+
+
+def test_the_name_of_runs_is_taken_by_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").touch()
+    with (
+        pytest.raises(ConfigurationError, match="runs is a file; choose another folder"),
+        in_new_folder(settle([], {})),
+    ):
+        pass
 
 
 def test_an_old_run_is_never_overwritten(tmp_path: Path) -> None:

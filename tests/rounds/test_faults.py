@@ -16,9 +16,8 @@ from fedmirage.client.app import make_app
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.memory import Memory, versions
 from fedmirage.common.settings.config import configure
-from fedmirage.server.messages import sampling
 from fedmirage.server.messages.replies import exchange
-from fedmirage.server.messages.sampling import Roster
+from fedmirage.server.messages.roster import Roster
 from fedmirage.server.run import run
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 from tests.support.runs import SMALL, lines, weights
@@ -145,7 +144,7 @@ def test_a_node_with_other_data_is_refused(tmp_path: Path) -> None:
 def test_refused_nodes_are_not_waited_for_when_nobody_else_is_expected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "GRACE", 0.3)
+    monkeypatch.setattr("fedmirage.server.messages.roster.GRACE", 0.3)
     config = configure({**SMALL, "out": str(tmp_path), "node_timeout": 300})
     other = configure({**SMALL, "dataset": "digits(limit=200)", "out": str(tmp_path)})
     started = time.monotonic()

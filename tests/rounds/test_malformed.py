@@ -142,7 +142,7 @@ def test_a_malformed_reply_costs_its_sender_the_round(tmp_path: Path) -> None:
 def test_malformed_properties_cost_their_node_its_place(
     tmp_path: Path, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedmirage.server.messages.sampling.GRACE", 0.0)
+    monkeypatch.setattr("fedmirage.server.messages.roster.GRACE", 0.0)
 
     def intercept(node: int, reply: Message) -> Message:
         if node == FAULTY and reply.metadata.message_type == MessageTypeLegacy.GET_PROPERTIES:

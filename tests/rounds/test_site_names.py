@@ -11,7 +11,6 @@ from rich.console import Console
 from fedmirage.api.runs import RunResult
 from fedmirage.common.errors import FedmirageError
 from fedmirage.report.command import write_report
-from fedmirage.server.messages import sampling
 from fedmirage.server.messages.node_ids import VARIABLE
 from fedmirage.show.progress import Watch
 from tests.support.deployed import deploy
@@ -66,7 +65,7 @@ def test_sentences_name_the_site(tmp_path: Path) -> None:
 def test_two_sites_with_one_name_and_names_that_are_none(
     tmp_path: Path, names: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "GRACE", 0.1)
+    monkeypatch.setattr("fedmirage.server.messages.roster.GRACE", 0.1)
     with pytest.raises(FedmirageError, match=said):
         deploy(tmp_path, {}, names, **ONE_ROUND, node_timeout=60)
 
@@ -74,7 +73,7 @@ def test_two_sites_with_one_name_and_names_that_are_none(
 def test_who_claims_anothers_name_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "GRACE", 0.1)
+    monkeypatch.setattr("fedmirage.server.messages.roster.GRACE", 0.1)
     bound = {node_id(0): ("site-a", 0), node_id(1): ("site-b", 1)}
     entries = "".join(
         f'"{node}" = {{ name = "{name}", partition = {partition} }}\n'

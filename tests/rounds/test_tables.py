@@ -12,12 +12,14 @@ from flwr.app import Message
 from fedmirage.client.app import make_app
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.named import divide
+from fedmirage.common.data.tables.statistics import Scale
 from fedmirage.common.errors import ConfigurationError, FedmirageError, WireError
 from fedmirage.common.models.files import load_model
 from fedmirage.common.settings.config import configure
-from fedmirage.common.wire.statistics import STATISTICS
+from fedmirage.common.wire.preparation import DONE, PREPARE
+from fedmirage.common.wire.statistics import NORMALISATION, STATISTICS
+from fedmirage.server.messages.properties import ask_for_properties, read_properties
 from fedmirage.server.messages.replies import exchange, read_reply
-from fedmirage.server.messages.sampling import ask_for_properties, read_properties
 from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.run import run
 from fedmirage.server.start import check_run
@@ -107,6 +109,26 @@ def test_a_method_that_prepares_gets_it(settings: dict[str, Any], tmp_path: Path
     methods = "distil(per_class=1, steps=2)"
     run_in_process(tmp_path / "run", **{**settings, "methods": methods})
     assert lines(tmp_path / "run")[-1]["refused"] == []
+
+
+def test_a_client_takes_no_other_normalisation_in_the_same_run(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """Neither in a turn of preparation, which knows no round, nor in one of training."""
+    settings |= {"methods": "distil(per_class=1, steps=2)", "clients": 1}
+    run_in_process(tmp_path / "run", **settings)
+    state = read_checkpoint(tmp_path / "run" / "checkpoint.safetensors")
+    assert state.scale is not None
+    grid = InProcessGrid(make_app(configure(settings), tmp_path / "run" / "memory"), 1)
+    other = Scale(state.scale[0], (2.0,) * len(state.scale[1])).to_bytes()
+    for told, refused in (({}, False), ({NORMALISATION: other}, True)):
+        asked = {PREPARE: 1.0, **state.identity, **told}
+        ((_, reply),) = exchange(grid, [ask_for_properties(node_id(0), asked)], 60)
+        if refused:
+            with pytest.raises(WireError, match="another normalisation of the table than before"):
+                read_reply(reply, read_properties)
+        else:
+            assert DONE in read_reply(reply, read_properties)
 
 
 def test_nodes_with_tables_of_their_own(settings: dict[str, Any], tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """The data folder, the folders of one set in it, and what was found there."""
 
 import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path, PurePosixPath
@@ -12,6 +14,7 @@ from fedmirage.common.data.files.archives import require_plain_file
 from fedmirage.common.data.files.raw import PictureForm, Raw
 from fedmirage.common.errors import DataError
 
+GIVEN = "given"  # in the data folder: files with what Python programs gave
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 
 
@@ -51,13 +54,27 @@ def find_own(subject: str, path: str, data: Path, key: str = "path") -> Path:
     given = Path(path).expanduser()
     candidates = [data / given, given.absolute()]  # an absolute path stays what it is
     found = next((candidate for candidate in candidates if candidate.exists()), None)
+    is_given = given.parts[:1] == (GIVEN,)
+    if found is None and is_given:
+        raise DataError(
+            f"{subject}({key}={path!r}): what a Python program gave is no longer in {data}; give it"
+            " again, as in fedmirage.run(resume=..., dataset=(images, labels))"
+        )
     if found is None:
         tried = list(dict.fromkeys(map(str, candidates)))
         missing = f"neither {' nor '.join(tried)} exists" if tried[1:] else f"no {tried[0]} exists"
         raise DataError(
             f"{subject}({key}={path!r}): {missing}; write {key}= as it is on this machine"
         )
+    if is_given:
+        note_use(found)
     return found
+
+
+def note_use(path: Path) -> None:
+    """Set the time of the last access, which few file systems keep by themselves."""
+    with suppress(OSError):
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
 
 def homes(params: DatasetParams, data: Path) -> list[Path]:

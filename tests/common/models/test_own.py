@@ -77,8 +77,8 @@ def test_a_wider_head_leaves_the_features() -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        ("NUMBER", "names a int; name a class, or a function"),
-        ("number", "returns a int; it must return a torch.nn.Module"),
+        ("NUMBER", "names an int; name a class, or a function"),
+        ("number", "returns an int; it must return a torch.nn.Module"),
         ("Any", "is a class, but no torch.nn.Module|names a"),
         ("Plain(depth=3)", "cannot be made .*unexpected keyword argument 'depth'"),
         (
@@ -93,6 +93,7 @@ def test_a_wider_head_leaves_the_features() -> None:
             r"fails on images of shape \(2, 1, 8, 8\) \(ValueError: the sides",
         ),
         ("Faulty(fault='tuple')", "returns a tuple; return the logits alone"),
+        ("Faulty(fault='nan')", "gives outputs that are not finite .* check its initial weights"),
         ("Faulty(fault='after')", "what 'classifier' gives is not what the network returns"),
         ("Faulty(fault='half')", "'classifier.weight' is float16; weights and statistics must be"),
         ("Faulty(fault='tied')", "are one tensor, which methods would count twice; untie them"),

@@ -58,7 +58,7 @@ def test_rows_stand_beside_fedavg_placebo_and_recipe(results: Path) -> None:
     assert rows["`fedavg`"][2:] == ["3 (0 to 2)", "50.00 ±0.00", "-", "-", "-20.00 ±0.00: behind"]
     fedcog = rows["`fedcog`"]
     assert fedcog[4] == "+10.00 ±0.00: ahead"
-    assert fedcog[5].startswith("+0.00 ±2.48: undecided (differences below 2.5 points")
+    assert fedcog[5] == "+0.00 ±2.48: undecided (sees ≥ 2.5; seeds +1)"
     assert rows[f"`{RECIPE}`"][4:] == ["+20.00 ±0.00: ahead", "-", "-"]
     assert rows["`fedavg`, lr 0.002"][2:5] == ["1 (0)", "55.00", "+5.00"]
 

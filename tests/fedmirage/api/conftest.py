@@ -1,8 +1,6 @@
 """A data folder of its own for every test, and runs without other processes."""
 
-import itertools
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +25,3 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
         run_in_process(folder, **settings)
 
     monkeypatch.setattr("fedmirage.launch.launch", launch)
-    # Folders are named after the second in which a run begins, and here several begin in one.
-    numbers = itertools.count()
-    clock = SimpleNamespace(strftime=lambda _: f"run{next(numbers)}")
-    monkeypatch.setattr("fedmirage.settings.layers.time", clock)

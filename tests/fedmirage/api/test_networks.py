@@ -55,7 +55,7 @@ def local_function() -> Any:
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        (3, "model=3 is a int; give a line, a class"),
+        (3, "model=3 is an int; give a line, a class"),
         (local_function(), "is local_function.<locals>.Hidden, which other processes cannot find"),
         (lambda: nets.Plain(), "<lambda>, which other processes cannot find"),
         (functools.partial(nets.Plain, 3), "positional arguments (3,); name them"),
@@ -77,7 +77,7 @@ def test_a_bad_network_is_named_beside_all_else_that_is_wrong() -> None:
     digits, labels = np.zeros((9, 8, 8)), np.zeros(7, int)
     given: dict[str, Any] = {"dataset": (digits, labels), "partition": {"a": [1], "b": [1]}}
     for model, sentence in {
-        3: "model=3 is a int",
+        3: "model=3 is an int",
         "nowhere_at_all:Net": "cannot be imported",
     }.items():
         with pytest.raises(ConfigurationError) as ran:

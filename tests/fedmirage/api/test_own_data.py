@@ -1,5 +1,6 @@
 """Data and splits that a program holds: the same bits as from a file, and every bad input."""
 
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +19,11 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from torch.utils.data import Dataset as Items
 
 import fedmirage
-from fedmirage.api.own_data import take_in
+from fedmirage.api import own_data
+from fedmirage.api.own_data import remove_unread, take_in
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.partitions.named import divide
+from fedmirage.common.errors import DataError
 from fedmirage.common.settings.config import configure
 from tests.support.runs import assert_same_bits, without_times
 
@@ -95,6 +98,38 @@ def test_what_is_kept_is_private_and_written_once(data: Path) -> None:
     assert prepare(dataset=(torch.tensor(IMAGES), LABELS.tolist()))["dataset"] == line
     assert file.stat().st_mtime_ns == before
     assert prepare(dataset=(IMAGES[::-1], LABELS))["dataset"] != line
+
+
+def test_data_that_are_gone_can_be_given_again(data: Path) -> None:
+    line = prepare(dataset=TRAIN)["dataset"]
+    (file,) = (data / "given").iterdir()
+    file.unlink()
+    with pytest.raises(DataError, match=r"no longer in .* give it again"):
+        load(line)
+    assert prepare(dataset=TRAIN)["dataset"] == line
+    load(line)
+
+
+def test_what_no_run_has_read_for_a_month_is_removed_when_room_is_short(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data that are read by now stay, also where the file system keeps no time of access."""
+    lines = [prepare(dataset=(IMAGES + number, LABELS))["dataset"] for number in range(3)]
+    folder = data / "given"
+    for file in folder.iterdir():
+        os.utime(file, (0, 0))
+    assert remove_unread(folder) == ""
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    monkeypatch.setattr(own_data, "LIMIT", size - 1)
+    load(lines[1])
+    assert remove_unread(folder) == (
+        f"removed what no run had read for a month from {folder}: 1 of 3 files"
+    )
+    monkeypatch.setattr(own_data, "LIMIT", 1)
+    told = remove_unread(folder)
+    assert "1 of 2 files; " in told
+    assert f"{folder} holds 0.0 GiB; delete there" in told
+    assert [f"npz(path='given/{file.name}')" for file in folder.iterdir()] == [lines[1]]
 
 
 def test_the_data_folder_of_the_settings_is_used(tmp_path: Path) -> None:
@@ -343,6 +378,7 @@ NAN = np.full((90, 16, 16), np.nan)
         ((IMAGES, LABELS + 1), "no training sample has class 0, though labels go up to 3"),
         ((IMAGES, LABELS * 1000), "the labels go up to 2000; number the classes from 0"),
         ((IMAGES, LABELS * 0), "all labels are 0"),
+        ((IMAGES, ["cat"] * 90), "all labels are 'cat'; there must be two classes"),
         ((IMAGES, LABELS == 1), "labels are bool, not whole numbers"),
         ((IMAGES, np.eye(3)[LABELS]), "labels are float64, not whole numbers"),
         ((IMAGES, 2 * np.eye(3, dtype=int)[LABELS]), "must be 0 or 1"),
@@ -362,8 +398,8 @@ NAN = np.full((90, 16, 16), np.nan)
         ((IMAGES[:0], LABELS[:0]), "there is no sample"),
         ((IMAGES,), "a tuple is a pair (images, labels), but this has 1 parts"),
         ((TRAIN, TEST), "test data go into OwnData(train, test=...)"),
-        (IMAGES, "is a ndarray; give a pair (images, labels)"),
-        (7, "is a int; give a pair"),
+        (IMAGES, "is an ndarray; give a pair (images, labels)"),
+        (7, "is an int; give a pair"),
         (DataLoader(PictureItems()), "a DataLoader has batches; give its .dataset"),
         (Broken(), "item 7 raised OSError: the disk is gone (test_own_data.py, line"),
         (Uneven(), "item 5 is 9x8 with 3 channels, the items before it are 16x16"),
