@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo docker-demo test test-all lint format reference lock clean
+.PHONY: help setup demo docker-demo test test-all test-gpu lint format reference lock clean
 
 # Without PYTHON=..., the first of these that is there, in .venv. With it (a name or a path), Python
 # 3.11 has .venv too, and every other version a .venv-3.x beside it.
@@ -118,6 +118,9 @@ test: lint  ## linters, types and the fast tests: what CI runs
 test-all: lint  ## the same with the slow tests; tests that this machine cannot run are skipped with the reason
 	$(PYTEST) -n 2 --ignore tests/e2e
 	$(PYTEST) tests/e2e
+
+test-gpu: setup  ## two rounds of every method on the GPU against the CPU, in five minutes; skipped without a GPU
+	$(VENV)/bin/fedmirage doctor --gpu
 
 lint: setup  ## check format, lint rules and types
 	$(VENV)/bin/ruff format --check

@@ -30,6 +30,7 @@ from fedmirage.common.data.names import name_problem
 from fedmirage.common.data.tables.comparison import schema_problem
 from fedmirage.common.data.tables.statistics import add_up, find_unscaled
 from fedmirage.common.data.view import ClientView
+from fedmirage.common.device import arithmetic
 from fedmirage.common.dp.ledger import FILE as RELEASES
 from fedmirage.common.dp.settings import DpOn
 from fedmirage.common.errors import FedmirageError, WireError
@@ -58,6 +59,7 @@ from fedmirage.common.wire.payload import (
     unpack,
 )
 from fedmirage.common.wire.preparation import PREPARE
+from fedmirage.common.wire.short import Wire
 from fedmirage.common.wire.statistics import NORMALISATION, STATISTICS
 
 
@@ -122,24 +124,28 @@ class FederatedClient(NumPyClient):
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         started = time.perf_counter()
         self.demands.check(self.run.config, self.ledger)
-        if int(config["round"]) == SUMS_ROUND:
+        if (number := int(config["round"])) == SUMS_ROUND:
             return self.mask_columns(parameters)
         self.normalise(config)
         received = unpack(parameters, str(config[LAYOUT]))
         broadcast = received[SHARED]
         if ONLY_SCORES in config:
-            return self.send(self.only_score(received, config), broadcast, only_metrics=True)
+            return self.send(
+                self.only_score(received, config), broadcast, number, only_metrics=True
+            )
         release = self.find_release(config)
         reply = release.find_earlier() if release else None
         if reply is None:
             local = self.open(received, config)
             if self.run.config.shares_all and self.is_scored(local.number):
                 local.report |= self.score_held_out(local.number)
-            with own_randomness(self.run.config, "client", local.number, local.partition):
+            run, position = self.run, (local.number, local.partition)
+            computing = arithmetic(run.config, run.device)
+            with own_randomness(run.config, "client", *position), computing:
                 reply = self.train_round(local, started)
             reply = release.protect(reply, broadcast) if release else reply
             wire.check_declared(reply.metrics, wire.declared_metrics(self.run))
-        return self.send(reply, broadcast)
+        return self.send(reply, broadcast, number)
 
     def add_up_columns(self) -> dict[str, Scalar]:
         """Answer with the sums of a table's columns, unless the run hides single clients."""
@@ -262,7 +268,7 @@ class FederatedClient(NumPyClient):
         return Reply({}, len(self.view.train), {**metrics})
 
     def send(
-        self, reply: Reply, broadcast: NDArrays, only_metrics: bool = False
+        self, reply: Reply, broadcast: NDArrays, number: int, only_metrics: bool = False
     ) -> tuple[NDArrays, int, dict[str, Scalar]]:
         """Pack the reply: as it is, or as one vector that can be masked."""
         secagg = self.run.config.secagg_params
@@ -273,7 +279,9 @@ class FederatedClient(NumPyClient):
         if isinstance(secagg, SecAggFlower):  # metrics would be sent in clear, so they are not
             shared, examples = reply.sections[SHARED], reply.examples
             return *encode_update(self.run, shared, broadcast, examples), {}
-        flat, layout = pack(reply.sections)
+        short = Wire(self.run)
+        sections = short.shorten(reply.sections, broadcast, number, self.view.partition)
+        flat, layout = pack(sections, short.declared)
         return flat, reply.examples, {**reply.metrics, LAYOUT: layout}
 
     def metrics(self, local: LocalRound, terms: dict[str, float]) -> dict[str, Scalar]:
@@ -355,5 +363,6 @@ class FederatedClient(NumPyClient):
 
     def score(self, split: Any, indices: Any) -> dict[str, float]:
         """Compute the model's named metrics on some samples of this client."""
-        samples = self.run.load(split, indices)
-        return evaluate(self.model, self.run.in_batches(samples), self.run.task, self.run.classes)
+        run, samples = self.run, self.run.load(split, indices)
+        with arithmetic(run.config, run.device):
+            return evaluate(self.model, run.in_batches(samples), run.task, run.classes)

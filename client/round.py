@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fedmirage.common.learning.task import Task
+from fedmirage.common.learning.task import Task, in_32_bits
 from fedmirage.common.memory import Memory
 from fedmirage.common.models.base import LAST, Model
 from fedmirage.common.run import Run
@@ -149,11 +149,11 @@ class Step:
         parts = [self.images, *self.extra_images.values()]
         images = torch.cat(parts) if len(parts) > 1 else self.images
         maps = model.feature_maps(images) if self.stages else {LAST: model.features(images)}
-        features, sizes = maps[LAST], [len(part) for part in parts]
-        self.features, *extra = features.split(sizes)
-        self.logits, *extra_logits = model.classifier(features).split(sizes)
+        features, sizes = in_32_bits(maps[LAST]), [len(part) for part in parts]
+        self.features, *extra = torch.split(features, sizes)
+        self.logits, *extra_logits = torch.split(in_32_bits(model.classifier(features)), sizes)
         self.extra_features = dict(zip(self.extra_images, extra, strict=True))
         self.extra_logits = dict(zip(self.extra_images, extra_logits, strict=True))
         for stage in self.stages:
-            self.maps[stage], *extra = maps[stage].split(sizes)
+            self.maps[stage], *extra = torch.split(in_32_bits(maps[stage]), sizes)
             self.extra_maps[stage] = dict(zip(self.extra_images, extra, strict=True))

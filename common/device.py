@@ -1,7 +1,8 @@
 """Where a process computes, and what makes its numbers repeatable there."""
 
 import os
-from typing import TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -10,7 +11,7 @@ from fedmirage.common.cores import cores
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.settings.config import RunConfig
 
-__all__ = ["cores", "memory_format", "pick", "place", "prepare"]
+__all__ = ["arithmetic", "cores", "memory_format", "pick", "place", "prepare"]
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -51,6 +52,16 @@ def prepare(config: RunConfig, threads: int) -> torch.device:
     # Filling new tensors would cost a pass over each of them.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return device
+
+
+def arithmetic(config: RunConfig, device: torch.device) -> AbstractContextManager[Any]:
+    """Let networks compute in the run's `precision` in this block.
+
+    Weights change within a block, so what autocast has made of them is not kept.
+    """
+    if config.precision == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
 
 
 def place(model: M, device: torch.device, config: RunConfig) -> M:

@@ -50,7 +50,8 @@ def refuse(problems: Sequence[str]) -> None:
 def say_kind(thing: object) -> str:
     """Say of what type something is: "an int"."""
     name = type(thing).__name__
-    return f"a{'n' * (name[0] in 'aeiouAEIOU')} {name}"
+    article = "an" if name[0] in "aeiouAEIOU" or name == "ndarray" else "a"
+    return f"{article} {name}"
 
 
 class DataError(FedmirageError):

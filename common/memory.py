@@ -11,7 +11,9 @@ message of a simulation.
 import logging
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import Context
@@ -154,9 +156,12 @@ def local_models(folder: Path, round_number: int) -> list[tuple[int, Arrays]]:
 
 def memory_folder(context: Context, memory: Path | None = None) -> Path:
     """Find the folder of all memories: the given one, the node's own setting, or Flower's home."""
-    return memory or Path(
-        str(context.node_config.get("memory") or flower_home() / "fedmirage" / "memory")
-    )
+    return memory or find_memory(context.node_config)
+
+
+def find_memory(node_config: Mapping[str, Any]) -> Path:
+    """Find where a node with this configuration keeps its files."""
+    return Path(str(node_config.get("memory") or flower_home() / "fedmirage" / "memory"))
 
 
 def client_folder(memory: Path, token: str, partition: int) -> Path:

@@ -137,6 +137,9 @@ class Method(Params):
     summable_instead: ClassVar[str] = ""
     # Parameters that only pictures give a meaning, with the values that leave them out.
     only_pictures: ClassVar[dict[str, Any]] = {}
+    # Parameters that switch on kernels of its client half, which compute in 32 bits only, with the
+    # values that leave them out.
+    kernels: ClassVar[dict[str, Any]] = {}
     # The parameters that make a placebo of it: the same method without what is supposed to help.
     # Comparisons run it beside the method; {} means that there is none.
     placebo: ClassVar[dict[str, Any]] = {}
@@ -205,6 +208,10 @@ class Method(Params):
     def without_pictures(self) -> Method:
         """Return this method without what only pictures have."""
         return self.model_copy(update=self.only_pictures)
+
+    def without_kernels(self) -> Method:
+        """Return this method without kernels of its own."""
+        return self.model_copy(update=self.kernels)
 
     def check_inputs(self) -> list[str]:
         """Say in sentences what was asked for that only pictures have."""

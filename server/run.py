@@ -69,7 +69,7 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
             ask_owners(grid, config)
             return prepare(grid, config, folder, results).run()
         except BaseException as error:
-            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            status = "interrupted" if isinstance(error, folders.ENDINGS) else "failed"
             reason = folders.explain(error, folder)
             with contextlib.suppress(OSError):  # the disk may be full
                 results.drop_torn()

@@ -30,13 +30,14 @@ from fedmirage.common.memory import memory_folder
 from fedmirage.common.secagg.protocol import RECORD as SECURE
 from fedmirage.common.secagg.protocol import REFUSAL
 from fedmirage.common.wire.metrics import ERROR as WHY_NOT
-from fedmirage.common.wire.payload import LAYOUT, find_start, read_header, slices
+from fedmirage.common.wire.payload import LAYOUT, find_start, read_header, read_layout
 from fedmirage.common.wire.preparation import PREPARE
 
 FILE = "outgoing.jsonl"
 UNWRITTEN = "it cannot write down what it would send, so it sends nothing; its own log says why"
 KINDS = {MessageTypeLegacy.GET_PROPERTIES: "properties"}  # Flower's other words say what is meant
 SETTINGS = ("methods", "secagg", "dp")
+SHORT = 2  # bytes of a number in the types that a section may declare (wire)
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,9 @@ def list_items(reply: Message) -> Iterator[Item]:
     """Yield all arrays and all bytes of a message, in their order."""
     for name, record in reply.content.array_records.items():
         sections = name_sections(reply, record, name)
-        for section, array in zip(sections, record.values(), strict=True):
+        for (section, declared), array in zip(sections, record.values(), strict=True):
             if array.data:  # a reply without arrays has an empty one of Flower's
-                yield describe_array(section, array)
+                yield describe_array(section, declared, array)
     for other in reply.content.config_records.values():
         for key, value in other.items():
             for part in value if isinstance(value, list) else [value]:
@@ -161,19 +162,21 @@ def list_items(reply: Message) -> Iterator[Item]:
                     yield Item(key, "bytes", (len(part),), part)
 
 
-def describe_array(section: str, array: Array) -> Item:
+def describe_array(section: str, declared: str, array: Array) -> Item:
     """Describe an array by its own first bytes; what Flower says of it may be empty."""
     shape, _, dtype, _ = read_header(array.data[: find_start(array.data)])
-    return Item(section, str(dtype), shape, array.data)
+    kind = declared if declared and dtype.itemsize == SHORT else str(dtype)
+    return Item(section, kind, shape, array.data)
 
 
-def name_sections(reply: Message, record: ArrayRecord, otherwise: str) -> list[str]:
-    """Name the section of every array, as the layout of the message does."""
+def name_sections(reply: Message, record: ArrayRecord, otherwise: str) -> list[tuple[str, str]]:
+    """Name the section of every array, and its declared type, as the message's layout does."""
     for told in reply.content.config_records.values():
         if layout := str(told.get(LAYOUT, "")):
-            cuts = slices(layout, len(record))
-            return [name for name, cut in cuts.items() for _ in range(cut.start, cut.stop)]
-    return [otherwise] * len(record)
+            cuts, declared = read_layout(layout, len(record))
+            named = {name: (name, declared.get(name, "")) for name in cuts}
+            return [named[name] for name, cut in cuts.items() for _ in range(cut.start, cut.stop)]
+    return [(otherwise, "")] * len(record)
 
 
 def list_others(reply: Message) -> tuple[list[str], str | None]:

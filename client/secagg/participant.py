@@ -29,6 +29,7 @@ from fedmirage.common.errors import WireError
 from fedmirage.common.secagg import keys, shamir
 from fedmirage.common.secagg import protocol as wire
 from fedmirage.common.secagg.keys import split
+from fedmirage.common.secagg.packing import pack
 from fedmirage.common.secagg.protocol import (
     AGREE,
     OPEN,
@@ -141,7 +142,7 @@ class Participant:
                 keys.agree(self.private(wire.MASKING), this.key(other, wire.MASKING)), len(vector)
             )
             masked += mask if self.own > other else -mask
-        return {"vector": cast(keys.Steps, masked).astype("<i8").tobytes()}
+        return {"vector": pack(cast(keys.Steps, masked), self.secagg.width(self.drawn))}
 
     def agree(self) -> dict[str, Any]:
         """Tell every client that is left for whom this one would open the sum."""

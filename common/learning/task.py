@@ -155,7 +155,7 @@ def evaluate(
     with _eval_mode(model):
         for images, labels in batches:
             with torch.inference_mode():
-                logits = model(images)
+                logits = in_32_bits(model(images))
                 meter.add(logits[:, :classes], labels)
                 if detail is not None:
                     detail.add(logits[:, :classes], labels)
@@ -163,6 +163,11 @@ def evaluate(
                     wide = wide or task.meter()
                     wide.add(logits, labels)
     return meter.result() | ({} if wide is None else {ALL_OUTPUTS: wide.result()["accuracy"]})
+
+
+def in_32_bits(value: Tensor) -> Tensor:
+    """Return what a network has computed in bfloat16 as 32-bit floats, and all else as it is."""
+    return value.float() if value.dtype == torch.bfloat16 else value
 
 
 @contextmanager

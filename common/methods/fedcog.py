@@ -62,6 +62,7 @@ class FedCog(Method):
 
     renamed: ClassVar[dict[str, str]] = {"js": "disagreement", "shared": "same_images"}
     only_pictures: ClassVar[dict[str, Any]] = {"augment": False, "downsample": False}
+    kernels: ClassVar[dict[str, Any]] = {"fast": False}
     placebo: ClassVar[dict[str, Any]] = {"source": "none"}
     begins_as_fedavg: ClassVar[bool] = True
     reads_local_model: ClassVar[bool] = True

@@ -25,7 +25,7 @@ from fedmirage.common.wire.statistics import NORMALISATION
 if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
 
-VERSION = "fedmirage-secagg-3"
+VERSION = "fedmirage-secagg-4"
 RECORD = "fedmirage.secagg"  # the record of requests, of answers, and of what a client keeps
 REFUSAL = "refusal"  # the record in which a client says why it does not take part
 # The exchanges; the paper calls them rounds 0 to 4.

@@ -151,11 +151,16 @@ class SecAggOn(SecAggParams):
         """Bits of the largest possible sum over the given number of clients."""
         return int(clients * 2**self.bits).bit_length()
 
+    def width(self, drawn: int) -> int:
+        """Bytes of a masked number in a round of so many clients: enough to tell any sum."""
+        return math.ceil(self.needed_bits(drawn) / 8)
+
     def budget(self, drawn: int) -> str:
         """A sentence about the bit budget and the threshold, printed at the start of a run."""
         return (
             f"secure aggregation: {drawn} clients x {self.bits} bits need"
-            f" {self.needed_bits(drawn)} of {SUM_BITS}; numbers within +-{self.clip:g} in"
+            f" {self.needed_bits(drawn)} of {SUM_BITS}, so {self.width(drawn)} bytes per number;"
+            f" numbers within +-{self.clip:g} in"
             f" steps of {self.step:.2g}; at most {self.max_examples} examples per client;"
             f" {self.losses(drawn)} of {drawn} clients may be lost, and"
             f" {self.accomplices(drawn)} may help a dishonest server"

@@ -108,6 +108,10 @@ class RunConfig(BaseModel):
     which the clients must trust, adds the noise; or "local(clip=1, noise=1)", where each client
     adds noise to its own update. With dp, all clients count equally. The noise does not depend on
     the seed."""
+    wire: Literal["float32", "float16", "bfloat16"]
+    """The type in which clients send their numbers. In 16 bits they send the difference to the
+    model that they got, rounded at random, so the mean of many is right on average. BatchNorm's
+    statistics, counts and images stay as they are. Not with secagg or dp."""
     local_steps: Count
     """Optimiser steps per client and round; 0 means that local-epochs decides."""
     local_epochs: Count
@@ -147,6 +151,10 @@ class RunConfig(BaseModel):
     method trains on the server."""
     memory_format: Literal["channels_last", "contiguous"]
     """Memory order of image tensors. It affects the results; channels_last is faster."""
+    precision: Literal["float32", "bfloat16"]
+    """In which type networks compute while clients train and while models are scored: "bfloat16" is
+    torch's autocast. Weights, optimisers and what a method computes on the server stay float32. It
+    affects the results; how fast it is depends on the processor."""
     deterministic: bool
     """Use deterministic kernels only; on the CPU this costs nothing."""
     eval_every: Positive
@@ -239,7 +247,11 @@ class RunConfig(BaseModel):
     def method_list(self) -> tuple[Method, ...]:
         """The methods, resolved; `fedavg` names the base and adds nothing."""
         methods = require(self.lines.methods, "methods")
-        return methods if self.pictures else tuple(one.without_pictures() for one in methods)
+        if not self.pictures:
+            methods = tuple(one.without_pictures() for one in methods)
+        if self.precision != "float32":
+            methods = tuple(one.without_kernels() for one in methods)
+        return methods
 
     @property
     def pictures(self) -> bool:
@@ -344,7 +356,15 @@ class RunConfig(BaseModel):
         """What methods, privacy and schedule find odd about these settings, though they can run."""
         methods = [caution for method in self.method_list for caution in method.cautions(self)]
         private = self.secagg_params.cautions() + self.dp_params.cautions(self)
-        return methods + private + self.schedule_params.cautions(self) + unscored(self)
+        kernels = [
+            f"precision={self.precision!r}: {one.name} runs with {key}={value!r}, because its own"
+            " kernels compute in 32 bits only"
+            for one in (self.lines.methods or () if self.precision != "float32" else ())
+            for key, value in one.kernels.items()
+            if getattr(one, key) != value
+        ]
+        found = methods + kernels + private
+        return found + self.schedule_params.cautions(self) + unscored(self)
 
     def evaluates(self, round_number: int) -> bool:
         """Whether models are evaluated on the test set in this round."""

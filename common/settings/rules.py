@@ -160,6 +160,24 @@ def replies_to_put_into_files(config: RunConfig, lines: Lines) -> list[str]:
     ]
 
 
+def wire_as_it_is(config: RunConfig, lines: Lines) -> list[str]:
+    """Secure aggregation and dp say bit by bit what leaves a client."""
+    asked = f"wire={config.wire!r}"
+    if config.wire == "float32":
+        return []
+    found = []
+    if require(lines.secagg, "secagg").active:
+        found.append(
+            f"{asked} rounds differences, but secagg={config.secagg!r} sends whole numbers of its"
+            " own, whose bits its keys set; write wire='float32'"
+        )
+    if require(lines.dp, "dp").active:
+        found.append(
+            f"{asked} changes an update after dp={config.dp!r} has bounded it; write wire='float32'"
+        )
+    return found
+
+
 RULES: tuple[Rule, ...] = (
     one_length_of_training,
     one_schedule,
@@ -171,6 +189,7 @@ RULES: tuple[Rule, ...] = (
     methods_that_go_together,
     weighting_that_methods_require,
     only_for_pictures,
+    wire_as_it_is,
     no_need_of_server_data,
     replies_to_put_into_files,
 )

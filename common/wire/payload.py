@@ -28,11 +28,17 @@ LAYOUT = "layout"  # the key of the layout in FitIns.config and FitRes.metrics
 ONLY_SCORES = "only_scores"  # the key in FitIns.config with which clients score and do not train
 
 
-def pack(sections: Mapping[str, Arrays]) -> tuple[Arrays, str]:
-    """Flatten sections, `shared` first, into arrays and a layout such as "shared:12 control:10"."""
+def pack(
+    sections: Mapping[str, Arrays], declared: Mapping[str, str] | None = None
+) -> tuple[Arrays, str]:
+    """Flatten sections, `shared` first, into arrays and a layout such as "shared:12 control:10".
+
+    A section whose numbers travel in a shorter type declares it: "shared:12:bfloat16".
+    """
     names = sorted(sections, key=lambda name: (name != SHARED, name))
+    types = {name: f":{kind}" for name, kind in (declared or {}).items()}
     return [array for name in names for array in sections[name]], " ".join(
-        f"{name}:{len(sections[name])}" for name in names
+        f"{name}:{len(sections[name])}{types.get(name, '')}" for name in names
     )
 
 
@@ -42,23 +48,37 @@ def unpack(arrays: Arrays, layout: str) -> Sections:
 
 
 def slices(layout: str, total: int) -> dict[str, slice]:
-    """The slice of each section; the layout must cover all arrays and name each section once."""
+    """The slice of each section; the layout must cover all arrays and name each section once.
+
+    A section with a shorter type of its own is refused: whoever can read it calls `read_layout`.
+    """
+    cuts, declared = read_layout(layout, total)
+    for name, kind in declared.items():
+        raise WireError(f"the section {name!r} is declared as {kind!r}, which is not read here")
+    return cuts
+
+
+def read_layout(layout: str, total: int) -> tuple[dict[str, slice], dict[str, str]]:
+    """Read the slice of each section, and the types of the sections that declare one."""
     cuts: dict[str, slice] = {}
+    declared: dict[str, str] = {}
     start = 0
     for piece in layout.split():
-        name, colon, count = piece.partition(":")
-        if not name or not colon or not count.isdecimal() or name in cuts:
+        name, *others = piece.split(":")
+        count, kind = (others + [""] * 2)[:2]
+        if not name or not count.isdecimal() or len(others) != 1 + bool(kind) or name in cuts:
             raise WireError(
                 f"the layout {layout!r} of a message cannot be read at {piece!r}; write name:count"
                 " once per section"
             )
         cuts[name] = slice(start, start + int(count))
+        declared |= {name: kind} if kind else {}
         start += int(count)
     if start != total:
         raise WireError(
             f"the layout {layout!r} describes {start} arrays, but the message holds {total}"
         )
-    return cuts
+    return cuts, declared
 
 
 def take(parameters: Parameters, layout: str, name: str) -> tuple[Arrays, Parameters, str]:

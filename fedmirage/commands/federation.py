@@ -179,7 +179,7 @@ def supernode(
     folder = str(memory.expanduser().absolute()) if memory else ""
     node_config = checks.add_pair(node_config, "memory", folder)
     if sent:
-        from fedmirage.node.checkup import find_memory
+        from fedmirage.common.memory import find_memory
         from fedmirage.node.sent import show_sent
 
         show_sent(out, find_memory(checks.read_node_config(node_config)))
@@ -242,6 +242,7 @@ def submit(superlink: str, **given: Any) -> None:
     from flwr.common.config import parse_config_args
 
     from fedmirage.deployment.link import find_link
+    from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
     from fedmirage.show.progress import show_summary
     from fedmirage.submission import submit as hand_in
 
@@ -253,13 +254,15 @@ def submit(superlink: str, **given: Any) -> None:
     with interruptions.telling():
         summary = hand_in(link, config, out)
     folder = Path(summary.get("folder") or config.resume or config.out)
+    here = Path.cwd()
+    shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
     if "rounds" in summary:
-        here = Path.cwd()
-        shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
         show_summary(out, summary, shown)
     else:
         say(out, f"finished; the results are on {link.host}: {folder}")
     if link.home is not None or not link.here:
         say(out, f"to copy them: scp -r {link.host}:{shlex.quote(str(folder))} .")
     if summary["status"] != "finished":
+        if (folder / CHECKPOINT).exists():
+            say(out, f"to continue it: fedmirage submit {superlink} --resume {shown}")
         raise typer.Exit(1)

@@ -1,7 +1,7 @@
 """Commands for a model that is trained: predict, evaluate, export, card, personal."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +19,11 @@ Network = Annotated[
     ),
 ]
 DataFolder = Annotated[str, typer.Option("--data-dir", help="Where to look for files.")]
+Resamples = Annotated[
+    int, typer.Option(help="Bootstrap resamples for the intervals; 0 leaves them out.", min=0)
+]
+Seed = Annotated[int, typer.Option(help="The seed of the resamples.", min=0)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Encoder = Annotated[
     str,
     typer.Option(
@@ -80,14 +85,12 @@ def evaluate(
             metavar="test|train|all",
         ),
     ] = "test",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    json: Json = False,
     picture: Annotated[
         Path | None, typer.Option(help="Draw the reliability of the probabilities into this PNG.")
     ] = None,
-    resamples: Annotated[
-        int, typer.Option(help="Bootstrap resamples for the intervals; 0 leaves them out.", min=0)
-    ] = 1000,
-    seed: Annotated[int, typer.Option(help="The seed of the resamples.", min=0)] = 0,
+    resamples: Resamples = 1000,
+    seed: Seed = 0,
     data_dir: DataFolder = "",
     download: Annotated[bool, typer.Option(help="Fetch a missing set from the hub.")] = False,
     model: Network = "",
@@ -100,22 +103,29 @@ def evaluate(
 
     Example: fedmirage evaluate runs/one/model.safetensors --dataset "imagefolder(path='new')"
     """
-    from json import dumps
-
     from fedmirage.trained.evaluation import evaluate as judge
     from fedmirage.trained.labelled import load_labelled
     from fedmirage.trained.model import load_trained
-    from fedmirage.trained.shown import draw_reliability, show_evaluation
+    from fedmirage.trained.shown import draw_reliability
 
     loaded = load_trained(model_file, model)
     samples = load_labelled(loaded.facts, dataset, split, data_dir, download)
     found = {"model": str(model_file), **judge(loaded, samples, resamples, seed)}
+    show(found, json)
+    if picture:
+        say(err, f"picture: {draw_reliability(found, picture)}")
+
+
+def show(found: dict[str, Any], json: bool) -> None:
+    """Print an evaluation, as tables or as JSON."""
+    from json import dumps
+
+    from fedmirage.trained.shown import show_evaluation
+
     if json:
         print(dumps(found, indent=2))
     else:
         show_evaluation(out, found)
-    if picture:
-        say(err, f"picture: {draw_reliability(found, picture)}")
 
 
 def export(
@@ -172,11 +182,9 @@ def personal(
     allow: Annotated[
         str, typer.Option(help="Modules that may be imported, as in --node-config.")
     ] = "",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-    resamples: Annotated[
-        int, typer.Option(help="Bootstrap resamples for the intervals; 0 leaves them out.", min=0)
-    ] = 1000,
-    seed: Annotated[int, typer.Option(help="The seed of the resamples.", min=0)] = 0,
+    json: Json = False,
+    resamples: Resamples = 1000,
+    seed: Seed = 0,
 ) -> None:
     """Assemble this node's personal model, evaluate it on held-out data, write it to a file.
 
@@ -185,14 +193,12 @@ def personal(
 
     Example: fedmirage personal 0123456789abcdef --memory /srv/memory --out mine.safetensors
     """
-    from json import dumps
-
-    from fedmirage.common.memory import flower_home
+    from fedmirage.common.memory import find_memory
     from fedmirage.trained.evaluation import evaluate as judge
     from fedmirage.trained.personal import assemble
-    from fedmirage.trained.shown import show_evaluation, show_kept_runs
+    from fedmirage.trained.shown import show_kept_runs
 
-    place = memory or flower_home() / "fedmirage" / "memory"
+    place = memory or find_memory({})
     if not run:
         show_kept_runs(out, place)
         return
@@ -200,10 +206,7 @@ def personal(
     found = judge(made.trained, made.hold_out(), resamples, seed)
     if out_file:
         say(err, f"model: {made.save(out_file)}")
-    if json:
-        print(dumps(found, indent=2))
-    else:
-        show_evaluation(out, found)
+    show(found, json)
 
 
 def card(
@@ -223,9 +226,7 @@ def card(
     out_file: Annotated[
         Path | None, typer.Option("--out", help="Write it here instead of printing it.")
     ] = None,
-    resamples: Annotated[
-        int, typer.Option(help="Bootstrap resamples for the intervals; 0 leaves them out.", min=0)
-    ] = 1000,
+    resamples: Resamples = 1000,
     data_dir: DataFolder = "",
     model: Network = "",
 ) -> None:

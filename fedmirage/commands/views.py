@@ -1,5 +1,6 @@
 """Commands that show data, results and the machine, and run nothing."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -95,11 +96,24 @@ def report(
 
 def doctor(
     data_dir: Annotated[str | None, typer.Option(help="Where to look for data sets.")] = None,
+    gpu: Annotated[
+        bool,
+        typer.Option(
+            "--gpu",
+            help="Instead, run two rounds of every method on the GPU and on the CPU, in at most"
+            " five minutes; ends with 1 if one differs.",
+        ),
+    ] = False,
 ) -> None:
     """Show what this machine has: device, threads, versions, ports, free memory, data sets.
 
     It also shows until when the certificates of a federation are valid.
     """
+    if gpu:
+        from fedmirage.show.gpu import try_gpu
+
+        try_gpu(out, partial(say, out))
+        return
     from fedmirage.show.doctor import doctor as examine
 
     examine(out, data_dir)

@@ -93,16 +93,6 @@ def read_certificate(path: Path) -> x509.Certificate:
         raise FedmirageError(f"{path} cannot be read as a certificate: {reason(error)}") from None
 
 
-def find_expired(path: Path, now: datetime | None = None) -> str:
-    """Say since when a certificate is no longer valid, or from when it will be; empty if it is."""
-    certificate = read_certificate(path)
-    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    today = now or datetime.now(UTC)
-    if end < today:
-        return f"expired on {end:%Y-%m-%d}"
-    return f"is valid from {begin:%Y-%m-%d} on only" if begin > today else ""
-
-
 def make_authority(folder: Path) -> None:
     """Make an authority that signs itself."""
     key = ec.generate_private_key(ec.SECP384R1())

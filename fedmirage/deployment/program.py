@@ -14,12 +14,13 @@ from fedmirage.deployment.certificates import (
     AUTHORITY,
     SERVER,
     SERVER_KEY,
-    find_expired,
     make_certificates,
     own_names,
+    read_certificate,
 )
 from fedmirage.deployment.home import Home
 from fedmirage.node.checks import check_address
+from fedmirage.node.encryption import find_expired
 from fedmirage.runtimes.grpc import ENVIRONMENT
 from fedmirage.runtimes.superlink import PROGRAMS
 from fedmirage.server.messages.node_ids import VARIABLE
@@ -87,7 +88,7 @@ class Program:
             (AUTHORITY, "delete the folder, start the SuperLink again, and give it to every site"),
         ):
             with collect(problems):
-                if expired := find_expired(self.certificates / name):
+                if expired := find_expired(read_certificate(self.certificates / name)):
                     raise ConfigurationError(f"{self.certificates / name} {expired}; {mend}")
         refuse(problems)
         return said

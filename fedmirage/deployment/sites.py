@@ -95,19 +95,17 @@ class Admitted:
 
     def revoke(self, names: Sequence[str]) -> list[str]:
         """Revoke the keys of sites, by name or partition; a node of theirs is out at once."""
-        found, problems = list[int](), list[str]()
-        for name in names:
-            nodes = [node for node, site in self.sites.items() if name == site_key(site)]
-            nodes += [
-                node
-                for node, site in self.sites.items()
-                if site.name and name == str(site.partition)
+        called = {site_key(site): node for node, site in self.sites.items()}
+        nodes = {str(site.partition): node for node, site in self.sites.items()} | called
+        known = f"those are {', '.join(called)}" if called else "none is"
+        refuse(
+            [
+                f"--revoke {name}: no such site is admitted; {known}"
+                for name in names
+                if name not in nodes
             ]
-            known = ", ".join(site_key(site) for site in self.sites.values()) or "nobody"
-            problems += [] if nodes else [f"--revoke {name}: no such site is admitted, but {known}"]
-            found += nodes
-        refuse(problems)
-        return [self.unregister(node) for node in dict.fromkeys(found)]
+        )
+        return [self.unregister(node) for node in dict.fromkeys(nodes[name] for name in names)]
 
     def revoke_others(self, kept: Collection[int]) -> list[str]:
         """Revoke everybody but these nodes, also those who were registered in another way."""

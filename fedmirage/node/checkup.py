@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from fedmirage.client.node.outgoing import FILE as OUTGOING
 from fedmirage.common.errors import FedmirageError, collect, reason
-from fedmirage.common.memory import flower_home
+from fedmirage.common.memory import find_memory
 from fedmirage.node import checks
-from fedmirage.node.encryption import connect, has_tls, require_same_encryption, trustful
+from fedmirage.node.encryption import (
+    connect,
+    find_expired,
+    has_tls,
+    require_same_encryption,
+    trustful,
+)
 from fedmirage.node.findings import FAULT, OK, WARNING, Finding
 from fedmirage.node.own_files import examine_data
 from fedmirage.runtimes.bundle import digest, own_code
@@ -42,11 +48,6 @@ def examine(way: "Way", with_device: bool = False) -> list[Finding]:
     findings += examine_superlink(way.superlink, way.insecure, way.root_certificates)
     findings += examine_code()
     return findings + (examine_device() if with_device else [])
-
-
-def find_memory(config: Mapping[str, Any]) -> Path:
-    """Return the folder where a node with this configuration keeps its files."""
-    return Path(str(config.get("memory") or flower_home() / "fedmirage" / "memory"))
 
 
 def examine_own(config: Mapping[str, Any]) -> list[Finding]:
@@ -159,15 +160,14 @@ def examine_days(whose: str, source: Path | str) -> Finding:
     except (OSError, ValueError, ssl.SSLError) as error:
         told = f"the certificate of the {whose} cannot be read: {error}; get it again"
         return Finding(FAULT, subject, told)
+    what, renew = f"the certificate of the {whose}", "ask whoever runs the SuperLink for a new one"
+    if expired := find_expired(read):
+        return Finding(FAULT, subject, f"{what} {expired}; {renew}")
     days = (read.not_valid_after_utc - datetime.now(UTC)).days
-    what, end = f"the certificate of the {whose}", f"{read.not_valid_after_utc:%Y-%m-%d}"
-    renew = "ask whoever runs the SuperLink for a new one"
-    if days < 0:
-        return Finding(FAULT, subject, f"{what} expired on {end}; {renew}")
-    told = f"{what} is valid until {end}, {days} days"
-    return (
-        Finding(WARNING, subject, f"{told}; {renew}") if days < SOON else Finding(OK, subject, told)
-    )
+    told = f"{what} is valid until {read.not_valid_after_utc:%Y-%m-%d}, {days} days"
+    if days < SOON:
+        return Finding(WARNING, subject, f"{told}; {renew}")
+    return Finding(OK, subject, told)
 
 
 def examine_code() -> list[Finding]:

@@ -8,8 +8,12 @@ import socket
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedmirage.common.errors import FedmirageError
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
 
 PATIENCE = 5.0  # seconds; a SuperLink that does not answer by then may do so later
 OTHER_NAME = (62, 64)  # how OpenSSL calls a certificate for another name or another address
@@ -84,14 +88,20 @@ def say_validity(address: str) -> str:
     """Say until or from when the certificate of a SuperLink is valid, if it is not today."""
     from cryptography.x509 import load_der_x509_certificate
 
-    now = datetime.now(UTC)
     try:
         shown = load_der_x509_certificate(connect(address, trustful()) or b"")
     except (OSError, ValueError):
         return "is not valid today"
-    if shown.not_valid_after_utc < now:
-        return f"expired on {shown.not_valid_after_utc:%Y-%m-%d}"
-    return f"is valid from {shown.not_valid_before_utc:%Y-%m-%d} on only"
+    return find_expired(shown)
+
+
+def find_expired(certificate: "Certificate") -> str:
+    """Say since when a certificate is no longer valid, or from when it will be; empty if it is."""
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    today = datetime.now(UTC)
+    if end < today:
+        return f"expired on {end:%Y-%m-%d}"
+    return f"is valid from {begin:%Y-%m-%d} on only" if begin > today else ""
 
 
 def trustful() -> ssl.SSLContext:

@@ -17,8 +17,9 @@ from typing import Any
 from rich.console import Console
 
 from fedmirage.common.errors import FedmirageError, refuse
+from fedmirage.common.memory import find_memory
 from fedmirage.node import checks
-from fedmirage.node.checkup import examine, find_memory
+from fedmirage.node.checkup import examine
 from fedmirage.node.findings import FAULT, OK, pick, show_findings
 from fedmirage.node.log import VERBOSE
 from fedmirage.runtimes.interrupts import INTERRUPTIONS

@@ -22,6 +22,7 @@ PROGRAMS = Path(sys.executable).parent
 ENDED = "finished"  # how the status of a run that is over begins
 ANSWER = 120.0  # seconds in which Flower's command line must have answered
 REASON = "ServerApp failed with exception: "  # how Flower begins the details of a failed run
+GONE = 600.0  # seconds after which a SuperLink that does not answer is given up
 STATUS_EVERY = 30.0  # seconds between two requests for the run's status
 NOT_BEGUN = ("pending", "starting")  # the status of a run that nobody has taken up yet
 
@@ -48,20 +49,31 @@ class SuperLink:
             raise FedmirageError(f"Flower did not start the run: {reason}")
         return str(answer["run-id"])
 
-    def wait(self, run_id: str, folder: Path) -> dict[str, Any]:
+    def wait(
+        self, run_id: str, folder: Path, earlier: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Wait until results.jsonl has its summary, and return it.
 
-        A run that ends without one has failed, whatever Flower's exit codes say.
+        A run that ends without one has failed, whatever Flower's exit codes say. A run that is
+        resumed may have an `earlier` one, which counts only if the run ends without another.
         """
-        began = asked = time.monotonic()
-        while not (summary := find_summary(folder)):
+        began = asked = heard = time.monotonic()
+        while not (summary := find_summary(folder)) or summary == earlier:
             time.sleep(0.3)
             self.check()
             if time.monotonic() - asked > self.every:
                 asked = time.monotonic()
                 run = self.find_run(run_id)
-                if run.get("status", "").startswith(ENDED) and not find_summary(folder):
+                heard = asked if run else heard
+                if run.get("status", "").startswith(ENDED):
+                    if summary := find_summary(folder):
+                        break
                     raise self.failure(run)
+                if asked - heard > GONE:
+                    raise FedmirageError(
+                        f"the SuperLink has not answered for {GONE:.0f} s; see {self.log}. When it"
+                        " runs again, continue the run with --resume"
+                    )
                 if run.get("status") in NOT_BEGUN and asked - began > self.start_within:
                     raise FedmirageError(
                         f"the SuperLink has not begun the run within {self.start_within:.0f} s; its"

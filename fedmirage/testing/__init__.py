@@ -15,9 +15,9 @@ import pytest
 pytest.register_assert_rewrite("fedmirage.testing.checks")
 
 from fedmirage.common.methods import METHODS  # noqa: E402
+from fedmirage.runtimes.quick import BASE, BATCH_NORM  # noqa: E402
 from fedmirage.testing import checks  # noqa: E402
 from fedmirage.testing.inprocess import run_in_process  # noqa: E402
-from fedmirage.testing.quick import BASE, BATCH_NORM  # noqa: E402
 from fedmirage.testing.runs import arrays, assert_same_bits, lines, weights  # noqa: E402
 from fedmirage.testing.seams import order_matters  # noqa: E402
 

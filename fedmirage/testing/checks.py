@@ -23,10 +23,10 @@ from fedmirage.common.methods import METHODS
 from fedmirage.common.secagg.settings import why_not
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.payload import Arrays
+from fedmirage.runtimes.quick import BASE, finite, line
 from fedmirage.server.strategy.average import Aggregated, Average
 from fedmirage.testing import runs
 from fedmirage.testing.inprocess import run_in_process
-from fedmirage.testing.quick import BASE, finite, line
 from fedmirage.testing.runs import KilledError, kill_in_round
 from fedmirage.testing.seams import Pair, problems, where_to_look
 from fedmirage.testing.simulated_device import simulated_device

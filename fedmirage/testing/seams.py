@@ -15,8 +15,8 @@ from fedmirage.client.objective import Objective
 from fedmirage.common.method import Method, clashes
 from fedmirage.common.methods import METHODS, half
 from fedmirage.common.settings.language import resolve_line
+from fedmirage.runtimes.quick import line
 from fedmirage.server.strategy.wrapper import StrategyWrapper
-from fedmirage.testing.quick import line
 
 Pair = tuple[str, str]
 CLASSES = 10  # of the digits, which all pairs are tried on

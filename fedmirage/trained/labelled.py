@@ -41,11 +41,11 @@ MOST_GROUPS = 100  # of one column; more are not told apart
 
 @dataclass(frozen=True)
 class Labelled:
-    """Inputs that the network takes, their true labels, and to which groups they belong."""
+    """Inputs of a model, their true labels, and to which groups they belong."""
 
     line: str  # the dataset line with what the model file adds to it
     what: str  # which of its samples, in words
-    inputs: Tensor
+    inputs: npt.NDArray[Any]  # as read from files
     labels: Tensor  # in the model's numbers
     remarks: list[str] = field(default_factory=list)
     # by column ("domain", "site", ...): the names of its groups, and the group of every sample
@@ -79,11 +79,10 @@ def load_labelled(
 def label(
     facts: ModelFacts, dataset: DataSet, samples: Split, line: str, what: str, remarks: list[str]
 ) -> Labelled:
-    """Normalise samples of a set for a model, and number their classes as it does."""
-    inputs = facts.normalise(torch.from_numpy(np.array(samples.images)))
+    """Number the classes of samples as a model does."""
     labels = torch.from_numpy(renumber(dataset, samples.labels, facts))
     groups = _find_groups(dataset, samples, remarks)
-    return Labelled(line, what, inputs, labels, remarks, groups)
+    return Labelled(line, what, samples.images, labels, remarks, groups)
 
 
 def adapt(params: DatasetParams, facts: ModelFacts) -> DatasetParams:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -41,9 +43,15 @@ class TrainedModel(NamedTuple):
         return as_frame(self, list(predict(self, listed, encoder)), top)
 
     @torch.inference_mode()
-    def compute_logits(self, normalised: Tensor) -> Tensor:
-        """Compute one number per class in double precision, without what a method has added."""
-        parts = [self.network(part) for part in torch.split(normalised, BATCH)]
+    def compute_logits(self, inputs: npt.NDArray[Any]) -> Tensor:
+        """Compute one number per class in double precision, without what a method has added.
+
+        Inputs are as read from files. They are normalised batch by batch, and may be mapped from a
+        file that does not fit into memory.
+        """
+        starts = range(0, len(inputs), BATCH)
+        batches = (torch.from_numpy(np.array(inputs[start : start + BATCH])) for start in starts)
+        parts = [self.network(self.facts.normalise(batch)) for batch in batches]
         return torch.cat(parts)[:, : len(self.facts.classes)].double()
 
     def to_probabilities(self, logits: Tensor) -> Tensor:

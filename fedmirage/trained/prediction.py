@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from fedmirage.common.data.files.inputs import list_inputs
 from fedmirage.trained.model import BATCH, TrainedModel
 
@@ -38,8 +36,7 @@ def predict(
     listed = list_inputs(paths)
     for start in range(0, len(listed), BATCH):  # so that a folder need not fit into memory
         found = reader.read(listed[start : start + BATCH])
-        normalised = model.facts.normalise(torch.from_numpy(found.values))
-        probabilities = model.to_probabilities(model.compute_logits(normalised))
+        probabilities = model.to_probabilities(model.compute_logits(found.values))
         yield from map(Prediction, found.names, probabilities.tolist())
 
 

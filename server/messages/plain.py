@@ -18,7 +18,7 @@ from flwr.server.strategy import Strategy
 
 from fedmirage.common.errors import TRACEBACK, FedmirageError, WireError
 from fedmirage.common.wire.metrics import TERM
-from fedmirage.common.wire.payload import size
+from fedmirage.common.wire.payload import size, view
 from fedmirage.server.messages.replies import Replies, ReplyCheck, Send, read_reply
 from fedmirage.server.messages.roster import Roster
 from fedmirage.server.messages.sampling import PartitionProxy
@@ -137,15 +137,22 @@ class PlainFit(Fit):
         """Do so, with replies that are kept until the end of the round."""
         started = time.perf_counter()
         asked = self.ask(round_number, parameters, without)
-        results, refused = self.collect(round_number, asked, self.check.read)
+        sizes: list[int] = []
+        before = list(map(view, parameters.tensors)) if self.check.wire.declared else []
+
+        def read(content: Any) -> FitRes:
+            reply = self.check.read(content)
+            sizes.append(size(reply.parameters))
+            return self.check.restore(reply, before)
+
+        results, refused = self.collect(round_number, asked, read)
         answered = time.perf_counter()
         bytes_down = sum(size(ins.parameters) for _, ins in asked)
-        bytes_up = sum(size(result.parameters) for _, result in results)
         self.count(round_number, (proxy for proxy, _ in results))
         aggregated, metrics = self.strategy.aggregate_fit(round_number, results, [])
         seconds = {"clients": answered - started, "aggregate": time.perf_counter() - answered}
         clients = [client_record(proxy, result) for proxy, result in results]
-        return FitOutcome(aggregated, metrics, clients, refused, bytes_up, bytes_down, seconds)
+        return FitOutcome(aggregated, metrics, clients, refused, sum(sizes), bytes_down, seconds)
 
     def score(self, round_number: int, parameters: Parameters, asked: Asked) -> FitOutcome:
         """Ask, wait, check; every reply holds metrics alone."""

@@ -22,6 +22,7 @@ from fedmirage.common.errors import WireError
 from fedmirage.common.secagg import keys, shamir
 from fedmirage.common.secagg import protocol as wire
 from fedmirage.common.secagg.keys import Steps, split
+from fedmirage.common.secagg.packing import reduce, unpack
 from fedmirage.common.secagg.protocol import SecureTask, Try
 from fedmirage.server.messages.carrier import Carrier
 from fedmirage.server.messages.replies import clean
@@ -38,6 +39,7 @@ class Protocol:
     task: SecureTask
     quorum: int  # how many clients a try and its sum need, and how many shares open a key
     size: int  # numbers of a vector
+    width: int  # bytes of a masked number
     carrier: Carrier
     # whom clients blame -> who does
     accused: dict[int, set[int]] = field(default_factory=dict)
@@ -55,8 +57,10 @@ class Protocol:
         vectors = self.mask(this, self.share(this), max(least, self.quorum))
         self.left = sorted(vectors)
         shares = self.open(this, self.agree() if self.left != this.clients else {})
-        masked = np.sum([*vectors.values()], axis=0, dtype=np.int64)
-        return np.asarray(masked - self.find_masks(this, shares))
+        sums = -self.find_masks(this, shares)
+        for vector in vectors.values():
+            sums += unpack(vector, self.width)
+        return reduce(sums, self.width)
 
     # The exchanges
 
@@ -84,16 +88,16 @@ class Protocol:
         self.require(len(answers), len(this.clients), "sharing keys")
         return turn(this.clients, answers, "sealed", wire.SEALED)
 
-    def mask(self, this: Try, sealed: Parts, least: int) -> dict[int, Steps]:
+    def mask(self, this: Try, sealed: Parts, least: int) -> dict[int, bytes]:
         """Let the clients train; collect the masked vectors of those that are left."""
         requests = {
             target: {"sealed": b"".join(parts[source] for source in this.others(target))}
             for target, parts in sealed.items()
         }
-        check = require_bytes("vector", keys.WORD * self.size, "masked numbers")
+        check = require_bytes("vector", self.width * self.size, "masked numbers")
         answers = self.ask(wire.MASK, requests, check)
         self.require(len(answers), least, "training")
-        return {one: np.frombuffer(answer["vector"], "<i8") for one, answer in answers.items()}
+        return {one: answer["vector"] for one, answer in answers.items()}
 
     def agree(self) -> Parts:
         """Collect the tags with which clients say who is left, by receiver and sender."""

@@ -13,11 +13,12 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from flwr.app import Message
-from flwr.common import EvaluateRes, FitRes
+from flwr.common import EvaluateRes, FitRes, ndarrays_to_parameters
 from flwr.compat.common import recorddict_compat as compat
 from flwr.serverapp import Grid
 
@@ -26,7 +27,17 @@ from fedmirage.common.run import Run
 from fedmirage.common.wire import held_out
 from fedmirage.common.wire.manifest import Entry
 from fedmirage.common.wire.metrics import ERROR, SAMPLES, STEPS, check_declared, declared_metrics
-from fedmirage.common.wire.payload import LAYOUT, SHARED, Array, slices, view
+from fedmirage.common.wire.payload import (
+    LAYOUT,
+    SHARED,
+    Array,
+    Arrays,
+    decode,
+    pack,
+    read_layout,
+    view,
+)
+from fedmirage.common.wire.short import ShortType, Wire
 
 POLL = 0.2  # seconds between two looks for replies
 PULLED = 16  # replies that are fetched at a time
@@ -165,6 +176,7 @@ class ReplyCheck:
         self.expected |= {section.name: run.entries_of(section) for section in run.sections}
         self.least = {section.name: section.least for section in run.sections}
         self.metrics = declared_metrics(run)
+        self.wire = Wire(run)
 
     def read(self, content: Any) -> FitRes:
         """Read a reply to a request to train; raises a WireError if it cannot be used."""
@@ -189,14 +201,19 @@ class ReplyCheck:
             raise WireError(str(reply.metrics[ERROR]))
         expected = self.expected if expected is None else expected
         layout = str(reply.metrics.get(LAYOUT, ""))
-        cuts = slices(layout, len(reply.parameters.tensors))
+        cuts, declared = read_layout(layout, len(reply.parameters.tensors))
         if cuts.keys() != expected.keys():
             raise WireError(
                 f"its message holds {layout!r}, but this run sends {' '.join(expected)!r}"
             )
         for name, cut in cuts.items():
+            if declared.get(name) != self.wire.declared.get(name):
+                raise WireError(
+                    f"its section {name!r} is declared as {declared.get(name)!r}, but this run"
+                    f" sends {self.wire.declared.get(name)!r} (wire)"
+                )
             tensors, least = reply.parameters.tensors[cut], self.least.get(name)
-            check_section(name, tensors, expected[name], least)
+            check_section(name, tensors, expected[name], least, self.wire.types[name])
         metrics = {name: value for name, value in reply.metrics.items() if name != LAYOUT}
         check_declared(metrics, self.metrics)
         for name, value in metrics.items():
@@ -204,37 +221,56 @@ class ReplyCheck:
         check_examples(reply.num_examples)
         check_held_out(metrics)
 
+    def restore(self, reply: FitRes, before: Arrays) -> FitRes:
+        """Make a whole model of the differences to the one before, once they are checked."""
+        if not self.wire.declared:
+            return reply
+        tensors = reply.parameters.tensors
+        cuts, _ = read_layout(str(reply.metrics[LAYOUT]), len(tensors))
+        sections = {name: decode(tensors[cut]) for name, cut in cuts.items()}
+        flat, layout = pack(self.wire.restore(sections, before))
+        metrics = {**reply.metrics, LAYOUT: layout}
+        return replace(reply, parameters=ndarrays_to_parameters(flat), metrics=metrics)
+
 
 def check_section(
-    section: str, tensors: list[bytes], expected: Sequence[Entry] | None, least: float | None
+    section: str,
+    tensors: list[bytes],
+    expected: Sequence[Entry] | None,
+    least: float | None,
+    types: Sequence[ShortType | None],
 ) -> None:
     """Raise a sentence about the first array that is not as it should be."""
     what = "the model" if section == SHARED else f"the section {section!r}"
     if expected is not None:
         if len(tensors) != len(expected):
             raise WireError(f"it sent {len(tensors)} arrays of {what}, which has {len(expected)}")
-        for tensor, entry in zip(tensors, expected, strict=True):
-            size = entry.size * (entry.dtype or np.dtype(np.float64)).itemsize
+        for tensor, entry, kind in zip(tensors, expected, types, strict=True):
+            held = kind.held if kind else entry.dtype or np.dtype(np.float64)
+            size = entry.size * held.itemsize
             if len(tensor) > size + HEADER:
                 raise WireError(
                     f"its array {entry.name!r} has {len(tensor)} bytes, but in {what} it has {size}"
                 )
-    for place, tensor in enumerate(tensors):
+    types = types if expected is not None else [None] * len(tensors)
+    for place, (tensor, kind) in enumerate(zip(tensors, types, strict=True)):
         array = view(tensor)
         entry = Entry(section, array.shape, None) if expected is None else expected[place]
-        check_array(what, array, entry)
+        numbers = read_array(what, array, entry, kind)
         # Methods know which numbers cannot be: nobody makes a negative number of steps.
-        if least is not None and (lowest := array.min(initial=least)) < least:
+        if least is not None and (lowest := numbers.min(initial=least)) < least:
             raise WireError(f"its section {section!r} holds {lowest:g}, which is below {least:g}")
 
 
-def check_array(what: str, array: Array, entry: Entry) -> None:
-    """Require an array's shape and type, and finite, plausible numbers."""
-    if array.shape != entry.shape or entry.dtype not in (None, array.dtype):
+def read_array(what: str, array: Array, entry: Entry, kind: ShortType | None) -> Array:
+    """Require an array's shape and type, and finite, plausible numbers, which are returned."""
+    held = kind.held if kind else entry.dtype
+    if array.shape != entry.shape or held not in (None, array.dtype):
         raise WireError(
             f"its array {entry.name!r} is {array.dtype}{array.shape}, but in {what} it is"
-            f" {entry.dtype or ''}{entry.shape}"
+            f" {held or ''}{entry.shape}"
         )
+    array = kind.read(array) if kind else array
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise WireError(
             f"its array {entry.name!r} holds values that are not finite; its training diverged"
@@ -246,3 +282,4 @@ def check_array(what: str, array: Array, entry: Entry) -> None:
             f"its array {entry.name!r} holds values above {LARGEST:g}; its training diverged"
             " (lower lr?)"
         )
+    return array

@@ -170,7 +170,8 @@ class SecureSum:
                 f"round {carrier.number}: {len(asked)} clients are connected, and a secure sum of"
                 f" {drawn} needs at least {quorum}. {explain(why, self.roster.names)}".rstrip()
             )
-        protocol = Protocol(SecureTask.of(asked[0][1]), quorum, size, carrier)
+        width = self.secagg.width(drawn)
+        protocol = Protocol(SecureTask.of(asked[0][1]), quorum, size, width, carrier)
         try:
             sums = protocol.run(self.min_replies)
             return decode(sums, len(protocol.left)), set(protocol.left)

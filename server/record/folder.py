@@ -22,6 +22,7 @@ from fedmirage.common.settings.config import RunConfig
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record.results import FACTS, FILE, Results, find_versions, read_results
 
+ENDINGS = (KeyboardInterrupt, SystemExit)  # what ends a run from outside
 LOCK = ".lock"  # holds the id of the process that writes into the folder
 PATIENCE = 3.0  # seconds to wait for another writer that is about to end
 # What may change when a run is resumed: how far and where it runs, not its results.
@@ -111,6 +112,8 @@ def explain(error: BaseException, folder: Path) -> str:
     """Say why a run ends; the system does not always say where a disk is full."""
     if is_mistake(error):
         return f"the server's code raised {keep_traceback(error, folder / TRACEBACK)}"
+    if isinstance(error, ENDINGS):
+        return "the server's process was told to end, by somebody or because its SuperLink ended"
     if not is_disk_full(error):
         return reason(error) or repr(error)
     begun = (folder / checkpoint.FILE).exists()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedmirage.common.data.batches import Resident
 from fedmirage.common.data.set import Split
-from fedmirage.common.device import place
+from fedmirage.common.device import arithmetic, place
 from fedmirage.common.learning.detail import Detail
 from fedmirage.common.learning.task import evaluate
 from fedmirage.common.memory import local_models
@@ -62,8 +62,9 @@ class Evaluator:
     def score(self, arrays: Arrays, detail: Detail | None = None) -> dict[str, float]:
         """Return the metrics of a whole model on the test set."""
         from_arrays(self.model, arrays)
-        batches = self.run.in_batches(self.test)
-        return evaluate(self.model, batches, self.run.task, self.run.classes, detail)
+        run, batches = self.run, self.run.in_batches(self.test)
+        with arithmetic(run.config, run.device):
+            return evaluate(self.model, batches, run.task, run.classes, detail)
 
     def average_of_local_models(self, folder: Path, round_number: int) -> dict[str, float]:
         """Score the average, by examples, of every client's last local model.

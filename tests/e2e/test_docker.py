@@ -19,8 +19,8 @@ import pytest
 
 from fedmirage.common.data.loading import load
 from fedmirage.common.settings.project import PROJECT_FILE
+from fedmirage.runtimes import quick
 from fedmirage.server.record.results import find_versions, read_results
-from fedmirage.testing import quick
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits, difference
 

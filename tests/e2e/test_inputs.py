@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedmirage.testing.quick import line
+from fedmirage.runtimes.quick import line
 from tests.support.commands import fedmirage
 from tests.support.inprocess import run_in_process
 from tests.support.inputs import INPUTS

@@ -4,7 +4,6 @@ Every node has a namespace with an address of its own, and the SuperLink is outs
 """
 
 import random
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from rich.console import Console
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import configure
 from fedmirage.runtimes import grpc
+from tests.support.cables import Spread, lay_cables, plug_in, pull
 from tests.support.trials import Trial, trials
 
 pytestmark = pytest.mark.slow
@@ -23,41 +23,10 @@ pytestmark = pytest.mark.slow
 CLIENTS = 4
 
 
-def ip(*words: object) -> None:
-    subprocess.run(["ip", *map(str, words)], check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def cables() -> Iterator[None]:
-    """A namespace per node, and a cable from each to this host."""
-    try:
-        for node in range(CLIENTS):
-            ip("netns", "add", f"fm{node}")
-            ip("link", "add", f"fm{node}", "type", "veth", "peer", "fm", "netns", f"fm{node}")
-            ip("address", "add", f"10.77.{node}.1/30", "dev", f"fm{node}")
-            ip("-n", f"fm{node}", "address", "add", f"10.77.{node}.2/30", "dev", "fm")
-            ip("-n", f"fm{node}", "link", "set", "lo", "up")
-            ip("-n", f"fm{node}", "link", "set", "fm", "up")
-            ip("link", "set", f"fm{node}", "up")
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(
-            f"network namespaces cannot be made here; root can do it with iproute2: {error}"
-        )
-    yield
-    for node in range(CLIENTS):
-        ip("netns", "delete", f"fm{node}")
-
-
-class Spread(grpc.Federation):
-    """A federation whose nodes are in the namespaces, and talk to the SuperLink by cable."""
-
-    def spawn(self, name: str, *command: str) -> None:
-        port = self.fleet.rpartition(":")[2]
-        node = name.removeprefix("supernode-")
-        host = "0.0.0.0" if name == "superlink" else f"10.77.{node}.1"
-        words = [word if word != self.fleet else f"{host}:{port}" for word in command]
-        inside = [] if name == "superlink" else ["ip", "netns", "exec", f"fm{node}"]
-        super().spawn(name, *inside, *words)
+    with lay_cables(CLIENTS):
+        yield
 
 
 def cut(nodes: list[int], after: float, seconds: float, over: threading.Event) -> None:
@@ -65,10 +34,10 @@ def cut(nodes: list[int], after: float, seconds: float, over: threading.Event) -
     if over.wait(after):
         return
     for node in nodes:
-        ip("link", "set", f"fm{node}", "down")
+        pull(node)
     time.sleep(seconds)
     for node in nodes:
-        ip("link", "set", f"fm{node}", "up")
+        plug_in(node)
 
 
 @pytest.mark.parametrize("seed", trials(10, few=2))

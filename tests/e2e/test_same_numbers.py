@@ -20,24 +20,23 @@ METHODS = "scaffold, moon(mu=1.0), feddyn, fedcog(start=1, samples=10, steps=3)"
 
 
 @pytest.mark.parametrize(
-    ("runtime", "tasks"),
+    ("runtime", "tasks", "wire"),
     [
-        ("inprocess", "forked"),
-        ("simulation", "forked"),
-        ("grpc", "forked"),
-        pytest.param("grpc", "fresh", marks=pytest.mark.slow),
+        ("inprocess", "forked", "float32"),
+        ("simulation", "forked", "bfloat16"),
+        ("grpc", "forked", "float16"),
+        pytest.param("grpc", "fresh", "float32", marks=pytest.mark.slow),
     ],
 )
 def test_the_same_bits_everywhere(
-    tmp_path: Path, runtime: str, tasks: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, runtime: str, tasks: str, wire: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Models, what clients remember (some return after a round without them), and pictures."""
     monkeypatch.setenv("FEDMIRAGE_TASKS", tasks)  # of SuperNodes
-    more = {"clients": 4, "rounds": 4, "methods": METHODS, "save_images": True}
-    more |= {"partition": DRAWN}
-    run_in_process(tmp_path / "plain", **{**SETTINGS, **more})
+    more = {"clients": 4, "rounds": 4, "methods": METHODS, "save_images": True, "wire": wire}
+    run_in_process(tmp_path / "plain", **{**SETTINGS, **more, "partition": DRAWN})
     flags = ("--clients", "4", "--rounds", "4", "--methods", METHODS, "--save-images")
-    flags += ("--partition", DRAWN)
+    flags += ("--partition", DRAWN, "--wire", wire)
     done = fedmirage("run", *TINY, *flags, "--runtime", runtime, "--out", str(tmp_path / runtime))
     assert done.returncode == 0, done.stdout + done.stderr
     assert_same_bits(tmp_path / "plain", tmp_path / runtime)

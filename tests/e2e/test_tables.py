@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from fedmirage.runtimes import grpc
+from fedmirage.runtimes.quick import BASE, line
 from fedmirage.server.run import run
-from fedmirage.testing.quick import BASE, line
 from tests.support.runs import assert_same_bits, lines
 from tests.support.tables import federation, line_of, write_schema, write_table
 

@@ -12,9 +12,9 @@ from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.config import configure
 from fedmirage.common.settings.language import write
+from fedmirage.runtimes.quick import finite, line
 from fedmirage.testing import runs
 from fedmirage.testing.inprocess import run_in_process
-from fedmirage.testing.quick import finite, line
 from tests.support.inputs import INPUTS, ROWS
 
 FIVE = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")

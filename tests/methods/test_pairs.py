@@ -13,8 +13,8 @@ import pytest
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.config import configure
+from fedmirage.runtimes.quick import BASE, BATCH_NORM
 from fedmirage.testing.checks import check_acts, check_pair, check_refused, check_resumes
-from fedmirage.testing.quick import BASE, BATCH_NORM
 from fedmirage.testing.seams import Pair, meeting, problems, where_to_look
 from tests.support.pairs import choose
 

@@ -12,9 +12,9 @@ from fedmirage.client.methods.fedcog.canvas import relax
 from fedmirage.common.methods import METHODS
 from fedmirage.common.secagg.settings import why_not
 from fedmirage.common.settings.language import write
+from fedmirage.runtimes.quick import BASE, finite, line
 from fedmirage.testing import runs
 from fedmirage.testing.inprocess import run_in_process
-from fedmirage.testing.quick import BASE, finite, line
 from tests.support.tables import line_of, write_schema, write_table
 
 FIVE = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")

@@ -10,7 +10,9 @@ import pytest
 
 from fedmirage.client.secagg import participant
 from fedmirage.common.errors import FedmirageError
+from fedmirage.common.secagg.packing import pack, unpack
 from fedmirage.common.secagg.protocol import ADVERTISE, MASK, OPEN, SEALED, SHARE
+from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.shamir import SHARE as SHARE_SIZE
 from fedmirage.common.secagg.shamir import create_shares
 from tests.support.inprocess import run_in_process
@@ -19,6 +21,7 @@ from tests.support.runs import assert_same_bits, lines
 from tests.support.secure_rounds import both, lose, spoil
 
 SMALL = {**BASE, "eval_every": 1, "rounds": 1, "secagg": "on", "round_timeout": 0.5}
+WIDTH = SecAggOn().width(int(BASE["clients"]))
 
 
 def in_the_round(folder: Path) -> list[int]:
@@ -149,9 +152,9 @@ def lie(trained: float, share: float) -> Any:
     unit = 2.0 ** (20 - 40)  # the value of one step of a wide number's first element
 
     def change(vector: bytes) -> bytes:
-        numbers = np.frombuffer(vector, "<i8").copy()
+        numbers = unpack(vector, WIDTH)
         numbers[:2] += np.rint(np.array([trained, share]) / unit).astype(np.int64)
-        return numbers.tobytes()
+        return pack(numbers, WIDTH)
 
     return spoil(0, MASK, change, times=1)
 

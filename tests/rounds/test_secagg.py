@@ -16,7 +16,9 @@ from fedmirage.common.errors import FedmirageError
 from fedmirage.common.memory import local_models
 from fedmirage.common.methods import METHODS
 from fedmirage.common.secagg.keys import draw_mask
+from fedmirage.common.secagg.packing import unpack
 from fedmirage.common.secagg.protocol import ADVERTISE, AGREE, MASK, OPEN, RECORD, REFUSAL, SHARE
+from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import configure
 from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.rounds import Rounds
@@ -155,8 +157,9 @@ def test_nothing_of_a_single_client_can_be_read(tmp_path: Path) -> None:
         assert not message.content.array_records
         assert not message.content.metric_records
         assert list(message.content.config_records) == [RECORD]
-    vector = np.frombuffer(protocol[2].content.config_records[RECORD]["vector"], "<u8")  # type: ignore[call-overload]
-    masked = vector[-len(update) :].astype(np.float64) / 2**64
+    width = SecAggOn().width(4)
+    vector = unpack(protocol[2].content.config_records[RECORD]["vector"], width)  # type: ignore[arg-type]
+    masked = vector[-len(update) :] / 2.0 ** (8 * width)
     assert abs(np.corrcoef(masked, update)[0, 1]) < 5 / np.sqrt(len(update))
     assert abs(masked.mean() - 0.5) < 5 / np.sqrt(12 * len(masked))  # uniform below the modulus
     assert abs(masked.std() - np.sqrt(1 / 12)) < 0.02
@@ -419,7 +422,7 @@ def test_a_client_of_another_version_is_left_out(tmp_path: Path) -> None:
 
     run_in_process(tmp_path, without, **SMALL, retries=0, secagg="on")
     (refused,) = lines(tmp_path)[0]["refused"]
-    assert "it does not speak 'fedmirage-secagg-3'" in refused["reason"]
+    assert "it does not speak 'fedmirage-secagg-4'" in refused["reason"]
 
 
 def test_clients_that_know_each_other_give_the_same_bits(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from fedmirage.common.models.files import load_model
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.preparation import DONE, PREPARE
 from fedmirage.common.wire.statistics import NORMALISATION, STATISTICS
+from fedmirage.runtimes.quick import BASE
 from fedmirage.server.messages.properties import ask_for_properties, read_properties
 from fedmirage.server.messages.replies import exchange, read_reply
 from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.run import run
 from fedmirage.server.start import check_run
-from fedmirage.testing.quick import BASE
 from tests.support.inprocess import InProcessGrid, node_id, run_in_process
 from tests.support.runs import KilledError, assert_same_bits, kill_in_round, lines
 from tests.support.tables import (
@@ -228,16 +228,23 @@ def test_a_secure_sum_gives_what_the_plain_one_does(
     assert not any(STATISTICS in told for told in seen)
 
 
+@pytest.mark.parametrize(("answered", "tried"), [(0, 0), (1, 1)])
 def test_a_lost_client_is_left_out_of_the_secure_sum(
-    settings: dict[str, Any], tmp_path: Path
+    answered: int, tried: int, settings: dict[str, Any], tmp_path: Path
 ) -> None:
+    """One that was lost while keys are shared ends the try, which is recorded like a round's."""
     settings |= {"clients": 4, "retries": 2, "round_timeout": 0.5}
+    left = [answered]
 
     def lose(node: int, reply: Message) -> Message | None:
         of_sums = reply.metadata.message_type == "train" and reply.metadata.group_id == "0"
-        return None if of_sums and node == node_id(3) else reply
+        if not of_sums or node != node_id(3):
+            return reply
+        left[0] -= 1
+        return reply if left[0] >= 0 else None
 
     run_in_process(tmp_path / "run", lose, **settings, **SECURE)
+    assert [line["round"] for line in lines(tmp_path / "run", "retry")] == [0] * tried
     (line,) = lines(tmp_path / "run", "normalisation")
     config = configure(settings)
     data, parts = load(config.dataset), divide(config, load(config.dataset))

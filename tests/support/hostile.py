@@ -19,6 +19,7 @@ from fedmirage.client.secagg.mod import secure
 from fedmirage.common.secagg import keys
 from fedmirage.common.secagg import protocol as wire
 from fedmirage.common.secagg.keys import split
+from fedmirage.common.secagg.packing import reduce, unpack
 from fedmirage.common.secagg.protocol import SecureTask, Try, write_clients, write_number
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.shamir import SHARE, combine_shares
@@ -55,6 +56,7 @@ class HostileServer:
         assert isinstance(self.config.secagg_params, SecAggOn)
         self.secagg, self.memory = self.config.secagg_params, memory
         self.quorum = self.secagg.quorum(self.config.drawn)
+        self.width = self.secagg.width(self.config.drawn)
         self.accomplices = set(accomplices)
         rng = np.random.default_rng(0)
         self.vectors = {who: rng.integers(-(2**38), 2**38, SIZE) for who in range(clients)}
@@ -139,7 +141,7 @@ class HostileServer:
         told = [other for other in self.clients if other != who] if sources is None else sources
         sealed = b"".join(self.sealed[source, who] for source in told)
         answer = self.ask(who, wire.MASK, {"sealed": sealed}, **changed)
-        self.masked[who] = np.frombuffer(answer["vector"], "<i8")
+        self.masked[who] = unpack(answer["vector"], self.width)
 
     def agree(self, who: int, survivors: Iterable[int]) -> None:
         """Let a client say that it would open the sum of these."""
@@ -222,7 +224,7 @@ class HostileServer:
                     their = self.this.key(other, wire.MASKING)
                 mask = keys.draw_mask(keys.agree(own, their), SIZE)
                 total += -mask if who > other else mask
-        return total
+        return reduce(total, self.width)
 
     def sum_of(self, clients: Iterable[int]) -> np.ndarray:
         """What the server should not learn, or should."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedmirage.testing.quick import BASE
+from fedmirage.runtimes.quick import BASE
 
 ROWS = {**BASE, "dataset": "breast-cancer(limit=60)", "partition": "classes(per_client=1)"}
 SIGNALS = {**BASE, "dataset": "waves(limit=60)", "model": "cnn1d(width=2, depth=1, hidden=8)"}

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable
 
 from fedmirage.common.method import Method
-from fedmirage.testing.quick import BASE, BATCH_NORM, finite, line
+from fedmirage.runtimes.quick import BASE, BATCH_NORM, finite, line
 from fedmirage.testing.seams import CLASSES, Pair, meeting, order_matters, problems, seams
 
 __all__ = ["BASE", "BATCH_NORM", "choose", "finite", "line"]

@@ -10,10 +10,10 @@ import pytest
 
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.deployment import certificates
-from fedmirage.deployment.certificates import find_expired, make_certificates
+from fedmirage.deployment.certificates import make_certificates, read_certificate
 from fedmirage.deployment.home import Home
 from fedmirage.deployment.program import Program
-from fedmirage.node.encryption import distrust
+from fedmirage.node.encryption import distrust, find_expired
 
 
 @pytest.fixture
@@ -121,6 +121,6 @@ def test_an_expired_certificate_is_refused_by_both_sides(
 
 def test_an_authority_expires_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_as_of(tmp_path, 4000, monkeypatch)
-    assert find_expired(tmp_path / "ca.crt").startswith("expired on 20")
+    assert find_expired(read_certificate(tmp_path / "ca.crt")).startswith("expired on 20")
     make_as_of(tmp_path / "later", -3, monkeypatch)
-    assert "is valid from" in find_expired(tmp_path / "later" / "ca.crt")
+    assert "is valid from" in find_expired(read_certificate(tmp_path / "later" / "ca.crt"))

@@ -207,6 +207,6 @@ def test_a_private_key_is_not_taken(federation: Federation) -> None:
 def test_whoever_is_not_there_cannot_be_revoked(federation: Federation) -> None:
     federation.make_key("site-a.pub")
     federation.admit("site-a.pub")
-    with pytest.raises(ConfigurationError, match="no such site is admitted, but site-a"):
+    with pytest.raises(ConfigurationError, match="no such site is admitted; those are site-a"):
         federation.admitted.revoke(["site-a", "site-b"])
     assert len(federation.sites) == 1

@@ -40,3 +40,25 @@ def test_a_run_that_nobody_takes_up_is_given_up(
     monkeypatch.setattr(link, "start_within", 0.5)
     with pytest.raises(FedmirageError, match="has not begun the run within 0 s; its SuperExec"):
         link.wait("1", tmp_path)
+
+
+def test_a_summary_from_before_a_resumption_counts_only_if_the_run_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = {"status": "interrupted"}
+    monkeypatch.setattr(superlink, "find_summary", lambda folder: earlier)
+    status = iter(["pending", "running", "finished:failed"])
+    link = SuperLink("local", os.environ, "its.log", every=0.0)
+    monkeypatch.setattr(link, "find_run", lambda run_id: {"status": next(status)})
+    assert link.wait("1", tmp_path, earlier) == earlier
+    assert next(status, None) is None
+
+
+def test_a_superlink_that_is_silent_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(superlink, "GONE", 0.1)
+    link = SuperLink("local", os.environ, "its.log", every=0.0)
+    monkeypatch.setattr(link, "find_run", lambda run_id: {})
+    with pytest.raises(FedmirageError, match=r"has not answered for 0 s; see its\.log\."):
+        link.wait("1", tmp_path)

@@ -18,8 +18,10 @@ from fedmirage.common.errors import FedmirageError
 from fedmirage.common.learning.detail import Detail
 from fedmirage.common.learning.task import TASKS
 from fedmirage.common.learning.task import evaluate as score
+from fedmirage.common.models.files import ModelFacts
 from fedmirage.trained.evaluation import evaluate
 from fedmirage.trained.labelled import load_labelled
+from fedmirage.trained.model import BATCH
 from fedmirage.trained.resampling import collect_outcomes, compute_intervals, compute_scores
 from tests.support.inprocess import run_in_process
 from tests.support.runs import lines
@@ -61,6 +63,22 @@ def test_several_labels_per_sample_get_the_scores_of_the_run(tmp_path: Path) -> 
     assert "confusion" not in found
     assert "balanced_accuracy" not in told
     assert sum(one["count"] for one in found["calibration"]) == 60 * 10
+
+
+def test_what_does_not_fit_into_memory_is_normalised_batch_by_batch(
+    digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    whole = ModelFacts.normalise
+
+    def normalise(facts: ModelFacts, images: torch.Tensor) -> torch.Tensor:
+        seen.append(len(images))
+        return whole(facts, images)
+
+    monkeypatch.setattr(ModelFacts, "normalise", normalise)
+    judge(digits, "digits", split="all")
+    assert len(seen) > 1
+    assert max(seen) == BATCH
 
 
 @pytest.mark.parametrize("classes", [2, 3])
