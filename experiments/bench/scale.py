@@ -24,7 +24,7 @@ from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
 
 # Networks of about 44 thousand, 1 million, 11 million and 100 million weights for 28x28 pixels,
 # each with the clients of a round.
-NETWORKS = "simple-cnn:10;mlp(hidden=700, layers=2):10;resnet18:10;mlp(hidden=9600, layers=2):2"
+NETWORKS = "simple-cnn:10;mlp(hidden=700, layers=2):10;resnet18:10;mlp(hidden=4096, layers=7):2"
 BASE: dict[str, Any] = {"dataset": "digits", "partition": "draw(per_client=20)", "local-steps": 1}
 BASE |= {"batch-size": 20, "lr": 0.01, "threads": 1, "server-threads": 1}
 SERVER, ACTOR = "fedmirage.runtimes.child", "ray::ClientAppActor"

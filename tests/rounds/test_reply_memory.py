@@ -10,10 +10,10 @@ import pytest
 
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.settings.config import configure
+from fedmirage.runtimes.quick import BASE, line
 from fedmirage.server import run as server_run
 from fedmirage.server.messages import store
 from fedmirage.server.messages.store import FOLDER
-from fedmirage.testing.quick import BASE, line
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits, lines, without_times
 
