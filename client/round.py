@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fedmirage.common.learning.task import Task, in_32_bits
+from fedmirage.common.device import in_32_bits
+from fedmirage.common.learning.task import Task
 from fedmirage.common.memory import Memory
 from fedmirage.common.models.base import LAST, Model
 from fedmirage.common.run import Run

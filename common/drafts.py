@@ -6,22 +6,23 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 DRAFT = re.compile(r"\..+\.([1-9]\d*)\.tmp")  # the name of a draft, with the id of its process
 
 
 def write_whole(
     path: Path,
-    content: bytes,
+    content: bytes | Callable[[BinaryIO], object],
     private: bool = False,
     place: Callable[[Path, Path], None] = os.replace,
 ) -> None:
-    """Write a file, which is whole and on the disk when `place` gives it its name."""
+    """Write bytes, or what a function writes; all is on the disk when `place` names the file."""
     draft = name_draft(path)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
     try:
         with open(draft, "wb", opener=open_private if private else None) as file:
-            file.write(content)
+            content(file) if callable(content) else file.write(content)
             file.flush()
             os.fsync(file.fileno())
         place(draft, path)

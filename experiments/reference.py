@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import fedmirage
+from fedmirage.audit.attacks import ATTACKS
 from fedmirage.commands.flags import PANELS
 from fedmirage.common.data.catalogue.params import DATASETS, DatasetParams
 from fedmirage.common.data.partitions.params import PARTITIONS
@@ -224,12 +225,25 @@ def models() -> Iterator[str]:
     yield from entries({**MODELS, "module:attribute": OwnNetwork})
 
 
+def attacks() -> Iterator[str]:
+    """Show every attack of an audit, and what its run is like unless somebody says otherwise."""
+    yield (
+        "What `fedmirage audit --attack` accepts, several names separated by commas, or `all`;"
+        " [audit.md](../audit.md) says what they find."
+    )
+    for name, kind in ATTACKS.items():
+        yield from entries({name: kind})
+        if usual := ", ".join(f"{key_of(key)} {value}" for key, value in kind.settings.items()):
+            yield f"Its run has, unless you say otherwise: {usual}."
+
+
 PAGES: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "settings": ("Settings", settings),
     "methods": ("Methods", methods),
     "partitions": ("Partitions", lambda: entries(PARTITIONS)),
     "models": ("Models", models),
     "datasets": ("Data sets", lambda: entries(DATASETS, DatasetParams)),
+    "attacks": ("Attacks", attacks),
     "results": ("results.jsonl", results),
     "python": ("Python: `import fedmirage`", python),
 }

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from fedmirage.commands import (
+    audits,
     deployment,
     federation,
     flags,
@@ -90,6 +91,12 @@ app.command("compare", epilog=COMPARE_EXAMPLES, cls=RunCommand)(
 app.command(cls=Command)(views.report)
 for use in (trained.predict, trained.evaluate, trained.card, trained.export, trained.personal):
     app.command(cls=Command)(use)
+audited = {
+    **audits.audit_flags(),
+    **{name: places[name] for name in ("preset", "config", "verbose")},
+    **flags.setting_flags(*audits.LEFT_OUT),
+}
+app.command("audit", cls=RunCommand)(flags.with_flags(audits.audit, audited))
 app.command("reproduce", cls=Command)(flags.with_flags(work.reproduce, flags.reproduce_flags()))
 for listing in (
     listings.methods,

@@ -73,7 +73,7 @@ def follow_elsewhere(link: SuperLink, run_id: str) -> dict[str, Any]:
     command = [str(PROGRAMS / "flwr"), "log", run_id, link.name]
     with subprocess.Popen([*command, "--stream"], env=link.environment) as log:
         try:
-            while not (run := link.find_run(run_id)).get("status", "").startswith(ENDED):
+            while not (run := link.follow(run_id)).get("status", "").startswith(ENDED):
                 time.sleep(EVERY)
         finally:
             log.terminate()

@@ -7,6 +7,7 @@ the strategy, the roster of clients, and `fit`, which is one round of messages. 
 
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from logging import INFO, WARNING
@@ -50,8 +51,13 @@ from fedmirage.server.strategy.wrapper import StrategyWrapper, load_state
 MEGABYTE = 10**6
 
 
-def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
-    """Do one whole run; whatever happens, results.jsonl ends with a line that says how it ended."""
+def run(
+    grid: Grid, config: RunConfig, around: Callable[[Strategy], Strategy] = lambda one: one
+) -> dict[str, Any]:
+    """Do one whole run; whatever happens, results.jsonl ends with a line that says how it ended.
+
+    `around` may wrap the strategy of all methods once more, for who wants to see its messages.
+    """
     given = config.resume or config.out
     folder = Path(given or folders.make_vacant(Path("runs", time.strftime("%Y%m%d-%H%M%S"))))
     folder = folder.absolute()
@@ -67,7 +73,7 @@ def run(grid: Grid, config: RunConfig) -> dict[str, Any]:
         results = Results(folder, partial(log, INFO))
         try:
             ask_owners(grid, config)
-            return prepare(grid, config, folder, results).run()
+            return prepare(grid, config, folder, results, around).run()
         except BaseException as error:
             status = "interrupted" if isinstance(error, folders.ENDINGS) else "failed"
             reason = folders.explain(error, folder)
@@ -90,7 +96,13 @@ def ask_owners(grid: Grid, config: RunConfig) -> None:
         Roster(grid, config.clients, config.seed, send, expected={}).await_all(config.node_timeout)
 
 
-def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Rounds:
+def prepare(
+    grid: Grid,
+    config: RunConfig,
+    folder: Path,
+    results: Results,
+    around: Callable[[Strategy], Strategy],
+) -> Rounds:
     """Load and build everything that the rounds need; refuse what is wrong before any message."""
     threads = config.server_threads or device.cores()
     chosen = device.prepare(config, threads)
@@ -141,7 +153,7 @@ def prepare(grid: Grid, config: RunConfig, folder: Path, results: Results) -> Ro
     scaled = require_scale(tries, dataset, gather, state)
     run = replace(run, dataset=scaled)
     evaluator = Evaluator(run, model)
-    strategy = make_strategy(run, state, evaluator, results)
+    strategy = around(make_strategy(run, state, evaluator, results))
     load_state(strategy, state.strategy)
     if state.round == 0 and (first := strategy.initialize_parameters(roster.draw(0))) is not None:
         # As in Flower, the strategy decides with which parameters a new run begins.

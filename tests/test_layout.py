@@ -30,8 +30,18 @@ PROGRAM = ("common", "client", "server")
 # The rooms and loose modules of `fedmirage`, each of which imports only earlier ones, also inside
 # functions. The package's own `__init__` names later ones, but loads them when they are asked for.
 FRONT = (
-    *("records", "runtimes", "settings", "show", "trained", "launch", "comparison", "report"),
-    *("follow", "node", "deployment", "submission", "testing", "skeleton", "api", "__init__"),
+    *("records", "runtimes", "settings", "show", "trained", "audit", "launch", "comparison"),
+    *(
+        "report",
+        "follow",
+        "node",
+        "deployment",
+        "submission",
+        "testing",
+        "skeleton",
+        "api",
+        "__init__",
+    ),
     *("commands", "cli", "entry"),
 )
 

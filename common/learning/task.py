@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedmirage.common.device import in_32_bits
 from fedmirage.common.errors import DataError
 from fedmirage.common.learning.detail import Detail
 
@@ -163,11 +164,6 @@ def evaluate(
                     wide = wide or task.meter()
                     wide.add(logits, labels)
     return meter.result() | ({} if wide is None else {ALL_OUTPUTS: wide.result()["accuracy"]})
-
-
-def in_32_bits(value: Tensor) -> Tensor:
-    """Return what a network has computed in bfloat16 as 32-bit floats, and all else as it is."""
-    return value.float() if value.dtype == torch.bfloat16 else value
 
 
 @contextmanager

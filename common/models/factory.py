@@ -55,4 +55,5 @@ SMALL: dict[str, Callable[[Any, Shape, int], Model]] = {
     "mlp": small.mlp,
     "cnn1d": small.cnn1d,
     "vhl-cnn": small.vhl_cnn,
+    "dlg-cnn": small.dlg_cnn,
 }

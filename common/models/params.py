@@ -81,6 +81,13 @@ class VhlCnn(ModelParams):
     name: ClassVar[str] = "vhl-cnn"
 
 
+class DlgCnn(ModelParams):
+    """Three 5x5 convolutions (12) with sigmoids, then a linear layer, and weights from -0.5 to 0.5:
+    the network that the attack DLG rebuilds images from, for `fedmirage audit`."""
+
+    name: ClassVar[str] = "dlg-cnn"
+
+
 class ResNetParams(ModelParams):
     """The keys that all residual networks have."""
 
@@ -116,7 +123,10 @@ class ResNet50(ResNetParams):
     name: ClassVar[str] = "resnet50"
 
 
-SMALL: tuple[type[ModelParams], ...] = (SimpleCnn, Cnn3, LenetBn, ConvNet, Mlp, Cnn1d, VhlCnn)
+SMALL: tuple[type[ModelParams], ...] = (
+    *(SimpleCnn, Cnn3, LenetBn, ConvNet, Mlp, Cnn1d, VhlCnn),
+    DlgCnn,
+)
 RESIDUAL: tuple[type[ModelParams], ...] = (ResNet10, ResNet18, ResNet34, ResNet50)
 MODELS = {params.name: params for params in SMALL + RESIDUAL}
 

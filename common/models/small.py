@@ -11,7 +11,16 @@ from torch import nn
 
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.models.base import Model, Shape, chain, norm_layer, require_size
-from fedmirage.common.models.params import Cnn1d, Cnn3, ConvNet, LenetBn, Mlp, SimpleCnn, VhlCnn
+from fedmirage.common.models.params import (
+    Cnn1d,
+    Cnn3,
+    ConvNet,
+    DlgCnn,
+    LenetBn,
+    Mlp,
+    SimpleCnn,
+    VhlCnn,
+)
 from fedmirage.common.settings.language import write
 
 
@@ -152,6 +161,28 @@ def vhl_cnn(params: VhlCnn, shape: Shape, outputs: int) -> Model:
         hidden1=_linear(64 * (height // 4) * (width // 4), 512),
     )
     return Model(features, nn.Linear(512, outputs), feature_dim=512)
+
+
+def dlg_cnn(params: DlgCnn, shape: Shape, outputs: int) -> Model:
+    """The network of DLG's code (Zhu et al., 2019), smooth everywhere, with its initial weights."""
+    require_size(params, shape, 4)
+    channels, height, width = shape
+    flat = 12 * -(-height // 4) * -(-width // 4)
+    features = chain(
+        stage1=_sigmoid_convolution(channels, stride=2),
+        stage2=_sigmoid_convolution(12, stride=2),
+        stage3=_sigmoid_convolution(12, stride=1),
+        flatten=nn.Flatten(),
+    )
+    model = Model(features, nn.Linear(flat, outputs), feature_dim=flat)
+    for weight in model.parameters():
+        nn.init.uniform_(weight, -0.5, 0.5)
+    return model
+
+
+def _sigmoid_convolution(channels: int, stride: int) -> nn.Sequential:
+    convolution = nn.Conv2d(channels, 12, 5, stride=stride, padding=2)
+    return chain(conv=convolution, activation=nn.Sigmoid())
 
 
 def _convolution(channels: int, width: int, kernel: int, padding: int = 0) -> nn.Sequential:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedmirage.common.run import Run
 
 Vector = npt.NDArray[np.float64]
+PIECE = 2**15  # numbers that are rounded at a time; more do not fit into a processor's cache
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,14 @@ class Wire:
         self, section: str, kind: ShortType, difference: Array, generator: np.random.Generator
     ) -> Array:
         """Round the numbers of an array; refuse one that the type cannot hold."""
-        rounded = kind.round(difference.astype(np.float64).ravel(), generator)
-        if not (largest := np.abs(rounded).max(initial=0)) <= kind.largest:
-            raise FedmirageError(
-                f"the section {section!r} holds {largest:g}, and wire={self.run.config.wire!r} ends"
-                f" at {kind.largest:g}; lower lr, or write wire='float32'"
-            )
-        return kind.write(rounded).reshape(difference.shape)
+        values, sent = difference.ravel(), np.empty(difference.size, kind.held)
+        for start in range(0, difference.size, PIECE):
+            piece = slice(start, start + PIECE)
+            rounded = kind.round(values[piece].astype(np.float64), generator)
+            if not (largest := np.abs(rounded).max()) <= kind.largest:
+                raise FedmirageError(
+                    f"the section {section!r} holds {largest:g}, and wire={self.run.config.wire!r}"
+                    f" ends at {kind.largest:g}; lower lr, or write wire='float32'"
+                )
+            sent[piece] = kind.write(rounded)
+        return sent.reshape(difference.shape)

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from types import SimpleNamespace
+from typing import Annotated, Any, cast
 
 import numpy as np
 import typer
@@ -11,11 +12,14 @@ from flwr.common import ndarrays_to_parameters
 from rich.table import Table
 
 from experiments.bench.app import app, out
+from fedmirage.common.run import Run
 from fedmirage.common.secagg.keys import draw_mask
 from fedmirage.common.secagg.packing import pack, reduce, unpack
 from fedmirage.common.secagg.settings import SecAggOn
-from fedmirage.common.wire.payload import Array, decode_one
-from fedmirage.common.wire.short import SHORT, ShortType
+from fedmirage.common.settings.config import configure
+from fedmirage.common.wire.manifest import Entry, Manifest
+from fedmirage.common.wire.payload import SHARED, Array, decode_one
+from fedmirage.common.wire.short import SHORT, Wire
 
 TIMES = 3  # the fastest of so many counts
 Timed = tuple[int, float, float]  # bytes, seconds to write, seconds to read
@@ -34,7 +38,7 @@ def bytes_(
     for size in map(int, numbers.split(",")):
         update = np.random.default_rng(0).normal(0, 1e-3, size).astype(np.float32)
         ways = {"float32": measure(partial(write_plainly, update))}
-        ways |= {name: measure_short(kind, update) for name, kind in SHORT.items()}
+        ways |= {name: measure_short(name, update) for name in SHORT}
         ways |= measure_masked(size, clients)
         for name, (length, write, read) in ways.items():
             cells = (f"{length / size:.2f}", f"{length / 1e6:.2f}", f"{write:.4f}", f"{read:.4f}")
@@ -60,15 +64,21 @@ def write_plainly(update: Array) -> bytes:
     return ndarrays_to_parameters([update]).tensors[0]
 
 
-def measure_short(kind: ShortType, update: Array) -> Timed:
-    """Measure numbers of 16 bits, with their rounding."""
-    generator = np.random.default_rng(1)
+def measure_short(name: str, update: Array) -> Timed:
+    """Measure numbers of 16 bits, with their rounding, as a client and the server have them."""
+    entry = Entry("features.weight", update.shape, update.dtype)
+    facts = SimpleNamespace(
+        config=configure({"wire": name}), shared=Manifest((entry,)), sections=()
+    )
+    wire = Wire(cast(Run, facts))  # which needs no data
+    before = [np.zeros_like(update)]
 
     def write() -> bytes:
-        rounded = kind.write(kind.round(update.astype(np.float64), generator))
-        return ndarrays_to_parameters([rounded]).tensors[0]
+        return ndarrays_to_parameters(
+            wire.shorten({SHARED: [update]}, before, 1, 0)[SHARED]
+        ).tensors[0]
 
-    return measure(write, lambda content: kind.read(decode_one(content)))
+    return measure(write, lambda content: wire.restore({SHARED: [decode_one(content)]}, before))
 
 
 def measure_masked(size: int, clients: int) -> dict[str, Timed]:

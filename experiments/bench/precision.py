@@ -12,7 +12,6 @@ from torch import nn
 from experiments.bench.app import app, out
 from fedmirage.client.train import make_optimizer
 from fedmirage.common import device
-from fedmirage.common.learning.task import in_32_bits
 from fedmirage.common.run import blueprint
 from fedmirage.common.settings.config import RunConfig, configure
 
@@ -70,7 +69,7 @@ class Loop:
         started = time.perf_counter()
         with device.arithmetic(self.config, self.where):
             self.optimizer.zero_grad(set_to_none=True)
-            logits = in_32_bits(self.model(self.images))
+            logits = device.in_32_bits(self.model(self.images))
             nn.functional.cross_entropy(logits, self.labels).backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
         if self.where.type == "cuda":

@@ -6,12 +6,11 @@ folder, under a name that follows from their content, and a split becomes a file
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fedmirage.common.data.files.places import GIVEN, data_folder, note_use
 from fedmirage.common.errors import ConfigurationError
@@ -154,27 +153,20 @@ def remove_unread(folder: Path) -> str:
     return "; ".join(told)
 
 
-def keep_file(name: str, base: RunConfig, write: Callable[[Any], Any]) -> bool:
+def keep_file(name: str, base: RunConfig, write: Callable[[BinaryIO], object]) -> bool:
     """Write a file that only its owner can read, whole or not at all; False if it is there."""
-    from fedmirage.common.drafts import name_draft, open_private, remove_drafts
+    from fedmirage.common.drafts import remove_drafts, write_whole
 
     path = data_folder(base.data_dir or None) / name
     if path.exists():
         note_use(path)
         return False
-    draft = name_draft(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         remove_drafts(path.parent)
-        with open(draft, "wb", opener=open_private) as file:
-            write(file)
-        draft.replace(path)
+        write_whole(path, write, private=True)
     except OSError as error:
         raise ConfigurationError(
             f"dataset: what you gave cannot be kept in {path.parent} ({error.strerror}); make room"
             " there, or name another folder with data_dir or FEDMIRAGE_DATA"
         ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink()
     return True

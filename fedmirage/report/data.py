@@ -12,6 +12,7 @@ from fedmirage.comparison.rows import FEDAVG
 from fedmirage.report.groups import Found, Group, describe_settings, find_groups
 from fedmirage.report.html import Html, PageSection, bullets, element, join
 from fedmirage.report.sections.answer import answer
+from fedmirage.report.sections.audit import audit
 from fedmirage.report.sections.costs import phases
 from fedmirage.report.sections.images import features, galleries
 from fedmirage.report.sections.lines import budget, drift, progress, terms
@@ -79,7 +80,7 @@ def make_articles(groups: Sequence[Group], tsne: bool) -> list[Article]:
 
 def make_sections(group: Group, tsne: bool) -> list[PageSection]:
     """Make the sections of a group, the answer first; some exist only where they have something."""
-    makers = (answer, progress, classes, clients, domains, confusion, holdings, drift)
+    makers = (answer, audit, progress, classes, clients, domains, confusion, holdings, drift)
     found = [make(group) for make in (*makers, terms, phases, galleries)]
     found.append(features(group, tsne))
     found += [make(group) for make in (budget, notes, runs, configuration)]

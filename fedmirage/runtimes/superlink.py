@@ -36,6 +36,7 @@ class SuperLink:
         self, name: str, environment: Mapping[str, str], log: str, every: float = STATUS_EVERY
     ) -> None:
         self.name, self.environment, self.log, self.every = name, dict(environment), log, every
+        self.heard = time.monotonic()  # when it last answered
 
     def submit(self, config: RunConfig) -> str:
         """Submit the app and its configuration; return Flower's id of the run."""
@@ -57,23 +58,17 @@ class SuperLink:
         A run that ends without one has failed, whatever Flower's exit codes say. A run that is
         resumed may have an `earlier` one, which counts only if the run ends without another.
         """
-        began = asked = heard = time.monotonic()
+        began = asked = time.monotonic()
         while not (summary := find_summary(folder)) or summary == earlier:
             time.sleep(0.3)
             self.check()
             if time.monotonic() - asked > self.every:
                 asked = time.monotonic()
-                run = self.find_run(run_id)
-                heard = asked if run else heard
+                run = self.follow(run_id)
                 if run.get("status", "").startswith(ENDED):
                     if summary := find_summary(folder):
                         break
                     raise self.failure(run)
-                if asked - heard > GONE:
-                    raise FedmirageError(
-                        f"the SuperLink has not answered for {GONE:.0f} s; see {self.log}. When it"
-                        " runs again, continue the run with --resume"
-                    )
                 if run.get("status") in NOT_BEGUN and asked - began > self.start_within:
                     raise FedmirageError(
                         f"the SuperLink has not begun the run within {self.start_within:.0f} s; its"
@@ -89,6 +84,17 @@ class SuperLink:
 
     def check(self) -> None:
         """Raise a reason why the run cannot end any more, if there is one."""
+
+    def follow(self, run_id: str) -> dict[str, Any]:
+        """Ask about a run again; give up a SuperLink that has been silent for too long."""
+        now, run = time.monotonic(), self.find_run(run_id)
+        self.heard = now if run else self.heard
+        if now - self.heard > GONE:
+            raise FedmirageError(
+                f"the SuperLink has not answered for {GONE:.0f} s; see {self.log}. When it runs"
+                " again, continue the run with --resume"
+            )
+        return run
 
     def find_run(self, run_id: str) -> dict[str, Any]:
         """Ask the SuperLink about a run, e.g. its "status": "running" or "finished:completed"."""

@@ -1,5 +1,7 @@
 """Keeps the replies of a round: in memory up to a budget, and all further ones in files."""
 
+import contextlib
+import ctypes
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -39,3 +41,5 @@ class ReplyStore:
         """Remove the files; also those that a killed run has left."""
         self.held = self.filed = 0
         shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError, AttributeError):  # other systems have no such function
+            ctypes.CDLL(None).malloc_trim(0)  # glibc would keep what the replies have taken

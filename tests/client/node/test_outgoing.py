@@ -62,6 +62,14 @@ def test_the_lines_are_those_of_the_messages(tmp_path: Path) -> None:
         assert line["bytes"] == sum(map(len, tensors))
 
 
+def test_a_type_that_numpy_does_not_have_is_named(tmp_path: Path) -> None:
+    play(tmp_path, methods="fedavg", wire="bfloat16", rounds=1)
+    trained = [line for line in read(tmp_path) if line["message"] == "train"]
+    assert trained
+    for line in trained:
+        assert {"bfloat16"} == {array["type"] for array in line["sections"]["shared"]}
+
+
 def test_every_stage_of_secure_aggregation_has_a_line(tmp_path: Path) -> None:
     received = play(tmp_path, methods="fedavg", secagg="on", clients=3, rounds=1)
     lines = [line for line in read(tmp_path) if line["message"].startswith("secagg")]

@@ -1,0 +1,1 @@
+"""Attacks what methods really send: what an honest-but-curious server learns of the clients."""

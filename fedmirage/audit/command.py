@@ -1,0 +1,91 @@
+"""`fedmirage audit`: runs, listens as the server does, attacks, and tells what came of it."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from fedmirage.audit.attack import AuditFinding, AuditTable
+from fedmirage.audit.plan import AuditJob, AuditPlan
+from fedmirage.audit.record import show_cell, write_finding
+from fedmirage.show.progress import Watch
+from fedmirage.show.words import make_table, say
+
+
+def audit(
+    plan: AuditPlan, console: Console, verbose: bool = False
+) -> list[tuple[AuditJob, AuditFinding]]:
+    """Do all jobs of a plan, one after the other; show and write what each of them finds."""
+    if not verbose:
+        logging.getLogger("flwr").setLevel(logging.CRITICAL)
+    for note in plan.notes:
+        say(console, f"left out: {note}", "yellow")
+    found = []
+    for job in plan.jobs:
+        say(console, f"{job.attack.name} on {describe(job)}", "bold")
+        finding = attack(job, console)
+        show(finding, job.folder, console)
+        found.append((job, finding))
+    return found
+
+
+def attack(job: AuditJob, console: Console) -> AuditFinding:
+    """Do the run of a job, and attack what its server has seen."""
+    from fedmirage.audit.overheard import overhear  # loads torch
+
+    with Watch(console, job.folder, job.config.rounds):
+        seen = overhear(job.attack.arrange(job.config))
+    with console.status("attacking") as status:
+        seen.tell = status.update
+        finding = job.attack.carry_out(seen)
+    write_finding(job.folder, job.attack, job.config.methods, finding)
+    return finding
+
+
+def describe(job: AuditJob) -> str:
+    """Say what is attacked."""
+    config = job.config
+    hidden = [
+        f"{key} {value}"
+        for key, value in (("secagg", config.secagg), ("dp", config.dp))
+        if value != "off"
+    ]
+    where = f"{config.dataset}, {config.partition}, {config.clients} clients, {config.model}"
+    length = count(config.local_steps, "step") or count(config.local_epochs, "epoch")
+    each = f"{count(config.rounds, 'round')} of {length} with batches of {config.batch_size}"
+    return "; ".join([f"{config.methods} on {where}", each, *hidden])
+
+
+def count(number: int, what: str) -> str:
+    """Write how many there are; nothing if there are none."""
+    return f"{number} {what}{'s' * (number > 1)}" if number else ""
+
+
+def show(finding: AuditFinding, folder: Path, console: Console) -> None:
+    """Print what was found."""
+    for table in finding.tables:
+        print_table(table, console)
+    for sentence in finding.says:
+        say(console, sentence)
+    for picture in finding.pictures:
+        say(console, f"picture: {folder / 'audit' / picture.file}")
+
+
+def print_table(table: AuditTable, console: Console) -> None:
+    """Print a table as it is on the page."""
+    drawn = make_table(table.head, find_numbers(table), table.title)
+    for row in table.rows:
+        drawn.add_row(*map(show_cell, row))
+    console.print(drawn)
+    if table.note:
+        say(console, table.note, "dim")
+
+
+def find_numbers(table: AuditTable) -> Sequence[str]:
+    """Return the names of the columns that hold numbers."""
+    return [
+        name
+        for place, name in enumerate(table.head)
+        if any(isinstance(row[place], int | float) for row in table.rows)
+    ]

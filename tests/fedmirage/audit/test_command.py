@@ -1,0 +1,124 @@
+"""`fedmirage audit` as a user types it: what it writes, shows and refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fedmirage.audit.attack import AuditFinding, AuditPicture, AuditTable
+from fedmirage.audit.attacks import ATTACKS, Inversion, read_attacks
+from fedmirage.audit.command import audit
+from fedmirage.audit.plan import make_plan
+from fedmirage.audit.record import read_finding, write_finding
+from fedmirage.common.errors import ConfigurationError, DataError
+from fedmirage.report.data import gather
+from fedmirage.report.page import render
+from tests.support.inverted import TINY
+
+QUICK = "inversion(images=2, restarts=1, iterations=3)"
+
+
+def plan(folder: Path, methods: list[str], attack: str, **settings: Any) -> Any:
+    return make_plan([], {**TINY, **settings}, methods, attack, folder)
+
+
+def refused(folder: Path, methods: list[str], attack: str, **settings: Any) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        plan(folder, methods, attack, **settings)
+    assert not list(folder.iterdir()), "nothing is written before all is checked"
+    return caught.value.problems
+
+
+def test_an_audit_is_written_shown_and_on_the_page(tmp_path: Path) -> None:
+    console = Console(record=True, width=200)
+    audit(plan(tmp_path, ["fedavg", "lg-fedavg"], QUICK), console)
+    said = console.export_text()
+    assert "Rebuilt 2 images with a median PSNR of" in said
+    assert "The features of a client is not sent" not in said
+    assert "What a client does not send, the features, is taken to begin" in said
+    for name in ("fedavg", "lg-fedavg"):
+        folder = tmp_path / f"{name}-inversion"
+        facts = json.loads((folder / "audit.json").read_text())
+        assert (facts["attack"], facts["methods"]) == (QUICK, name)
+        assert len(facts["numbers"]["psnr"]) == 2
+    page = render(gather([tmp_path]))
+    assert page.count("What the messages give away") >= 1
+    assert page.count("2 training images, and what the attack made of the updates") >= 2
+
+
+def test_histograms_of_fedmd_cg_are_told_exactly(tmp_path: Path) -> None:
+    settings = {"partition": "classes(per_client=2)", "batch_size": 16, "local_steps": 2}
+    (found,) = audit(
+        plan(tmp_path, ["fedmd-cg(server_steps=1)"], "histograms", **settings, rounds=1), Console()
+    )
+    distance = found[1].numbers["distance"]
+    assert distance["label counts"] == 0
+    assert distance["classifier"] < 0.3  # 0.8 if the server took all classes as equally likely
+    assert set(distance) == {"label counts", "classifier", "generator"}
+
+
+def test_all_leaves_out_what_does_not_fit(tmp_path: Path) -> None:
+    made = plan(tmp_path, ["vhl"], "all", dataset="digits(limit=300)")
+    assert "inversion" not in [job.attack.name for job in made.jobs]
+    assert any("inversion is for fedavg" in note for note in made.notes)
+
+
+@pytest.mark.parametrize(
+    ("methods", "attack", "settings", "sentence"),
+    [
+        ("fedavg", "inverson", {}, "attack: no attack is called 'inverson'; did you mean"),
+        ("fedavg", "inversion, inversion", {}, "attack: 'inversion' is listed more than once"),
+        ("fedavg", "inversion(restarts=0)", {}, "attack: inversion(restarts=0): "),
+        ("local", "inversion", {}, "methods='local' sends nothing"),
+        ("local", "all", {}, "methods='local' sends nothing"),
+        ("dynafed", "inversion", {}, "its images never cross the wire"),
+        ("vhl", "inversion", {}, "what vhl adds to training is not known"),
+        ("fedavg", "inversion", {"secagg": "on", "clients": 2}, "fewer than 3 reveals single"),
+        ("fedavg", "inversion", {"local_steps": 5, "batch_size": 2}, "at most 8 images apart"),
+        ("fedavg", "inversion", {"local_steps": 0, "local_epochs": 1}, "number of local steps"),
+        ("fedavg", "inversion", {"optimizer": "adam"}, "steps of SGD, but optimizer='adam'"),
+        ("fedmd-cg", "inversion", {}, "write --batch-size 2"),
+        ("fedavg", "inversion", {"dataset": "wine", "model": "mlp"}, "is for pictures"),
+        ("fedavg", "histograms", {"optimizer": "adam"}, "steps of SGD, but optimizer='adam'"),
+        ("fedavg", "inversion", {"server_data": "none"}, "server-data='none'"),
+    ],
+)
+def test_bad_input_is_refused_before_any_round(
+    methods: str, attack: str, settings: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    problems = refused(tmp_path, [methods], attack, **settings)
+    assert any(sentence in problem for problem in problems), problems
+
+
+def test_all_problems_come_at_once(tmp_path: Path) -> None:
+    problems = refused(tmp_path, ["local", "dynafed"], "inversion", optimizer="adam", clients=0)
+    assert len(problems) == len(set(problems))
+    problems = refused(tmp_path, ["local", "dynafed"], "inversion", optimizer="adam")
+    for word in ("sends nothing", "dynafed", "SGD"):
+        assert any(word in problem for problem in problems)
+
+
+def test_a_folder_with_results_is_not_overwritten(tmp_path: Path) -> None:
+    audit(plan(tmp_path, ["fedavg"], QUICK), Console(quiet=True))
+    with pytest.raises(ConfigurationError, match="holds the results of another run"):
+        plan(tmp_path, ["fedavg"], QUICK)
+
+
+def test_what_was_found_is_read_as_it_was_written(tmp_path: Path) -> None:
+    table = AuditTable("T", ["a", "b"], [["x", 0.5], ["y", None]], "n")
+    found = AuditFinding(["s"], [table], [AuditPicture("p.png", "c")], {"psnr": [1.5]})
+    write_finding(tmp_path, Inversion(), "fedavg", found)
+    name, read = read_finding(tmp_path) or ("", found)
+    assert (name, read) == ("inversion", found)
+    (tmp_path / "audit.json").write_text('{"version": 1}')
+    with pytest.raises(DataError, match="is damaged"):
+        read_finding(tmp_path)
+
+
+def test_every_attack_explains_itself() -> None:
+    assert [attack.name for attack in read_attacks("ALL")] == list(ATTACKS)
+    for attack in ATTACKS.values():
+        assert attack.__doc__
+        assert all(one.description for one in attack.model_fields.values())
