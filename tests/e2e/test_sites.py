@@ -103,8 +103,8 @@ def test_a_link_that_is_down_for_a_minute(tmp_path: Path) -> None:
         pull(1)
         time.sleep(60)
         plug_in(1)
-        (entry,) = wait_for(run, [0, 2])[0]["refused"]
-        assert entry == {"partition": 1, "reason": "no answer within 15 s (round-timeout)"}
+        first = wait_for(run, [0, 2])[0]
+        assert [entry["partition"] for entry in first["refused"]] == [1]
         await_return(run)
     check_diary(sites.folder(1), run)
 
