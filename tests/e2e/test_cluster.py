@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 METHODS = "scaffold, moon(mu=1.0), feddyn, fedcog(start=1, samples=10, steps=3)"
 MORE: dict[str, Any] = {"clients": 4, "rounds": 4, "methods": METHODS, "save_images": True}
 FLAGS = ("--clients", "4", "--rounds", "4", "--methods", METHODS, "--save-images")
+FLAGS += ("--node-timeout", "600")
 LONG = ("--methods", "scaffold", "--clients", "4", "--participation", "1.0", "--rounds", "40")
 LONG += ("--local-steps", "40", "--lr", "0.01", "--node-timeout", "300")
 
