@@ -81,7 +81,8 @@ class Cluster:
         self.required = Requirements.of(self.configs)
         self.hosts = list_hosts()
         if request["checks"]:
-            require_fit_hosts(self.hosts, self.required)
+            longest = max(config.node_timeout for config in self.configs)
+            require_fit_hosts(self.hosts, self.required, longest)
 
     def survey(self) -> dict[str, int]:
         """Decide how many clients of each run train at a time, and say how many runs fit."""

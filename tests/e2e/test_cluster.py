@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedmirage.server.record.results import read_results
-from tests.support.clusters import Cluster, actor_folders, start_cluster
+from tests.support.clusters import Cluster, start_cluster
 from tests.support.commands import SETTINGS, TINY, command, processes, wait_until
 from tests.support.inprocess import run_in_process
 from tests.support.runs import assert_same_bits, lines, pictures, without_times
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 METHODS = "scaffold, moon(mu=1.0), feddyn, fedcog(start=1, samples=10, steps=3)"
 MORE: dict[str, Any] = {"clients": 4, "rounds": 4, "methods": METHODS, "save_images": True}
 FLAGS = ("--clients", "4", "--rounds", "4", "--methods", METHODS, "--save-images")
+FLAGS += ("--node-timeout", "600")
 LONG = ("--methods", "scaffold", "--clients", "4", "--participation", "1.0", "--rounds", "40")
 LONG += ("--local-steps", "40", "--lr", "0.01", "--node-timeout", "300")
 
@@ -57,12 +58,11 @@ def require_empty(cluster: Cluster) -> None:
 def test_the_same_bits_as_on_one_host(tmp_path: Path, cpus: tuple[int, ...]) -> None:
     """Models, memories and pictures; and two runs at a time leave each other alone."""
     run_in_process(tmp_path / "plain", **{**SETTINGS, **MORE})
-    before = actor_folders()
     with start_cluster(*cpus) as cluster:
         both = [begin(cluster, tmp_path / name, *FLAGS, "--actors", "1") for name in ("one", "two")]
         said = [finish(process) for process in both]
         require_empty(cluster)
-        assert actor_folders() == before
+        assert not cluster.folders
         for name, text in zip(("one", "two"), said, strict=True):
             assert f"{len(cpus)} hosts, 1 clients at a time, 1 CPU each" in text
             assert_same_bits(tmp_path / "plain", tmp_path / name)
@@ -80,8 +80,8 @@ def test_a_dead_host_costs_its_clients_the_round_and_a_new_one_is_used(tmp_path:
         seen = rounds(tmp_path / "run")
         await_rounds(tmp_path / "run", seen + 4)
         cluster.add(2)
-        known = actor_folders()
-        wait_until(lambda: len(actor_folders() - known) >= 1, 300, "an actor starts there")
+        known = cluster.folders
+        wait_until(lambda: len(cluster.folders - known) >= 1, 300, "an actor starts there")
         said = finish(process)
         require_empty(cluster)
     counts = [len(line["clients"]) for line in lines(tmp_path / "run")]
@@ -92,7 +92,6 @@ def test_a_dead_host_costs_its_clients_the_round_and_a_new_one_is_used(tmp_path:
 
 def test_killed_processes_leave_nothing_on_the_cluster(tmp_path: Path) -> None:
     """An actor costs its client the round; the run's own process ends the run, which goes on."""
-    before = actor_folders()
     with start_cluster(2) as cluster:
         process = begin(cluster, tmp_path / "run", *LONG)
         await_rounds(tmp_path / "run", 2)
@@ -103,7 +102,7 @@ def test_killed_processes_leave_nothing_on_the_cluster(tmp_path: Path) -> None:
         os.kill(driver, signal.SIGKILL)
         assert "the process of the run was killed" in finish(process, code=1)
         require_empty(cluster)
-        wait_until(lambda: actor_folders() == before, 30, "the folders of actors are removed")
+        wait_until(lambda: not cluster.folders, 30, "the folders of actors are removed")
         resumed = ["run", "--resume", str(tmp_path / "run"), "--ray-address", cluster.address]
         again = subprocess.run(
             command(*resumed),

@@ -51,7 +51,7 @@ def plan_crew(
     need = choose_need(config.threads, min(actors, limit), config.device, hosts)
     require_room(need, hosts, "one actor", "lower --threads, or add a host that has it")
     required = Requirements.of([config])
-    require_fit_hosts(hosts, required)
+    require_fit_hosts(hosts, required, config.node_timeout)
     count = min(limit, await_room(need, hosts))
     fingerprint = find_fingerprint(config)
     crew = Crew(config, folder.absolute(), need.cpus, need.gpus, required, fingerprint)

@@ -24,7 +24,6 @@ from fedmirage.common.settings.config import RunConfig, validate
 from fedmirage.runtimes.actors import find_cause
 from fedmirage.runtimes.bundle import digest, own_code
 
-ANSWER = 60.0  # seconds in which every host must have answered
 SHORT = 15  # characters of a hash
 
 
@@ -89,17 +88,23 @@ def enter(folder: str) -> None:
         os.chdir(folder)
 
 
-def require_fit_hosts(hosts: Sequence[Mapping[str, Any]], required: Requirements) -> None:
-    """Ask all hosts at once what they lack; refuse all of it, each with its host's name."""
+def require_fit_hosts(
+    hosts: Sequence[Mapping[str, Any]], required: Requirements, seconds: float
+) -> None:
+    """Ask all hosts at once what they lack; refuse all of it, each with its host's name.
+
+    They have so many seconds to answer.
+    """
     ask = ray.remote(make_question())
     asked = {}
     for host in hosts:
         place = NodeAffinitySchedulingStrategy(host["NodeID"], soft=False)
         options = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": place}
         asked[ask.options(**options).remote(vars(required))] = name_of(host)
-    done, late = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER)
+    done, late = ray.wait(list(asked), num_returns=len(asked), timeout=seconds)
     problems = [
-        f"host {asked[one]} has not answered within {ANSWER:.0f} s; see the logs of its Ray"
+        f"host {asked[one]} has not answered within {seconds:g} s (node-timeout); see the logs of"
+        " its Ray, or raise node-timeout if it is busy"
         for one in late
     ]
     for one in done:
