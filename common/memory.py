@@ -82,7 +82,7 @@ class Memory:
     @property
     def age(self) -> int | None:
         """The number of rounds since this client last took part; None on a first visit."""
-        return None if self.source is None else self.round - _number(self.source)
+        return None if self.source is None else self.round - round_of(self.source)
 
     def close(self) -> None:
         """Write this round's file atomically, and delete those that no repeated round can need.
@@ -103,7 +103,7 @@ class Memory:
         write_arrays(path, flat, {"round": self.round}, private=True)
         if not self.keep_all:
             for old in versions(self.folder):
-                if _number(old) < self.round and old != self.source:
+                if round_of(old) < self.round and old != self.source:
                     old.unlink(missing_ok=True)
 
 
@@ -120,7 +120,7 @@ def read_newest(folder: Path, before: int) -> tuple[Path | None, dict[str, Array
     What the client did in the round of a damaged file is then forgotten; the last value says so.
     """
     damaged = False
-    for path in reversed([path for path in versions(folder) if _number(path) < before]):
+    for path in reversed([path for path in versions(folder) if round_of(path) < before]):
         try:
             arrays, _ = read_arrays(path)
         except DataError as error:
@@ -134,7 +134,8 @@ def read_newest(folder: Path, before: int) -> tuple[Path | None, dict[str, Array
     return None, {}, damaged
 
 
-def _number(path: Path) -> int:
+def round_of(path: Path) -> int:
+    """Return the round of a file of a client's memory."""
     match = VERSION.fullmatch(path.name)
     assert match is not None
     return int(match[1])

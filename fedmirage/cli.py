@@ -120,7 +120,8 @@ for command in (
     deployment.status,
 ):
     app.command(cls=Command)(command)
-rehearsed = {**rehearsal.rehearsal_flags(), **run_flags}
+at_home = {name: flag for name, flag in run_flags.items() if name != "ray_address"}
+rehearsed = {**rehearsal.rehearsal_flags(), **at_home}
 app.command("rehearse", cls=RunCommand)(flags.with_flags(rehearsal.rehearse, rehearsed))
 submitted = {**federation.submit_flags(), **flags.setting_flags()}
 app.command("submit", cls=RunCommand)(flags.with_flags(federation.submit, submitted))

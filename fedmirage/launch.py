@@ -22,9 +22,16 @@ from typing import Any
 
 from rich.console import Console
 
-from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError
+from fedmirage.common.errors import (
+    TRACEBACK,
+    ConfigurationError,
+    FedmirageError,
+    collect,
+    refuse,
+)
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.breakpoints import copy_terminal
+from fedmirage.runtimes.cluster.join import AUTO, KEY, check_address
 from fedmirage.runtimes.observers import Observers
 from fedmirage.runtimes.processes import Processes, environment, undisturbed
 from fedmirage.runtimes.sites import Sites, keep_sites, require_same_sites
@@ -34,6 +41,7 @@ from fedmirage.server.record.results import FILE, Results, read_results
 from fedmirage.show.progress import Watch
 
 RUNTIMES = ("auto", "inprocess", "simulation", "grpc")
+ON_CLUSTERS = ("auto", "simulation")  # the runtimes whose clients may train on a Ray cluster
 ADDRESS = re.compile(r"\[?0x[0-9a-f]{6,}|StackTrace Information")
 TAIL = 6  # lines that are shown of what a process said before it ended unexpectedly
 
@@ -47,6 +55,7 @@ def launch(
     verbose: bool = False,
     observers: Observers | None = None,
     sites: Sites = (),
+    ray_address: str | None = None,
 ) -> dict[str, Any]:
     """Run, show progress, and return the summary line; a run that failed raises the reason.
 
@@ -54,7 +63,7 @@ def launch(
     happens in separate processes. An interrupt ends them, closes results.jsonl and is raised as
     KeyboardInterrupt, so that a notebook survives it.
     """
-    require_known(runtime)
+    address = find_cluster(runtime, ray_address)
     folders.require_writable(folder)
     if folder.exists() and any(folder.iterdir()):
         # Whoever else writes there is named now, before anything is started.
@@ -69,15 +78,30 @@ def launch(
             console.print(folders.say_finished(summary), highlight=False)
         else:
             describe_run(config, console, sites)
-            summary = conduct(config, runtime, folder, console, actors, verbose, sites)
+            summary = conduct(config, runtime, folder, console, actors, verbose, sites, address)
     return summary
 
 
-def require_known(runtime: str) -> None:
-    """Refuse a runtime that there is not."""
+def find_cluster(runtime: str, ray_address: str | None) -> str:
+    """Return the address of the Ray cluster that is meant, by name or by RAY_ADDRESS; "" is none.
+
+    Refuses a runtime that there is not, or one that has no use for the address.
+    """
+    problems: list[str] = []
     if runtime not in RUNTIMES:
         known = " or ".join(RUNTIMES)
-        raise ConfigurationError([f"runtime={runtime!r} is not known; write {known}"])
+        problems.append(f"runtime={runtime!r} is not known; write {known}")
+    elif ray_address and runtime not in ON_CLUSTERS:
+        problems.append(
+            f"{KEY} {ray_address} is for --runtime simulation, and runtime={runtime!r} has no use"
+            " for it; drop one of them"
+        )
+    usual = os.environ.get("RAY_ADDRESS", "") if runtime in ON_CLUSTERS else ""
+    address = usual if ray_address is None else ray_address
+    with collect(problems):
+        check_address(address or AUTO)
+    refuse(problems)
+    return address
 
 
 def describe_run(config: RunConfig, console: Console, sites: Sites = ()) -> None:
@@ -99,6 +123,7 @@ def conduct(
     actors: int,
     verbose: bool,
     sites: Sites = (),
+    ray_address: str = "",
 ) -> dict[str, Any]:
     """Start what the runtime needs, wait for its end, and return the last line of its results."""
     mark = f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}"
@@ -111,6 +136,7 @@ def conduct(
         ):
             request = {"config": config.flat(), "folder": str(folder), "runtime": runtime}
             means = {"actors": actors, "verbose": verbose, "sites": list(sites)}
+            means |= {"ray_address": ray_address}
             keep_sites(folder, sites)
             attend(processes, request | means, console, make_room=watch.make_room)
             if runtime == "grpc":

@@ -56,6 +56,15 @@ def load(
     return parts[0] if len(parts) == 1 else combine(parts, name_sources(chosen), private=own)
 
 
+def require_files(line: str, data_dir: str | Path | None = None, download: bool = False) -> None:
+    """Refuse a line whose files are not on this host and may not be fetched; reads none of them."""
+    folder = data_folder(data_dir)
+    for params in resolve_line(line, DATASETS, "dataset"):
+        if not download and locate(params, folder) is None:
+            read = params.inner if isinstance(params, Embeddings) else params
+            raise DataError(_missing(read, folder, download))
+
+
 def list_available(data_dir: str | Path | None = None) -> dict[str, str | None]:
     """Say for each embedded or published set where it was found, or None if it was not.
 

@@ -14,10 +14,11 @@ from experiments.reproduce.cost import Clock, estimate_jobs
 from experiments.reproduce.jobs import ChosenCells, find_lacking, is_recorded, make_work
 from experiments.reproduce.records import recorded_runs
 from experiments.reproduce.tables import list_tables, read_table
+from fedmirage.commands.flags import PLACES
 from fedmirage.common.errors import FedmirageError
 from fedmirage.comparison.export import write_files
 from fedmirage.comparison.plan import read_seeds
-from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
+from fedmirage.comparison.runs import Means, carry_out, check_runs, choose_means
 from fedmirage.launch import RUNTIMES
 from fedmirage.server.record.folder import make_folder
 from fedmirage.settings.layers import report_together
@@ -72,8 +73,7 @@ def reproduce(name: str, given: Mapping[str, Any], console: Console) -> list[Ans
     describe_tables(cells, work, scale, console)
     if not work.jobs:
         raise FedmirageError(f"nothing of {name} can be run here with this choice")
-    config = work.jobs[0].config
-    means = share_cores(config, given["runtime"], given["actors"], len(work.jobs), given["verbose"])
+    means = choose_means(work.jobs, folder, **{name: given[name] for name in PLACES})
     estimates = show_cost(work, means, console)
     if given["estimate"]:
         say(console, f"rows: {', '.join(dict.fromkeys(cell.row.name for cell in cells))}")

@@ -41,13 +41,14 @@ from experiments.reproduce.cells import Scale, choose_cells
 from experiments.reproduce.jobs import share_all
 from experiments.reproduce.standing import show_state
 from experiments.reproduce.tables import Written, read_table
+from fedmirage.commands.flags import PLACES
 from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import ConfigurationError, collect, refuse
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import nearest
 from fedmirage.comparison.plan import Job
 from fedmirage.comparison.rows import Row
-from fedmirage.comparison.runs import carry_out, share_cores
+from fedmirage.comparison.runs import carry_out, choose_means, share_cores
 from fedmirage.runtimes.processes import undisturbed
 from fedmirage.server.record.folder import make_folder
 from fedmirage.settings.layers import place, read_preset
@@ -195,9 +196,7 @@ def run_queue(path: Path, given: Mapping[str, Any], console: Console) -> bool:
     ):
         for sentence in said:
             say(console, sentence, "yellow")
-    means = share_cores(
-        jobs[0].config, given["runtime"], given["actors"], len(jobs), given["verbose"]
-    )
+    means = choose_means(jobs, folder, **{name: given[name] for name in PLACES})
     console.print(show_state(jobs, means.at_once, {}, recording.find_recorded(jobs, results)))
     try:
         failed = carry_out(recording.leave_out_recorded(jobs, results), means, folder, console)

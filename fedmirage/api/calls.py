@@ -32,6 +32,7 @@ def run(
     preset: str | None = None,
     runtime: str = "auto",
     actors: int = 0,
+    ray_address: str | None = None,
     log: Sequence[str] = (),
     watch: bool = False,
     watch_port: int = 0,
@@ -45,7 +46,8 @@ def run(
     generator, or the positions of every client's samples as a list or dict. `model` may also be a
     class, a function that returns a network, or a network, whose weights the run begins with.
     Results go to the folder `out`, or else to a new one in runs/. With `resume`, the settings are
-    laid over those of the run that goes on. `quiet` shows no progress.
+    laid over those of the run that goes on. `ray_address` ("auto" or
+    "HOST:PORT") uses a Ray cluster. `quiet` shows no progress.
     """
     from fedmirage.launch import launch
 
@@ -58,7 +60,8 @@ def run(
             config = settle(layers, settings)
     with in_new_folder(config) as config:
         folder, observers = Path(config.out), wanted.make(console)
-        launch(config, runtime, folder, console, actors, observers=observers)
+        means = (runtime, folder, console, actors)
+        launch(config, *means, observers=observers, ray_address=ray_address)
     return RunResult(folder, config.model)
 
 
@@ -76,6 +79,7 @@ def compare(
     preset: str | None = None,
     runtime: str = "auto",
     actors: int = 0,
+    ray_address: str | None = None,
     log: Sequence[str] = (),
     watch: bool = False,
     watch_port: int = 0,
@@ -102,7 +106,8 @@ def compare(
         with report_together(unfit):
             plan = plan_comparison(layers, settings, lines, chosen, *choices)
     observers = wanted.make(console)
-    return Comparison(run_comparison(plan, console, runtime, actors, False, observers).folder)
+    places = (runtime, actors, False, observers, ray_address)
+    return Comparison(run_comparison(plan, console, *places).folder)
 
 
 def take_objects(

@@ -13,6 +13,7 @@ from fedmirage.common.settings.describe import allowed
 from fedmirage.follow.logger import list_loggers
 
 Flags = dict[str, tuple[Any, Any]]  # by name: what Typer must know, and the default
+PLACES = ("runtime", "actors", "verbose", "ray_address")  # of these flags, those that say where
 KINDS = {int: "INTEGER", float: "NUMBER", str: "TEXT"}
 PANELS = {
     "methods": "What runs",
@@ -38,8 +39,13 @@ def place_flags() -> Flags:
         "inprocess (one host, no Ray), simulation (one host, Ray), grpc (a SuperLink and"
         " SuperNodes, real processes), or auto: inprocess on the CPU, simulation on GPUs."
     )
+    cluster = (
+        "Use the Ray cluster that runs there, instead of this host alone; auto is the one of which"
+        " this host is a part. Default: the variable RAY_ADDRESS, or none."
+    )
     return {
         "runtime": flag(str, "auto", runtimes, metavar="auto|inprocess|simulation|grpc"),
+        "ray_address": flag(str | None, None, cluster, metavar="auto|HOST:PORT"),
         "preset": flag(str | None, None, "A published setting by name, e.g. fedcog-fmnist-niid2."),
         "config": flag(list[Path], [], "A TOML file of settings; may be given several times."),
         "actors": flag(int, 0, "Clients that train at the same time; 0 means one per core."),
@@ -165,7 +171,7 @@ def reproduce_flags() -> Flags:
         "json": flag(Path | None, None, "Write the numbers into this JSON file."),
         "data_dir": flag(str | None, None, "Where to look for data sets."),
         "download": flag(bool, False, "Fetch missing data sets from the hub.", "--download"),
-        **{name: places[name] for name in ("runtime", "actors", "verbose")},
+        **{name: places[name] for name in PLACES},
         "queue": flag(Path | None, None, "Do the jobs of this TOML file, at low priority."),
         "status": flag(bool, False, status, "--status"),
         "record": flag(tuple[Path, str] | None, None, record, metavar="DIR NAME"),

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from fedmirage.commands.console import out
+from fedmirage.commands.flags import PLACES
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig, key_of
 from fedmirage.common.settings.project import ROOT
@@ -47,7 +48,8 @@ def carry_on(
     both = both if quiet and given["verbose"] else []
     with report_together([*found, *wanted.find_problems(), *both]):
         config = settle(read_layers(given["preset"], given["config"]), settings)
-    places = {name: given[name] for name in ("runtime", "actors", "verbose")}
+    places = {name: given[name] for name in PLACES if name in given}
+    places |= {"ray_address": ""} if sites else {}  # their data are on this host alone
     console = Console(quiet=True) if quiet else out
     with interruptions.telling(), in_new_folder(config) as config:
         folder, followed = Path(config.out), wanted.make(console)
@@ -104,7 +106,7 @@ def compare(runs: list[Path], **given: Any) -> None:
     with report_together(wanted.find_problems()):
         layers = read_layers(given["preset"], given["config"])
         plan = plan_comparison(layers, flags, *(given[name] for name in asked.split()))
-    places = {name: given[name] for name in ("runtime", "actors", "verbose")}
+    places = {name: given[name] for name in PLACES}
     with interruptions.telling():
         outcome = run_comparison(plan, out, **places, observers=wanted.make(out))
     present(outcome, out, files)

@@ -14,10 +14,10 @@ from fedmirage.comparison.folders import lay_out_runs
 from fedmirage.comparison.outcome import FILE, Outcome, read_outcome, record
 from fedmirage.comparison.plan import QUESTION, Plan, make_plan
 from fedmirage.comparison.rows import FEDAVG, GLOBAL, check_score, make_question
-from fedmirage.comparison.runs import Means, carry_out, check_runs, share_cores
+from fedmirage.comparison.runs import Means, carry_out, check_runs, choose_means
 from fedmirage.comparison.scores import choose
 from fedmirage.comparison.table import show_outcome
-from fedmirage.launch import require_known
+from fedmirage.launch import find_cluster
 from fedmirage.runtimes.observers import Observers
 from fedmirage.server.record.folder import make_folder
 from fedmirage.settings.layers import report_together
@@ -31,13 +31,14 @@ def run_comparison(
     actors: int,
     verbose: bool,
     observers: Observers | None = None,
+    ray_address: str | None = None,
 ) -> Outcome:
     """Do all runs of a plan, or what is left of them, and return what they found."""
-    require_known(runtime)
+    find_cluster(runtime, ray_address)  # what is wrong with it is said first
     jobs, trials = plan.runs({}), plan.trials() if len(plan.choices) > 1 else []
     make_folder(plan.folder)
     check_runs(jobs, plan.folder)
-    means = share_cores(plan.base, runtime, actors, len(trials or jobs), verbose)
+    means = choose_means(trials or jobs, plan.folder, runtime, actors, verbose, ray_address)
     describe_plan(plan, means, console)
     observers = observers or Observers()
     with observers:
@@ -56,8 +57,7 @@ def describe_plan(plan: Plan, means: Means, console: Console) -> None:
     """Print what is compared, on what, and what is odd about it."""
     base = plan.base
     seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
-    at_once = f"{means.at_once} run{'s' * (means.at_once > 1)} at a time"
-    say(console, f"{len(plan.rows)} methods lines{_describe_choices(plan)}, {seeds}, {at_once}")
+    say(console, f"{len(plan.rows)} methods lines{_describe_choices(plan)}, {seeds}, {means}")
     clients = f"{base.clients} clients, {base.rounds} rounds, {base.model}"
     say(console, f"on {base.dataset}, {base.partition}, {clients}")
     alone = replace(plan, share=False).runs({})  # rounds that are shared are no reason for a note

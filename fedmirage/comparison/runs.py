@@ -1,4 +1,4 @@
-"""Carries out the runs of a comparison, as many at once as there are cores for.
+"""Carries out the runs of a comparison, as many at once as there are cores for, here or elsewhere.
 
 Runs that are finished are left as they are, and those that were interrupted are continued.
 """
@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -18,8 +18,9 @@ from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.comparison.plan import Job, resume
 from fedmirage.comparison.progress import Board
+from fedmirage.comparison.remote import LostHostError, RemoteRuns
 from fedmirage.comparison.rows import Row
-from fedmirage.launch import attend, close_interrupted
+from fedmirage.launch import attend, close_interrupted, find_cluster
 from fedmirage.records.lines import is_finished
 from fedmirage.runtimes.guardian import end_all
 from fedmirage.runtimes.processes import Processes, undisturbed
@@ -27,6 +28,8 @@ from fedmirage.server.record import checkpoint
 from fedmirage.show.words import say
 
 ALONE = ("simulation", "grpc")  # runtimes that use the whole machine for one run
+CROWD = 512  # runs that wait for room in a cluster at a time, each in a thread
+LOST_HOSTS = 3  # hosts with which a run may be lost
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,30 @@ class Means:
     at_once: int
     actors: int
     verbose: bool = False
+    ray_address: str = ""  # of the cluster whose hosts do the runs; empty for this host
+
+    def __str__(self) -> str:
+        text = f"{self.at_once} run{'s' * (self.at_once > 1)} at a time"
+        return f"{text} on the Ray cluster {self.ray_address}" if self.ray_address else text
+
+
+def choose_means(
+    jobs: Sequence[Job],
+    folder: Path,
+    runtime: str,
+    actors: int,
+    verbose: bool,
+    ray_address: str | None,
+) -> Means:
+    """Share the cores of this host, or of the cluster, whose hosts are checked before."""
+    address = find_cluster(runtime, ray_address)
+    if not address:
+        return share_cores(jobs[0].config, runtime, actors, len(jobs), verbose)
+    configs = [job.config for job in jobs]
+    with Processes(f"FEDMIRAGE_RUN={secrets.token_hex(8)}:{folder}") as processes:
+        remote = RemoteRuns(processes, address, configs, actors, verbose, checks=True)
+        at_once = min(remote.at_once, len(jobs))
+        return Means("inprocess", at_once, remote.actors, verbose, address)
 
 
 def share_cores(config: RunConfig, runtime: str, actors: int, runs: int, verbose: bool) -> Means:
@@ -81,9 +108,10 @@ def carry_out(
     work = Work(jobs, means, processes, console)
     try:
         board = Board(
-            *([*jobs, *later], work.running, work.failed, means.at_once, console, estimates)
+            *([*jobs, *later], work.begun, work.failed, means.at_once, console, estimates)
         )
         with processes, board:
+            work.join_cluster()
             work.do_all()
     except KeyboardInterrupt:
         with undisturbed():
@@ -105,7 +133,8 @@ class Work:
     means: Means
     processes: Processes
     console: Console
-    running: list[Job] = field(default_factory=list)
+    running: list[Job] = field(default_factory=list)  # also if they wait for room in the cluster
+    begun: list[Job] = field(default_factory=list)
     failed: dict[Path, str] = field(default_factory=dict)
     took: dict[Row, float] = field(default_factory=dict)  # seconds of the last run of each row
 
@@ -119,10 +148,18 @@ class Work:
         self.change = threading.Condition()
         self.threads: list[threading.Thread] = []
         self.stopped = False
+        self.remote: RemoteRuns | None = None
+
+    def join_cluster(self) -> None:
+        """Join the cluster that does the runs, if one does and something is left to do."""
+        means = self.means
+        if means.ray_address and self.waiting:
+            asked = (means.ray_address, [job.config for job in self.waiting], means.actors)
+            self.remote = RemoteRuns(self.processes, *asked, means.verbose, checks=False)
 
     def do_all(self) -> None:
         """Return when nothing waits any more; a single worker works in the calling thread."""
-        count = min(self.means.at_once, len(self.waiting))
+        count = min(CROWD if self.remote else self.means.at_once, len(self.waiting))
         self.threads = [threading.Thread(target=self.work, daemon=True) for _ in range(count)]
         try:
             if count == 1:
@@ -145,6 +182,8 @@ class Work:
                 self.took[job.row] = time.monotonic() - began
                 if not self.stopped:
                     self.running.remove(job)
+                    if job in self.begun:
+                        self.begun.remove(job)
                     self.failed |= {job.folder: reason} if reason else {}
                 self.change.notify_all()
 
@@ -174,19 +213,45 @@ class Work:
 
     def attempt(self, job: Job) -> str:
         """Do a run; return why it failed, or nothing."""
-        quiet = self.console if self.means.verbose else Console(quiet=True)
         try:
-            config = self.settings(job)
-            where = {"folder": str(job.folder), **asdict(self.means)}
-            del where["at_once"]
-            attend(self.processes, {"config": config.flat(), **where}, quiet)
-            if self.means.runtime == "grpc":
-                from fedmirage.runtimes.grpc import deploy
-
-                deploy(config, quiet, self.means.verbose)
+            if self.remote is not None:
+                self.do_remotely(self.remote, job)
+            else:
+                self.begin(job)
+                self.do_here(job)
         except (FedmirageError, OSError) as error:
             return str(error)
         return ""
+
+    def begin(self, job: Job) -> None:
+        """Show a run as one that is under way."""
+        with self.change:
+            if job not in self.begun:
+                self.begun.append(job)
+
+    def do_here(self, job: Job) -> None:
+        """Do a run on this host."""
+        quiet = self.console if self.means.verbose else Console(quiet=True)
+        config = self.settings(job)
+        request = {"config": config.flat(), "folder": str(job.folder)}
+        request |= {key: getattr(self.means, key) for key in ("runtime", "actors", "verbose")}
+        attend(self.processes, request, quiet)
+        if self.means.runtime == "grpc":
+            from fedmirage.runtimes.grpc import deploy
+
+            deploy(config, quiet, self.means.verbose)
+
+    def do_remotely(self, remote: RemoteRuns, job: Job) -> None:
+        """Do a run on a host of the cluster; if it is lost, go on from there on another one."""
+        for lost in range(LOST_HOSTS):
+            try:
+                remote.do(self.settings(job), job.folder, lambda: self.begin(job))
+                return
+            except LostHostError as error:
+                if lost + 1 == LOST_HOSTS:
+                    raise FedmirageError(
+                        f"lost {LOST_HOSTS} times on the cluster: {error}"
+                    ) from None
 
     def settings(self, job: Job) -> RunConfig:
         """Decide how a run begins: where it stopped, with the rounds of another, or at round 1."""
@@ -206,7 +271,7 @@ class Work:
             while thread.is_alive():
                 end_all(self.processes.mark)  # one may have been started in the last moment
                 thread.join(0.2)
-        for job in self.running:
+        for job in self.begun:
             with contextlib.suppress(FedmirageError):
                 close_interrupted(job.folder)
 

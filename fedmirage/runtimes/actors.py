@@ -63,23 +63,32 @@ class Store:
 class ActorWorker(Worker):
     """One actor, as the grid sees it."""
 
+    remedy = "raise node-timeout, or lower --actors"  # for an actor that does not start
+
     def __init__(self, config: RunConfig, memory: Path, gpu_share: float, store: Store) -> None:
         self.config, self.memory, self.gpu_share, self.store = config, memory, gpu_share, store
-        kind = ray.remote(ClientAppActor).options(num_cpus=1, num_gpus=gpu_share)
-        self.actor: Any = kind.remote(config.flat(), str(memory))
-        self.results: deque[ray.ObjectRef[tuple[Message, Context]]] = deque()
+        self.actor: Any = self.start_actor()
+        self.results: deque[ray.ObjectRef[Any]] = deque()
+
+    def start_actor(self) -> Any:
+        """Ask Ray for an actor, without waiting for it."""
+        kind = ray.remote(ClientAppActor).options(num_cpus=1, num_gpus=self.gpu_share)
+        return kind.remote(self.config.flat(), str(self.memory))
 
     def await_start(self) -> None:
         """Wait until it can take messages, as long as the server waits for its clients."""
         try:
-            ray.get(self.actor.start.remote(), timeout=self.config.node_timeout)
+            self.check_start(ray.get(self.actor.start.remote(), timeout=self.config.node_timeout))
         except ray.exceptions.GetTimeoutError:
             raise LostWorkerError(
                 f"Ray has not started an actor within {self.config.node_timeout:g} s"
-                " (node-timeout); raise node-timeout, or lower --actors"
+                f" (node-timeout); {self.remedy}"
             ) from None
         except ray.exceptions.RayError as error:
             raise LostWorkerError(find_cause(error)) from None
+
+    def check_start(self, said: Any) -> None:
+        """Look at what the actor says of itself; raises a LostWorkerError if it cannot be used."""
 
     def send(self, job: QueuedMessage, context: Context) -> None:
         """Let it answer a message as soon as it has answered the one before."""
@@ -88,9 +97,13 @@ class ActorWorker(Worker):
 
     def receive(self) -> tuple[Message, Context]:
         """Wait for the next reply."""
+        answered: tuple[Message, Context] = self.await_result()
+        return answered
+
+    def await_result(self) -> Any:
+        """Wait for what the actor returns next."""
         try:
-            answered: tuple[Message, Context] = ray.get(self.results.popleft())
-            return answered
+            return ray.get(self.results.popleft())
         except ray.exceptions.RayActorError:
             raise LostWorkerError("the Ray actor that trained it has ended") from None
         except ray.exceptions.RayError as error:
@@ -111,4 +124,6 @@ class ActorWorker(Worker):
 
 def find_cause(error: ray.exceptions.RayError) -> str:
     """Return the last line of an error of Ray's, which says what happened; a trace is before it."""
-    return str(error).strip().splitlines()[-1].strip()
+    line = str(error).strip().splitlines()[-1].strip()
+    kind, _, sentence = line.partition(": ")
+    return sentence if kind.startswith("fedmirage.common.errors.") else line

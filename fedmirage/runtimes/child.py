@@ -66,30 +66,40 @@ def conduct(
     actors: int,
     verbose: bool,
     sites: Sites = (),
+    ray_address: str = "",
 ) -> None:
     """Check the request, say where the run takes place, and run it unless others do (grpc)."""
     settings = validate(config)
     traceback_file = Path(folder).absolute() / TRACEBACK
     traceback_file.unlink(missing_ok=True)  # of an earlier attempt
     os.environ[VARIABLE] = str(traceback_file)  # clients on this host may say what they raise
-    started = None
-    if runtime == "simulation":
+    started = planned = None
+    problems: list[str] = []
+    if runtime == "simulation" and not ray_address:
         started = start_early(settings, verbose, actors)  # a refusal ends Ray with this process
-    weights = check(settings, Path(folder), actors, sites)
+    with collect(problems):
+        weights = check(settings, Path(folder), actors, sites)
+    if ray_address:
+        from fedmirage.runtimes.cluster.crew import plan_crew, simulate_on_cluster
+
+        with collect(problems):
+            planned = plan_crew(settings, Path(folder), ray_address, actors, verbose)
+    refuse(problems)
     if settings.keep_models == "all":
         tell(say=estimate_space(settings, weights))
     if runtime == "grpc":
         return
-    plan = plan_actors(settings, actors)
     chosen, why = choose(settings) if runtime == "auto" else (runtime, "")
-    tell(say=f"{chosen}: {plan}{why}")
+    tell(say=str(planned) if planned else f"{chosen}: {plan_actors(settings, actors)}{why}")
     if not verbose:
         logging.getLogger("flwr").setLevel(logging.CRITICAL)
     try:
-        if chosen == "inprocess":
+        if planned:
+            simulate_on_cluster(planned)
+        elif chosen == "inprocess":
             from fedmirage.runtimes.inprocess import run_in_process
 
-            run_in_process(settings, plan.actors, sites)
+            run_in_process(settings, plan_actors(settings, actors).actors, sites)
         else:
             simulate(settings, verbose, actors, started, sites)
     except Exception as error:

@@ -2,7 +2,8 @@
 
 The clients of a round get the same weights. A message is pickled without them, and says where in
 the load of the round they lie. The processes belong to one run and to one user, as they do for
-Python's own `multiprocessing`, which pickles as well; nothing of this crosses the network.
+Python's own `multiprocessing`, which pickles as well. On a Ray cluster all of it travels in Ray's
+own messages, which are pickled: whoever may send these may run programs on its hosts.
 """
 
 import io

@@ -22,14 +22,17 @@ class Processes:
     process groups and parents are not enough to find them. The environment is inherited by all.
     """
 
-    def __init__(self, mark: str, folder: Path | None = None) -> None:
+    def __init__(self, mark: str, folder: Path | None = None, adopted: bool = False) -> None:
         self.mark, self.folder = mark, folder  # the folder is removed if this process is killed
+        self.adopted = adopted  # whether whoever kills this process kills its children, as Ray does
         self.started: list[subprocess.Popen[bytes]] = []
         self.guardian: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "Processes":
         command = [sys.executable, "-I", "-S", guardian.__file__, self.mark]
         command += [str(self.folder)] if self.folder else []
+        if self.adopted:  # a shell that starts it and ends leaves it without a parent
+            command = ["sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh", *command]
         self.guardian = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
         )

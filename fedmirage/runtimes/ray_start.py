@@ -49,14 +49,18 @@ def start_ray(config: RunConfig, actors: int = 0, verbose: bool = False) -> None
     prepare_ray()
     import ray
 
-    options: dict[str, Any] = {"num_cpus": max(1, count_actors(config, actors))}
+    options: dict[str, Any] = {"num_cpus": max(1, count_actors(config, actors)), **hush(verbose)}
     options |= {"num_gpus": 0} if config.device == "cpu" else {}
-    if not verbose:
-        options |= {"logging_level": logging.CRITICAL, "log_to_driver": False}
     try:
-        ray.init(include_dashboard=False, _system_config=SYSTEM, **options)
+        # RAY_ADDRESS may name a cluster, which is not meant here
+        ray.init(address="local", include_dashboard=False, _system_config=SYSTEM, **options)
     except Exception as error:  # one of its own processes has ended, or did not start in time
         reason = " ".join(str(error).split())
         raise FedmirageError(
             f"Ray did not start: {reason[:LONGEST]}; run it again, or use --runtime inprocess"
         ) from error
+
+
+def hush(verbose: bool) -> dict[str, Any]:
+    """Return the options with which Ray keeps its messages to itself, unless they are asked for."""
+    return {} if verbose else {"logging_level": logging.CRITICAL, "log_to_driver": False}

@@ -45,9 +45,17 @@ def plan_actors(config: RunConfig, actors: int = 0) -> ActorPlan:
 
     count = count_actors(config, actors)
     gpus = torch.cuda.device_count() if device.pick(config.device).type == "cuda" else 0
-    # Ray assigns whole GPUs, or a part of one.
-    share = 0.0 if not gpus else 1.0 if count <= gpus else 1 / math.ceil(count / gpus)
-    return ActorPlan(count, config.threads, gpus, share)
+    return ActorPlan(count, config.threads, gpus, share_gpus(count, gpus))
+
+
+def share_gpus(count: int, gpus: int) -> float:
+    """Return the part of a GPU that each actor gets: a whole one, or what Ray can count exactly.
+
+    Ray rounds to ten-thousandths: six times a rounded sixth would be more than one GPU.
+    """
+    if not gpus:
+        return 0.0
+    return 1.0 if count <= gpus else math.floor(1e4 / math.ceil(count / gpus)) / 1e4
 
 
 def simulate(

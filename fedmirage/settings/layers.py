@@ -104,12 +104,16 @@ def in_new_folder(config: RunConfig) -> Iterator[RunConfig]:
         return
     from fedmirage.server.record.folder import make_vacant
 
-    folder = make_vacant(Path(choose_out(config).out))
+    usual = Path(choose_out(config).out)
+    is_first = not usual.parent.exists()
+    folder = make_vacant(usual)
     try:
         yield configure(config.flat(), {"out": str(folder)})
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # one of them is not empty
             folder.rmdir()
+            if is_first:
+                folder.parent.rmdir()
 
 
 def locate(line: str) -> str:

@@ -245,6 +245,9 @@ def test_runs_that_start_within_one_second_get_folders_of_their_own(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("fedmirage.settings.layers.time.strftime", lambda _: "20260101-120000")
     config = settle([], {})
+    with in_new_folder(config) as placed:
+        assert Path(placed.out).is_dir()
+    assert not (tmp_path / "runs").exists()
 
     def begin(_: int) -> str:
         with in_new_folder(config) as placed:

@@ -64,4 +64,4 @@ from fedmirage.common.models.factory import build
 build("simple-cnn", (1, 28, 28), 10)
 print("torchvision" in sys.modules)
 """
-    assert python(code).split() == ["11", "False", "False"]
+    assert python(code).split() == ["12", "False", "False"]

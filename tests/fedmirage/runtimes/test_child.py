@@ -45,7 +45,7 @@ def test_ray_is_started_for_as_many_actors_as_train(
     monkeypatch.setattr(ray, "init", lambda **given: asked.update(given))
     monkeypatch.setattr(ray_start, "cores", lambda: 2)
     ray_start.start_ray(configure(settings), verbose=True)
-    fixed = {"include_dashboard": False, "_system_config": ray_start.SYSTEM}
+    fixed = {"address": "local", "include_dashboard": False, "_system_config": ray_start.SYSTEM}
     assert asked == {**fixed, **options}
 
 
