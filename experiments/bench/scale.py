@@ -19,7 +19,7 @@ from experiments.bench.app import app, out
 from fedmirage.common.cores import cores
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.wire.metrics import SECONDS
-from fedmirage.records.lines import find_summary, read_rounds
+from fedmirage.records.lines import find_summary, read_rounds, recorded_settings
 from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
 
 # Networks of about 44 thousand, 1 million, 11 million and 100 million weights for 28x28 pixels,
@@ -94,7 +94,7 @@ def by_weights(cases: list[tuple[str, int]], usual: Mapping[str, Any], runtime: 
         else:
             more = found.memory[SERVER] - before.memory[SERVER] + (count + 3) * before.model
             models = f"{more / found.model:.1f}"
-        cells = [f"{found.model // 4:,}", f"{found.model / 1e6:.1f}", str(count)]
+        cells = [f"{found.weights:,}", f"{found.model / 1e6:.1f}", str(count)]
         cells += [f"{found.round:.2f}", *found.megabytes, models, str(count + 3)]
         table.add_row(*cells)
         out.print(f"{line}: {' '.join(cells)}", highlight=False)
@@ -109,7 +109,8 @@ class Costs:
     outside: float  # seconds of a round that are neither training nor evaluation
     round: float  # seconds of a round without evaluation
     memory: dict[str, int]  # bytes, by kind of process
-    model: int  # bytes of the weights that are sent
+    weights: int
+    model: int  # bytes in which they are sent
     checkpoint: int  # bytes
     folder: int  # bytes of all files
     resume: float = 0.0  # seconds until its first round
@@ -132,11 +133,11 @@ def measure(settings: Mapping[str, Any], runtime: str, resumes: bool = False) ->
         trained = [sum(one[SECONDS] for one in line["clients"]) / workers for line in lines]
         outside = [all_ - own for all_, own in zip(whole, trained, strict=True)]
         files = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+        weights = int(recorded_settings(folder)["resolved"]["parameters"])
         model = lines[-1]["bytes_up"] // len(lines[-1]["clients"])
+        seconds = start, median(outside[1:]), median(whole[1:])  # the first round warms up
         checkpoint = (folder / CHECKPOINT).stat().st_size
-        # the first round warms up
-        found = Costs(start, median(outside[1:]), median(whole[1:]), memory, model, checkpoint, 0)
-        found.folder = sum(files)
+        found = Costs(*seconds, memory, weights, model, checkpoint, sum(files))
         if resumes:
             again = {"resume": folder, "rounds": settings["rounds"] + 1, "runtime": runtime}
             found.resume, _ = follow(again, folder, before=len(lines))

@@ -35,11 +35,17 @@ class ReplyStore:
         self.filed += 1
         path = self.folder / f"{self.filed:06d}.safetensors"
         tensors: Any = write_tensors(path, reply.parameters.tensors)
+        give_back()
         return replace(reply, parameters=Parameters(tensors, reply.parameters.tensor_type))
 
     def clear(self) -> None:
         """Remove the files; also those that a killed run has left."""
         self.held = self.filed = 0
         shutil.rmtree(self.folder, ignore_errors=True)
-        with contextlib.suppress(OSError, AttributeError):  # other systems have no such function
-            ctypes.CDLL(None).malloc_trim(0)  # glibc would keep what the replies have taken
+        give_back()
+
+
+def give_back() -> None:
+    """Return to the system what replies have taken; glibc would keep it for the next ones."""
+    with contextlib.suppress(OSError, AttributeError):  # other systems have no such function
+        ctypes.CDLL(None).malloc_trim(0)
