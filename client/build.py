@@ -1,5 +1,6 @@
 """From a configuration and a message's context to a client: its data, its model, its memory."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -125,8 +126,8 @@ def load_common_view(config: RunConfig, partition: int) -> ClientView:
     part = view(
         dataset, parts[partition], partition, config.clients, config.validation, config.seed
     )
-    if config.server_reads_data:
-        return part
+    if config.server_reads_data or config.partition_params.shares_samples:
+        return part  # a random share of the test split looks like a draw from the training split
     return replace(part, test_shard=share_common_test(config)[partition])
 
 
@@ -137,7 +138,7 @@ def share_common_test(config: RunConfig) -> list[Indices]:
 
 
 @lru_cache(maxsize=2)
-def deal_data(config: RunConfig) -> tuple[DataSet, list[Indices]]:
+def deal_data(config: RunConfig) -> tuple[DataSet, Sequence[Indices]]:
     """Map the common set from the cache, and decide which client holds which samples."""
     dataset = load(config.dataset, config.data_dir or None, config.download, any_of_hub=False)
     try:

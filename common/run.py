@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -98,6 +99,15 @@ class Run:
         """The names of the metrics that an evaluation returns."""
         widened = any(method.extra_outputs(self.classes) for method in self.config.method_list)
         return (*self.task.metrics, ALL_OUTPUTS) if widened else self.task.metrics
+
+    def without_shared_weights(self) -> Run:
+        """Return the run of a server, whose model never has the initial values of what is shared.
+
+        In their place are zeros that take no memory.
+        """
+        zeros = [np.broadcast_to(array.dtype.type(0), array.shape) for array in self.initial]
+        picked = self.shared.pick(zeros, self.manifest)
+        return replace(self, initial=self.shared.place(picked, self.initial, self.manifest))
 
     def load(self, split: Split, indices: Indices) -> Resident:
         """Put the indexed samples of a split on the device."""

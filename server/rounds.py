@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from flwr.app import MessageType
-from flwr.common import Parameters, log, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.common import Parameters, log, ndarrays_to_parameters
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server.strategy import Strategy
 
@@ -30,7 +30,7 @@ from fedmirage.common.errors import FedmirageError
 from fedmirage.common.learning.detail import select_for_round, select_for_summary
 from fedmirage.common.run import own_randomness
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.common.wire.payload import Arrays, size
+from fedmirage.common.wire.payload import Arrays, size, view
 from fedmirage.server.messages import plain
 from fedmirage.server.messages.plain import Fit, FitOutcome, RoundFailed
 from fedmirage.server.messages.preparation import Preparer
@@ -51,6 +51,11 @@ from fedmirage.server.site_scores import (
     make_sites_line,
 )
 from fedmirage.server.strategy.wrapper import idle, release, save_state
+
+
+def look_at(parameters: Parameters) -> Arrays:
+    """See the arrays of a message in its own bytes, which cannot be changed."""
+    return [view(tensor) for tensor in parameters.tensors]
 
 
 @dataclass
@@ -106,9 +111,11 @@ class Rounds:
     def run_round(self, number: int) -> bool:
         """Do one round; return whether the run should stop after it."""
         started = time.perf_counter()
-        outcome = self.try_fit(number, ndarrays_to_parameters(self.checkpoint.shared))
-        parameters = outcome.parameters or ndarrays_to_parameters(self.checkpoint.shared)
-        shared = self.keep_fixed(parameters_to_ndarrays(parameters))
+        sent = ndarrays_to_parameters(self.checkpoint.shared)
+        self.checkpoint.shared = look_at(sent)  # in memory once, as it is sent
+        outcome = self.try_fit(number, sent)
+        parameters = outcome.parameters or sent
+        shared = self.keep_fixed(look_at(parameters))
         fitted = time.perf_counter()
         evaluated = (
             self.evaluate(number, shared, outcome.without) if self.config.evaluates(number) else {}
@@ -121,9 +128,7 @@ class Rounds:
         now = time.perf_counter()
         line["seconds"] = {**outcome.seconds, "evaluate": now - fitted, "round": now - started}
         offered = release(self.strategy, parameters)
-        released = (
-            shared if offered is parameters else self.keep_fixed(parameters_to_ndarrays(offered))
-        )
+        released = shared if offered is parameters else self.keep_fixed(look_at(offered))
         stop = self.track_best(line, released)
         scored = self.config.scored_at_sites(number)
         if scored == number - 1:

@@ -34,6 +34,7 @@ from fedmirage.server.messages.preparation import Preparer
 from fedmirage.server.messages.replies import ReplyCheck, Send, exchange
 from fedmirage.server.messages.roster import Roster
 from fedmirage.server.messages.statistics import choose_gathering, require_scale
+from fedmirage.server.messages.store import ReplyStore
 from fedmirage.server.messages.tries import Tries
 from fedmirage.server.record import folder as folders
 from fedmirage.server.record.checkpoint import Checkpoint
@@ -46,6 +47,8 @@ from fedmirage.server.strategy.context import ServerContext
 from fedmirage.server.strategy.dp import dp_average
 from fedmirage.server.strategy.drift import Drift
 from fedmirage.server.strategy.wrapper import StrategyWrapper, load_state
+
+MEGABYTE = 10**6
 
 
 def run(
@@ -107,6 +110,7 @@ def prepare(
     check_with_data(config, dataset)
     run, model = make_run(config, dataset, chosen)
     state = find_start(run, folder)
+    run = run.without_shared_weights()
     if config.warm_start:
         link_memories(Path(config.warm_start.partition("@")[0]) / "memory", folder / "memory")
     if config.resume:
@@ -154,20 +158,23 @@ def prepare(
     if state.round == 0 and (first := strategy.initialize_parameters(roster.draw(0))) is not None:
         # As in Flower, the strategy decides with which parameters a new run begins.
         state.shared = parameters_to_ndarrays(first)
-    fit = make_fit(run, strategy, roster, send, state)
+    fit = make_fit(run, strategy, roster, send, state, folder)
     prepares = any(method.prepares for method in config.method_list)
     turns = (roster, send, config.round_timeout, results, state.identity)
     preparer = Preparer(*turns) if prepares else None
     return Rounds(config, folder, strategy, roster, tries, fit, evaluator, results, state, preparer)
 
 
-def make_fit(run: Run, strategy: Strategy, roster: Roster, send: Send, state: Checkpoint) -> Fit:
+def make_fit(
+    run: Run, strategy: Strategy, roster: Roster, send: Send, state: Checkpoint, folder: Path
+) -> Fit:
     """Choose how the server receives the clients' updates: each one, or only their sum."""
     config = run.config
     usual = (strategy, roster, send, config.round_timeout, config.min_replies, state)
     secagg = config.secagg_params
     if not secagg.active:
-        return PlainFit(*usual, ReplyCheck(run))
+        store = ReplyStore(folder, config.reply_memory * MEGABYTE)
+        return PlainFit(*usual, ReplyCheck(run), store)
     log(INFO, "%s", secagg.budget(config.drawn))
     # Their cryptography takes time to load.
     if isinstance(secagg, SecAggFlower):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +45,7 @@ def view(
     validated = _count_validation(len(indices), validation)
     shuffled = numpy_generator(seed, "validation", partition).permutation(indices)
     train = np.sort(shuffled[validated:])
-    order = numpy_generator(seed, "test-shard").permutation(len(dataset.test))
+    order = _shuffle_test(seed, len(dataset.test))
     tested = order[_cut(len(order), clients, partition) : _cut(len(order), clients, partition + 1)]
     return ClientView(
         dataset=dataset,
@@ -54,6 +55,15 @@ def view(
         test_shard=np.sort(tested).astype(np.int64),
         class_counts=count_classes(dataset.train.labels[train], len(dataset.classes)),
     )
+
+
+@lru_cache(maxsize=4)
+def _shuffle_test(seed: int, samples: int) -> Indices:
+    """The order in which the test split is cut into shards, the same for all clients."""
+    from fedmirage.common.seeds import numpy_generator
+
+    order: Indices = numpy_generator(seed, "test-shard").permutation(samples)
+    return order
 
 
 def own_view(

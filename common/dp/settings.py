@@ -112,6 +112,11 @@ class DpOn(DpParams):
                 f"dp: delta={self.delta:g} is not below 1/{config.clients}, so even publishing all"
                 " data of one client would satisfy it; lower delta"
             )
+        if config.partition_params.shares_samples:
+            found.append(
+                f"dp: the budget protects one client, and with partition={config.partition!r} a"
+                " sample may belong to several; it does not hold for a sample"
+            )
         if config.warm_start:
             found.append(
                 "dp: the budget covers this run only; add what the clients have already spent on"

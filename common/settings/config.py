@@ -210,6 +210,9 @@ class RunConfig(BaseModel):
     """Usable replies that a round needs; with fewer it is tried again."""
     retries: Count
     """How often a failed round is tried again before the run fails."""
+    reply_memory: Count
+    """Megabytes of clients' replies that the server keeps in memory during a round; further ones
+    wait in files in `out` until they are averaged, with the same result. 0 keeps all in memory."""
 
     @field_validator("*", mode="wrap")
     @classmethod

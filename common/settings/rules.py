@@ -150,6 +150,16 @@ def only_for_pictures(config: RunConfig, lines: Lines) -> list[str]:
     ] + [problem for method in lines.methods or () for problem in method.check_inputs()]
 
 
+def replies_to_put_into_files(config: RunConfig, lines: Lines) -> list[str]:
+    """A server that sees sums only holds no replies."""
+    if not config.reply_memory or not require(lines.secagg, "secagg").active:
+        return []
+    return [
+        f"reply-memory={config.reply_memory} is for replies that the server sees, and with"
+        f" secagg={config.secagg!r} it adds up masked vectors; write reply-memory=0"
+    ]
+
+
 def wire_as_it_is(config: RunConfig, lines: Lines) -> list[str]:
     """Secure aggregation and dp say bit by bit what leaves a client."""
     asked = f"wire={config.wire!r}"
@@ -181,4 +191,5 @@ RULES: tuple[Rule, ...] = (
     only_for_pictures,
     wire_as_it_is,
     no_need_of_server_data,
+    replies_to_put_into_files,
 )

@@ -17,6 +17,7 @@ from flwr.common import Parameters, ndarrays_to_parameters
 from numpy.lib import format as npy
 
 from fedmirage.common.errors import WireError
+from fedmirage.common.wire.filed import FiledTensors
 
 Array = npt.NDArray[Any]
 Arrays = list[Array]
@@ -82,13 +83,22 @@ def read_layout(layout: str, total: int) -> tuple[dict[str, slice], dict[str, st
 
 def take(parameters: Parameters, layout: str, name: str) -> tuple[Arrays, Parameters, str]:
     """Remove one section from a message; returns its arrays, the rest, and the rest's layout."""
-    cuts = slices(layout, len(parameters.tensors))
+    taken, rest, left = cut(parameters, layout, name)
+    return decode(taken), rest, left
+
+
+def cut(parameters: Parameters, layout: str, name: str) -> tuple[Sequence[bytes], Parameters, str]:
+    """Do the same without decoding the section; what is in a file stays there."""
+    tensors = parameters.tensors
+    cuts = slices(layout, len(tensors))
     if name not in cuts:
         raise WireError(f"a message lacks the section {name!r}; its layout is {layout!r}")
     others = [other for other in cuts if other != name]
-    rest = [tensor for other in others for tensor in parameters.tensors[cuts[other]]]
+    places = [place for other in others for place in range(len(tensors))[cuts[other]]]
+    rest: Any = tensors.pick(places) if isinstance(tensors, FiledTensors) else None
+    rest = [tensors[place] for place in places] if rest is None else rest
     left = " ".join(f"{other}:{cuts[other].stop - cuts[other].start}" for other in others)
-    return decode(parameters.tensors[cuts[name]]), Parameters(rest, parameters.tensor_type), left
+    return tensors[cuts[name]], Parameters(rest, parameters.tensor_type), left
 
 
 def put(parameters: Parameters, layout: str, name: str, arrays: Arrays) -> tuple[Parameters, str]:
@@ -108,7 +118,12 @@ def decode(tensors: Sequence[bytes]) -> Arrays:
 
 
 def decode_one(tensor: bytes) -> Array:
-    """Decode one array of plain numbers.
+    """Decode one array of plain numbers as an array of its own."""
+    return view(tensor).copy()
+
+
+def view(tensor: bytes) -> Array:
+    """Look at the numbers of one array in the bytes that came, which cannot be changed.
 
     The header is read first and compared with the number of bytes that came, so that nothing is
     allocated for numbers that a header only promises.
@@ -121,7 +136,7 @@ def decode_one(tensor: bytes) -> Array:
             f" bytes of {dtype.str!r} came"
         )
     flat = np.frombuffer(tensor, dtype, count, start)
-    return flat.reshape(shape, order="F" if column_first else "C").copy()
+    return flat.reshape(shape, order="F" if column_first else "C")
 
 
 def find_start(tensor: bytes) -> int:
@@ -161,4 +176,5 @@ def read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], in
 
 def size(parameters: Parameters) -> int:
     """How many bytes the arrays of a message take."""
-    return sum(map(len, parameters.tensors))
+    tensors: Any = parameters.tensors
+    return tensors.size if isinstance(tensors, FiledTensors) else sum(map(len, tensors))

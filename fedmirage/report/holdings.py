@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from fedmirage.common.data.partitions.params import PARTITIONS
 from fedmirage.common.errors import FedmirageError, reason
 from fedmirage.common.settings.config import configure, defaults
 from fedmirage.report.runs import ReportedRun
@@ -45,6 +46,12 @@ def find_holding(run: ReportedRun) -> Holding | str:
         for client, examples in told.items()
     )
     return found if fits else "clients reported other data than were split, so they have their own"
+
+
+def shares_samples(run: ReportedRun) -> bool:
+    """Whether several clients of a run may hold the same sample."""
+    name = str(run.config.get("partition", "")).partition("(")[0].strip()
+    return name in PARTITIONS and PARTITIONS[name].shares_samples
 
 
 @lru_cache(maxsize=32)

@@ -38,12 +38,7 @@ class WorkerGrid(WaitingGrid):
     def __init__(self, nodes: int, sites: Sites = ()) -> None:
         super().__init__()
         name_task()
-        self.contexts: dict[int, Context] = {}
-        for partition in range(nodes):
-            facts: dict[str, Any] = {"partition-id": partition, "num-partitions": nodes}
-            facts |= sites[partition] if sites else {}
-            node = node_id(partition)
-            self.contexts[node] = Context(1, node, facts, RecordDict(), {})
+        self.alike, self.contexts = not sites, Contexts(nodes, sites)
         self.takes_part = False  # whether this process answers messages, too
         self.workers: list[Worker] = []
         self.change = threading.Condition()  # guards the workers and what follows
@@ -85,7 +80,11 @@ class WorkerGrid(WaitingGrid):
 
     def get_node_ids(self) -> Iterable[int]:
         """All nodes are connected from the beginning."""
-        return list(self.contexts)
+        return [node_id(partition) for partition in range(self.contexts.nodes)]
+
+    def node_of(self, partition: int) -> int:
+        """Return the id of the node that serves a partition."""
+        return node_id(partition)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Queue them for the workers; what is left of an earlier round is forgotten."""
@@ -108,25 +107,34 @@ class WorkerGrid(WaitingGrid):
             numbers = [number for number in message_ids if number in self.replies]
             return [self.replies.pop(number) for number in numbers]
 
-    def await_messages(self, message_ids: Iterable[str], seconds: float) -> None:
-        """Wait until all of these replies are there, but not longer than this.
+    def await_messages(self, message_ids: Iterable[str], seconds: float) -> bool:
+        """Wait for one of these replies; False if none came within this time.
 
         If no worker could start, nobody will ever reply, and the reason is raised.
         """
         numbers = set(message_ids)
         with self.change:
-            self.change.wait_for(lambda: self.why_nobody or numbers <= self.replies.keys(), seconds)
-            if self.why_nobody:
+            self.change.wait_for(lambda: self.why_nobody or self.arrived(numbers), seconds)
+            arrived = self.arrived(numbers)
+            if self.why_nobody and not arrived:
                 raise FedmirageError(self.why_nobody)
         self._end_late_workers()
+        return arrived
+
+    def arrived(self, numbers: set[str]) -> bool:
+        """Whether there is a reply to one of these messages."""
+        return not numbers.isdisjoint(self.replies)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         """Part of Flower's interface."""
-        numbers = list(self.push_messages(messages))
-        self.await_messages(numbers, timeout or threading.TIMEOUT_MAX)
-        return self.pull_messages(numbers)
+        waiting, found = set(self.push_messages(messages)), list[Message]()
+        deadline = time.monotonic() + (timeout or threading.TIMEOUT_MAX)
+        while waiting and self.await_messages(waiting, deadline - time.monotonic()):
+            found += self.pull_messages(waiting)
+            waiting -= {reply.metadata.reply_to_message_id for reply in found}
+        return found
 
     def receive(self, node: int, reply: Message) -> Message | None:
         """Return a reply as it arrives; None if it was lost on its way."""
@@ -155,7 +163,7 @@ class WorkerGrid(WaitingGrid):
         return None
 
     def _context(self, message: Message) -> Context:
-        return self.contexts[message.metadata.dst_node_id]
+        return self.contexts.find(message.metadata.dst_node_id)
 
     def _keep(self, message: Message, reply: Message, context: Context) -> None:
         """Keep a reply and the client's state after it.
@@ -167,7 +175,7 @@ class WorkerGrid(WaitingGrid):
         with self.change:
             asked = message.metadata.message_id in self.asked
             if asked:
-                self.contexts[node] = context
+                self.contexts.keep(node, context)
             kept = self.receive(node, reply)
             if asked and kept is not None:
                 self.replies[message.metadata.message_id] = kept
@@ -287,6 +295,44 @@ class WorkerGrid(WaitingGrid):
                 self.change.notify_all()
 
 
+class Contexts(dict[int, Context]):
+    """The contexts of nodes that have a state; those of all others are made when they are needed.
+
+    Looked up by its id, a node gets one that is kept.
+    """
+
+    def __init__(self, nodes: int, sites: Sites = ()) -> None:
+        super().__init__()
+        self.nodes, self.sites = nodes, sites
+
+    def __missing__(self, node: int) -> Context:
+        return self.setdefault(node, self.make(node))
+
+    def find(self, node: int) -> Context:
+        """Return the context of a node without keeping it."""
+        return self.get(node) or self.make(node)
+
+    def keep(self, node: int, context: Context) -> None:
+        """Keep what a node has after a message, unless that is what it had at the beginning."""
+        if node in self or context.state:
+            self[node] = context
+
+    def make(self, node: int) -> Context:
+        """Make a context as it is before the first message."""
+        partition = partition_of(node)
+        facts: dict[str, Any] = {"partition-id": partition, "num-partitions": self.nodes}
+        facts |= self.sites[partition] if self.sites else {}
+        return Context(1, node, facts, RecordDict(), {})
+
+
+FIRST, APART = 10**12, 7  # the id of the node of partition 0, and how far the others are apart
+
+
 def node_id(partition: int) -> int:
     """Make ids that do not sort like partitions, just as Flower's random ones do not."""
-    return 10_000_000 - 7 * partition
+    return FIRST - APART * partition
+
+
+def partition_of(node: int) -> int:
+    """Return the partition of a node."""
+    return (FIRST - node) // APART

@@ -95,18 +95,24 @@ class Federation(SuperLink):
         self.spawn("superlink", str(PROGRAMS / "flower-superlink"), "--insecure", *words)
         self.await_port("superlink", self.control)
         self.await_port("superlink", self.fleet)
+        self.start_nodes(config, memory, sites, nodes)
+        local = {"address": self.control, "insecure": True}
+        connection = {"superlink": {"default": "local", "local": local}}
+        (self.home / "config.toml").write_text(tomli_w.dumps(connection))
+
+    def start_nodes(
+        self, config: RunConfig, memory: Path, sites: Sites, addresses: list[str]
+    ) -> None:
+        """Start the SuperNodes, each of which hands over its tasks at one of these addresses."""
         # These nodes belong to whoever runs the server, so they may say what their code raises.
         self.environment[VARIABLE] = str(memory.parent.absolute() / TRACEBACK)
-        for partition, address in enumerate(nodes):
+        for partition, address in enumerate(addresses):
             node = f'partition-id={partition} num-partitions={config.clients} memory="{memory}"'
             node += grant(config) + (write_pairs(sites[partition]) if sites else "")
             program = [sys.executable, "-P", "-m", "fedmirage.entry", "supernode"]
             program += ["--code", self.code, "--verbose"]  # a log to look for mistakes in
             program += ["--insecure", "--superlink", self.fleet, "--node-config", node]
             self.spawn(f"supernode-{partition}", *program, "--clientappio-api-address", address)
-        local = {"address": self.control, "insecure": True}
-        connection = {"superlink": {"default": "local", "local": local}}
-        (self.home / "config.toml").write_text(tomli_w.dumps(connection))
 
     def spawn(self, name: str, *command: str) -> None:
         """Start a process that writes its output to a log."""

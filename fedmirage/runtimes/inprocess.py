@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import partial
@@ -191,7 +192,7 @@ class OwnThread:
 
 
 class LocalGrid(WorkerGrid):
-    """Messages are answered while they are pushed: by this process, and by its helpers.
+    """Messages are answered while replies are waited for: by this process, and by its helpers.
 
     `help_out` starts a helper in place of a thread in which a client hangs. Without it, clients
     train in the calling thread, and are waited for.
@@ -209,25 +210,25 @@ class LocalGrid(WorkerGrid):
         self.own = OwnThread(app) if help_out else None
         self.takes_part = True
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Have all of them answered, except those whose time is up."""
-        pushed = list(messages)
-        numbers = super().push_messages(pushed)
+    def await_messages(self, message_ids: Iterable[str], seconds: float) -> bool:
+        """Answer messages here until there is a reply to one of these, or their time is up."""
+        numbers, deadline = set(message_ids), time.monotonic() + seconds
         threads = torch.get_num_threads()
         try:
-            while self.takes_part and (job := self._await_job(pushed)) is not None:
+            while self.takes_part and (job := self._await_job(numbers, seconds)) is not None:
                 self._answer_here(job.message)
         finally:
             torch.set_num_threads(threads)  # the server's, which may be more than a client's
-        return numbers
+        return super().await_messages(numbers, deadline - time.monotonic())
 
-    def _await_job(self, pushed: list[Message]) -> QueuedMessage | None:
-        """Wait for a message for this process; None if all are answered, or their time is up."""
-        left = min((self.seconds_left(message) for message in pushed), default=0.0)
+    def _await_job(self, numbers: set[str], seconds: float) -> QueuedMessage | None:
+        """Wait for a message for this process; None if a reply is there, or none will come."""
         with self.change:
-            seconds = min(max(0.0, left), threading.TIMEOUT_MAX)
-            self.change.wait_for(lambda: self.waiting or not self.busy, seconds)
-            job = self._next()
+            self.change.wait_for(
+                lambda: self.waiting or not self.busy or self.arrived(numbers),
+                min(max(0.0, seconds), threading.TIMEOUT_MAX),
+            )
+            job = None if self.arrived(numbers) else self._next()
         if job is None:
             self._end_late_workers()
         return job

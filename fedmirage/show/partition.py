@@ -24,6 +24,7 @@ from fedmirage.show.words import spread_out
 
 # Limits of the table in the terminal; further rows and columns are left out in the middle.
 ROWS, COLUMNS, WIDTH = 24, 10, 80
+SEPARATE = 200  # clients that are drawn with lines between them
 PANELS = 20  # clients whose pixels are drawn
 IMAGES = 500  # images per client in such a panel
 # The palest shade is not white, so that a single sample is visible.
@@ -77,9 +78,20 @@ def show_classes(dataset: DataSet, parts: Sequence[Indices]) -> RichTable:
     shown.add_section()
     totals = ["..." if column is None else str(counts[:, column].sum()) for column in columns]
     shown.add_row("all", *totals, str(sum(map(len, parts))), str((counts.sum(axis=0) > 0).sum()))
-    unused = len(dataset.train) - sum(map(len, parts))
-    shown.caption = caption + (f"\n{unused} training samples belong to no client" if unused else "")
+    shown.caption = "\n".join(filter(None, [caption, *_say_of_samples(len(dataset.train), parts)]))
     return shown
+
+
+def _say_of_samples(samples: int, parts: Sequence[Indices]) -> list[str]:
+    """Say how many samples belong to no client, and how many to several."""
+    holders = np.zeros(samples, dtype=np.int64)
+    for part in parts:
+        holders[part] += 1
+    unused, common = int((holders == 0).sum()), int((holders > 1).sum())
+    texts = [f"{unused} training samples belong to no client"] if unused else []
+    if common:
+        texts.append(f"{common} belong to several clients, one to {holders.max()} of them")
+    return texts
 
 
 def show_heterogeneity(metrics: Heterogeneity) -> RichTable:
@@ -115,7 +127,11 @@ def draw_classes(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path
     height = float(np.clip(2.2 + 0.32 * rows, 4, 14))
     figure = Figure(figsize=(width, height), layout="constrained")
     above, map_axes = figure.subplots(2, 1, sharex=True, height_ratios=[1, max(2.0, height - 2)])
-    above.bar(np.arange(clients), [len(part) for part in parts], color="#4D4D4D", width=0.85)
+    sizes, few = [len(part) for part in parts], clients <= SEPARATE
+    if few:
+        above.bar(np.arange(clients), sizes, color="#4D4D4D", width=0.85)
+    else:
+        above.stairs(sizes, np.arange(clients + 1) - 0.5, color="#4D4D4D", fill=True)
     above.set_ylabel("samples")
     above.tick_params(which="both", bottom=False)
     above.spines[["top", "right"]].set_visible(False)
@@ -124,7 +140,7 @@ def draw_classes(dataset: DataSet, parts: Sequence[Indices], path: Path) -> Path
     image = map_axes.imshow(np.ma.masked_equal(table.T, 0), **look)
     map_axes.set(xlabel="client", ylabel="class", xticks=_ticks(clients))
     map_axes.set_yticks(_ticks(rows), [dataset.classes[row] for row in _ticks(rows)])
-    map_axes.set_xticks(np.arange(clients + 1) - 0.5, minor=True)
+    map_axes.set_xticks(np.arange(clients + 1) - 0.5 if few else [], minor=True)
     map_axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
     map_axes.grid(which="minor", color="#DDDDDD", linewidth=0.4)
     map_axes.tick_params(which="minor", length=0)

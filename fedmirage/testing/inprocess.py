@@ -28,6 +28,13 @@ class InProcessGrid(LocalGrid):
     def __init__(self, app: ClientApp, nodes: int, intercept: Intercept | None = None) -> None:
         super().__init__(app, nodes)
         self.intercept = intercept
+        self.alike = False  # a client that may be faulty does not answer for all
+        for node in super().get_node_ids():
+            self.contexts[node]  # so that a test may change them
+
+    def get_node_ids(self) -> list[int]:
+        """Return the nodes that have a context; a test may add some and take some away."""
+        return list(self.contexts)
 
     def receive(self, node: int, reply: Message) -> Message | None:
         """Pass a reply on, through `intercept` if there is one."""

@@ -18,10 +18,11 @@ from flwr.server.strategy import Strategy
 
 from fedmirage.common.errors import TRACEBACK, FedmirageError, WireError
 from fedmirage.common.wire.metrics import TERM
-from fedmirage.common.wire.payload import decode, size
+from fedmirage.common.wire.payload import size, view
 from fedmirage.server.messages.replies import Replies, ReplyCheck, Send, read_reply
 from fedmirage.server.messages.roster import Roster
 from fedmirage.server.messages.sampling import PartitionProxy
+from fedmirage.server.messages.store import ReplyStore
 from fedmirage.server.record.checkpoint import Checkpoint
 from fedmirage.server.record.shown import fold
 
@@ -119,15 +120,25 @@ class PlainFit(Fit):
     """Every client's update is seen by the server."""
 
     check: ReplyCheck
+    store: ReplyStore
 
     def __call__(
         self, round_number: int, parameters: Parameters, without: Mapping[int, str]
     ) -> FitOutcome:
         """Ask, wait, check, aggregate."""
+        try:
+            return self.fit(round_number, parameters, without)
+        finally:
+            self.store.clear()
+
+    def fit(
+        self, round_number: int, parameters: Parameters, without: Mapping[int, str]
+    ) -> FitOutcome:
+        """Do so, with replies that are kept until the end of the round."""
         started = time.perf_counter()
         asked = self.ask(round_number, parameters, without)
         sizes: list[int] = []
-        before = decode(parameters.tensors) if self.check.wire.declared else []
+        before = list(map(view, parameters.tensors)) if self.check.wire.declared else []
 
         def read(content: Any) -> FitRes:
             reply = self.check.read(content)
@@ -157,7 +168,9 @@ class PlainFit(Fit):
         messages = [proxy.message(one, MessageType.TRAIN, round_number) for proxy, one in contents]
         replies = self.send(messages, self.timeout)
         proxies = [proxy for proxy, _ in asked]
-        results, refused = sort_replies(proxies, replies, read, self.timeout)
+        results, refused = sort_replies(proxies, replies, read, self.timeout, self.store.keep)
+        for _, content in contents:
+            content.clear()  # it refers to itself, and would keep the old model until it is found
         warn(refused, self.roster.names)
         if len(results) < self.min_replies:
             why = explain(refused, self.roster.names) or "no client was connected"
@@ -173,18 +186,27 @@ T = TypeVar("T")
 
 
 def sort_replies(
-    proxies: Iterable[ClientProxy], replies: Replies, read: Callable[[Any], T], timeout: float
+    proxies: Iterable[ClientProxy],
+    replies: Replies,
+    read: Callable[[Any], T],
+    timeout: float,
+    keep: Callable[[T], T] = lambda reply: reply,
 ) -> tuple[list[tuple[ClientProxy, T]], list[dict[str, Any]]]:
-    """Return the usable replies in partition order, and the reasons for all other clients."""
+    """Return the usable replies in partition order, and the reasons for all other clients.
+
+    Each is read as soon as it is there, and what `keep` makes of it is kept.
+    """
     silent = {cast(PartitionProxy, proxy).node_id: proxy for proxy in proxies}
     results: list[tuple[ClientProxy, T]] = []
     reasons: dict[int, str] = {}
     for node, reply in replies:
         proxy = silent.pop(node)
         try:
-            results.append((proxy, read_reply(reply, read)))
+            usable = read_reply(reply, read)
         except WireError as error:
             reasons[int(proxy.cid)] = str(error)
+            continue
+        results.append((proxy, keep(usable)))
     late = f"no answer within {timeout:.0f} s (round-timeout)"
     reasons |= {int(proxy.cid): late for proxy in silent.values()}
     refused = [{"partition": who, "reason": reasons[who]} for who in sorted(reasons)]

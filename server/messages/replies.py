@@ -12,7 +12,7 @@ round, and nobody else.
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -35,11 +35,13 @@ from fedmirage.common.wire.payload import (
     decode,
     pack,
     read_layout,
+    view,
 )
 from fedmirage.common.wire.short import ShortType, Wire
 
 POLL = 0.2  # seconds between two looks for replies
-Replies = list[tuple[int, Message]]  # id of the node that was asked, and its reply
+PULLED = 16  # replies that are fetched at a time
+Replies = Iterable[tuple[int, Message]]  # id of the node that was asked, and its reply
 Send = Callable[[list[Message], float], Replies]  # within so many seconds
 HEADER = 256  # more bytes than numpy writes before the content of an array
 MOST_EXAMPLES = 10**9  # of one client
@@ -55,16 +57,23 @@ class WaitingGrid(Grid):
     It has all nodes from the beginning.
     """
 
+    # Whether all nodes run the same program on parts of the same set: one can answer for all.
+    alike = False
+
     def __init__(self) -> None:
         self.notes: list[str] = []  # what results.jsonl should say about its workers
 
     @abstractmethod
-    def await_messages(self, message_ids: Iterable[str], seconds: float) -> None:
-        """Wait until the replies to all of these messages are there, but not longer than this."""
+    def node_of(self, partition: int) -> int:
+        """Return the id of the node that serves a partition."""
+
+    @abstractmethod
+    def await_messages(self, message_ids: Iterable[str], seconds: float) -> bool:
+        """Wait for a reply to one of these messages; False if none came within this time."""
 
 
 def exchange(grid: Grid, messages: list[Message], timeout: float) -> Replies:
-    """Send messages and return the replies that arrive in time; silent nodes are not among them.
+    """Send messages; yield the replies as they arrive in time, so that no two need be kept.
 
     The sender of a reply is taken from the message that it answers, because an error that the
     SuperLink writes for a lost node carries the SuperLink's own id. A message that is not fetched
@@ -77,18 +86,30 @@ def exchange(grid: Grid, messages: list[Message], timeout: float) -> Replies:
     waiting = {
         identifier: message.metadata.dst_node_id for identifier, message in sent if identifier
     }
-    replies: Replies = []
+    return collect(grid, waiting, deadline)
+
+
+def collect(grid: Grid, waiting: dict[str, int], deadline: float) -> Replies:
+    """Yield replies to messages, whose receivers are given, until the deadline."""
     while waiting:
-        for reply in grid.pull_messages(list(waiting)):
-            replies.append((waiting.pop(reply.metadata.reply_to_message_id), reply))
+        for identifiers in batched(list(waiting), PULLED):
+            for reply in grid.pull_messages(identifiers):
+                yield waiting.pop(reply.metadata.reply_to_message_id), reply
         left = deadline - time.monotonic()
-        if not waiting or left < 0:
+        if not waiting:
             break
         if isinstance(grid, WaitingGrid):
-            grid.await_messages(list(waiting), left)
+            if not grid.await_messages(list(waiting), left):
+                break
+        elif left < 0:
+            break
         else:
             time.sleep(POLL)
-    return replies
+
+
+def batched(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Cut into pieces of this size."""
+    return (values[start : start + size] for start in range(0, len(values), size))
 
 
 def read_reply(reply: Message, read: Callable[[Any], T]) -> T:
@@ -231,11 +252,10 @@ def check_section(
                 raise WireError(
                     f"its array {entry.name!r} has {len(tensor)} bytes, but in {what} it has {size}"
                 )
-    arrays = decode(tensors)
-    if expected is None:
-        expected = [Entry(section, array.shape, None) for array in arrays]
-        types = [None] * len(arrays)
-    for array, entry, kind in zip(arrays, expected, types, strict=True):
+    types = types if expected is not None else [None] * len(tensors)
+    for place, (tensor, kind) in enumerate(zip(tensors, types, strict=True)):
+        array = view(tensor)
+        entry = Entry(section, array.shape, None) if expected is None else expected[place]
         numbers = read_array(what, array, entry, kind)
         # Methods know which numbers cannot be: nobody makes a negative number of steps.
         if least is not None and (lowest := numbers.min(initial=least)) < least:

@@ -1,7 +1,8 @@
 """Knows which nodes are connected, and which client each of them is.
 
 Every node is asked, when it appears, which partition it serves; one that fails, because its process
-was lost or came too late, is asked again.
+was lost or came too late, is asked again. In a simulation, where all clients run the same program
+on parts of the same set, one of them answers for all.
 """
 
 import time
@@ -20,7 +21,7 @@ from fedmirage.common.site_names import SITE
 from fedmirage.server.messages.node_ids import identify, list_admitted
 from fedmirage.server.messages.properties import ask_for_properties, read_name, read_properties
 from fedmirage.server.messages.replies import Send, WaitingGrid, clean, read_reply
-from fedmirage.server.messages.sampling import Candidates, PartitionProxy
+from fedmirage.server.messages.sampling import AlikeProxies, Candidates, PartitionProxy
 from fedmirage.server.record.shown import list_partitions
 
 GRACE = 10.0  # seconds to wait for changes once all nodes have come but some were refused
@@ -60,7 +61,7 @@ class Roster:
         # Whether only nodes with data of their own may enter: the server then tests on all of its
         # set, of which others would train on a share.
         self.only_own = False
-        self.proxies: dict[int, PartitionProxy] = {}
+        self.proxies: dict[int, PartitionProxy] | AlikeProxies = {}
         self.refused: dict[int, str] = {}  # node id -> why
         self.noted = 0  # sentences of the grid that were taken
         self.failed: dict[int, str] = {}  # the same of nodes that are asked again
@@ -82,6 +83,9 @@ class Roster:
 
     def refresh(self, timeout: float) -> None:
         """Drop the nodes that are gone, and ask the new ones which partition they serve."""
+        if isinstance(self.grid, WaitingGrid) and self.grid.alike:
+            self._ask_one(self.grid, timeout)
+            return
         present = set(self.grid.get_node_ids())
         remaining = {
             partition: proxy
@@ -98,6 +102,14 @@ class Roster:
         self.outdated &= self.failed.keys()
         for some in self.cut(sorted(present - known)):
             self._ask(some, timeout)
+
+    def _ask_one(self, grid: WaitingGrid, timeout: float) -> None:
+        """Ask a node that answers for all, unless it has answered or was refused."""
+        if self.proxies or self.refused:
+            return
+        self._ask([grid.node_of(0)], timeout)
+        if self.proxies:
+            self.proxies = AlikeProxies(self.clients, grid, self.proxies[0].properties)
 
     def cut(self, asked: Sequence[T]) -> Iterator[Sequence[T]]:
         """Cut a list of who is to be asked into parts that each have a deadline.
@@ -151,7 +163,8 @@ class Roster:
             if now > deadline:
                 raise FedmirageError(self._absent(missing, timeout))
             out = len(self.refused) + len(self.outdated)
-            complete = len(self.proxies) + out >= self.clients
+            alike = isinstance(self.grid, WaitingGrid) and self.grid.alike
+            complete = len(self.proxies) + out >= (1 if alike else self.clients)
             if complete and now - changed > GRACE:  # no other node is expected
                 raise FedmirageError(
                     f"{out} of {self.clients} nodes were refused, so no node"
@@ -254,6 +267,7 @@ class Roster:
         if self.compares_nodes and "fingerprint" in properties:
             self.expected.setdefault("fingerprint", str(properties["fingerprint"]))
         called = {**properties, SITE: name}
+        assert isinstance(self.proxies, dict)  # where one answers for all, it enters first
         self.proxies[partition] = PartitionProxy(partition, node, self.grid, called)
         self.names |= {partition: name} if name else {}
 
@@ -268,10 +282,11 @@ class Roster:
             if self.secret
             else draw_order(self.seed, number, self.clients)
         )
-        ready = {one: proxy for one, proxy in self.proxies.items() if one not in without}
-        return Candidates(ready, order, not self.no_substitutes)
+        return Candidates(self.proxies, without, order, not self.no_substitutes)
 
     @property
     def all_own(self) -> bool:
         """Whether every connected node trains on data of its own."""
+        if isinstance(self.proxies, AlikeProxies):
+            return False  # each has a part of the server's set
         return all(proxy.properties.get("own") for proxy in self.proxies.values())

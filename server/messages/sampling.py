@@ -4,7 +4,8 @@ Flower's node ids are random in every run, so its own client manager cannot repe
 client *is* its partition.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 
 from flwr.app import Message, RecordDict
 from flwr.common import Scalar
@@ -15,6 +16,7 @@ from flwr.server.criterion import Criterion
 from flwr.serverapp import Grid
 
 from fedmirage.common.site_names import SITE
+from fedmirage.server.messages.replies import WaitingGrid
 
 
 class PartitionProxy(GridClientProxy):
@@ -37,9 +39,13 @@ class Candidates(ClientManager):
     """The clients from which one try of a round is drawn, as strategies see them."""
 
     def __init__(
-        self, ready: Mapping[int, PartitionProxy], order: Sequence[int], substitutes: bool
+        self,
+        proxies: Mapping[int, PartitionProxy],
+        without: Collection[int],
+        order: Sequence[int],
+        substitutes: bool,
     ) -> None:
-        self.ready = ready  # by partition
+        self.proxies, self.without = proxies, without  # by partition; those that are not drawn
         self.order = order  # of all partitions, connected or not
         self.substitutes = substitutes  # whether the next in the order stands in for a missing one
 
@@ -51,9 +57,13 @@ class Candidates(ClientManager):
     ) -> list[ClientProxy]:
         """Draw clients, the first ready ones in the order; they are returned in partition order."""
         order = self.order if self.substitutes else self.order[:num_clients]
-        present = [self.ready[partition] for partition in order if partition in self.ready]
-        chosen = [proxy for proxy in present if criterion is None or criterion.select(proxy)]
-        return sorted(chosen[:num_clients], key=lambda proxy: int(proxy.cid))
+        present = (self.proxies[partition] for partition in order if self.is_ready(partition))
+        chosen = (proxy for proxy in present if criterion is None or criterion.select(proxy))
+        return sorted(islice(chosen, num_clients), key=lambda proxy: int(proxy.cid))
+
+    def is_ready(self, partition: int) -> bool:
+        """Whether a client may be drawn."""
+        return partition in self.proxies and partition not in self.without
 
     def num_available(self) -> int:
         """Return the number of all clients, connected or not: participation is a share of all."""
@@ -61,7 +71,8 @@ class Candidates(ClientManager):
 
     def all(self) -> dict[str, ClientProxy]:
         """Return all clients that can be drawn, by partition."""
-        return {str(partition): self.ready[partition] for partition in sorted(self.ready)}
+        ready = filter(self.is_ready, sorted(self.proxies))
+        return {str(partition): self.proxies[partition] for partition in ready}
 
     def register(self, client: ClientProxy) -> bool:
         """Nodes enter through the roster."""
@@ -72,4 +83,26 @@ class Candidates(ClientManager):
 
     def wait_for(self, num_clients: int, timeout: int = 86400) -> bool:
         """Say whether that many clients can be drawn; the roster does the waiting."""
-        return len(self.ready) >= num_clients
+        return sum(map(self.is_ready, self.proxies)) >= num_clients
+
+
+class AlikeProxies(Mapping[int, PartitionProxy]):
+    """The clients of a simulation, each made when it is drawn; the others cost nothing."""
+
+    def __init__(self, clients: int, grid: WaitingGrid, properties: dict[str, Scalar]) -> None:
+        self.clients, self.grid, self.properties = clients, grid, properties
+
+    def __len__(self) -> int:
+        return self.clients
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.clients))
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in range(self.clients)
+
+    def __getitem__(self, partition: int) -> PartitionProxy:
+        if partition not in self:
+            raise KeyError(partition)
+        node = self.grid.node_of(partition)
+        return PartitionProxy(partition, node, self.grid, self.properties)

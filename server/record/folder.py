@@ -26,7 +26,8 @@ ENDINGS = (KeyboardInterrupt, SystemExit)  # what ends a run from outside
 LOCK = ".lock"  # holds the id of the process that writes into the folder
 PATIENCE = 3.0  # seconds to wait for another writer that is about to end
 # What may change when a run is resumed: how far and where it runs, not its results.
-MOVABLE = {"resume", "rounds", "node-timeout", "round-timeout", "retries", "device", "data-dir"}
+MOVABLE = {"resume", "rounds", "node-timeout", "round-timeout", "retries", "reply-memory"}
+MOVABLE |= {"device", "data-dir"}
 PLACES = {"out", "warm-start"}  # a resumed run has its folder, and no longer its beginning
 
 

@@ -3,7 +3,8 @@
 A section that no method has claimed is refused.
 """
 
-from collections.abc import Callable, Iterable
+import io
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,16 +12,19 @@ from flwr.common import FitIns, FitRes, Parameters, Scalar, ndarrays_to_paramete
 from flwr.server import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import FedAvg
+from numpy.lib import format as npy
 
 from fedmirage.common.errors import WireError
 from fedmirage.common.method import Weighting
+from fedmirage.common.wire.filed import FiledTensors
 from fedmirage.common.wire.metrics import ANSWERED, PARTICIPANTS
-from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, decode, slices
+from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, decode, slices, view
 
 Results = list[tuple[ClientProxy, FitRes]]
 Failures = list[tuple[ClientProxy, FitRes] | BaseException]
 Aggregated = tuple[Parameters | None, dict[str, Scalar]]  # the next model, and metrics
 Scored = tuple[float, dict[str, Scalar]]  # the loss, and metrics
+BLOCK = 1 << 16  # numbers of an array that are averaged at a time
 Evaluate = Callable[[int, Arrays, dict[str, Scalar]], Scored | None]
 
 
@@ -48,15 +52,19 @@ class Average(FedAvg):
             evaluate_fn=evaluate,
             on_fit_config_fn=fit_config,
             on_evaluate_config_fn=fit_config,
-            initial_parameters=ndarrays_to_parameters(initial),
             fit_metrics_aggregation_fn=mean_metrics,
             evaluate_metrics_aggregation_fn=mean_metrics,
         )
         self.participation, self.weighting = participation, weighting
         self.types = [array.dtype for array in initial]
+        self.first: Arrays | None = initial  # until the first message; then the run has a model
 
     def __repr__(self) -> str:
         return f"Average(weighting={self.weighting!r})"
+
+    def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
+        """Return the model of round 0."""
+        return None if self.first is None else ndarrays_to_parameters(self.first)
 
     def num_fit_clients(self, num_available_clients: int) -> tuple[int, int]:
         """Round to the nearest number of clients (Flower's FedAvg turns 0.29 of 100 into 28)."""
@@ -66,6 +74,7 @@ class Average(FedAvg):
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> list[tuple[ClientProxy, FitIns]]:
         """Write the layout of the message into each of FedAvg's instructions."""
+        self.first = None
         layout = f"{SHARED}:{len(parameters.tensors)}"
         drawn = super().configure_fit(server_round, parameters, client_manager)
         return [
@@ -78,10 +87,12 @@ class Average(FedAvg):
         weights = shares_of([result.num_examples for _, result in ordered], self.weighting)
         if weights is None:
             return None, {}
-        models = (shared_only(result) for _, result in ordered)
-        mean = weighted_mean(models, weights, self.types)
+        models = [shared_tensors(result) for _, result in ordered]
+        mean = [
+            mean_tensor(models, place, weights, dtype) for place, dtype in enumerate(self.types)
+        ]
         metrics = mean_metrics([(result.num_examples, result.metrics) for _, result in ordered])
-        return ndarrays_to_parameters(mean), metrics
+        return Parameters(mean, "numpy.ndarray"), metrics
 
 
 def in_partition_order(results: Results) -> Results:
@@ -126,15 +137,42 @@ def weighted_mean(
     totals: list[npt.NDArray[np.float64]] = []
     for weight, model in zip(weights, models, strict=True):
         if not totals:
-            totals = [weight * array.astype(np.float64) for array in model]
+            # A product with a single number is no array, to which nothing could be added in place.
+            totals = [np.asarray(weight * array.astype(np.float64)) for array in model]
         else:
             for total, array in zip(totals, model, strict=True):
                 total += weight * array
     return [total.astype(dtype) for total, dtype in zip(totals, types, strict=True)]
 
 
+def mean_tensor(
+    models: Sequence[Sequence[bytes]], place: int, weights: list[float], dtype: np.dtype[np.generic]
+) -> bytes:
+    """Compute `weighted_mean` of one array of the clients, in numpy's format, with the same bits.
+
+    Beside the replies and the mean, a block of the array is in memory, or one client's whole array
+    if some are in files.
+    """
+    filed = any(isinstance(model, FiledTensors) for model in models)
+    first = view(models[0][place])
+    step = max(1, first.size) if filed else BLOCK
+    buffer = io.BytesIO()
+    header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": first.shape}
+    npy.write_array_header_1_0(buffer, header)
+    for start in range(0, first.size, step):
+        pieces = ([view(model[place]).reshape(-1)[start : start + step]] for model in models)
+        (mean,) = weighted_mean(pieces, weights, [dtype])
+        buffer.write(mean.data)
+    return buffer.getvalue()
+
+
 def shared_only(result: FitRes) -> Arrays:
     """Decode the section `shared` of a reply, from which every method must have taken its own."""
+    return decode(shared_tensors(result))
+
+
+def shared_tensors(result: FitRes) -> Sequence[bytes]:
+    """Find the same without decoding it."""
     layout = str(result.metrics.get(LAYOUT, f"{SHARED}:{len(result.parameters.tensors)}"))
     left = [name for name in slices(layout, len(result.parameters.tensors)) if name != SHARED]
     if left:
@@ -142,7 +180,7 @@ def shared_only(result: FitRes) -> Arrays:
             f"no method claims the section {left[0]!r} of a client's message; add its method to"
             " the methods line"
         )
-    return decode(result.parameters.tensors)
+    return result.parameters.tensors
 
 
 def mean_metrics(results: list[tuple[int, dict[str, Scalar]]]) -> dict[str, Scalar]:

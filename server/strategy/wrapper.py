@@ -7,7 +7,7 @@ app. Strategies of the newer `flwr.serverapp.strategy`, which work with messages
 have other methods, and secure aggregation does not support them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar, get_type_hints
 
@@ -20,7 +20,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.method import Weighting
 from fedmirage.common.settings.language import Params
-from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, put, take
+from fedmirage.common.wire.payload import LAYOUT, SHARED, Arrays, cut, decode, put, take, view
 from fedmirage.server.strategy.average import (
     Aggregated,
     Failures,
@@ -144,27 +144,34 @@ def detach(results: Results, name: str) -> tuple[Results, list[tuple[ClientProxy
 
     Returns the replies without it, and (client, examples, arrays) in partition order.
     """
+    rest, sections = cut_section(results, name)
+    pairs = zip(rest, sections, strict=True)
+    return rest, [(proxy, one.num_examples, decode(section)) for (proxy, one), section in pairs]
+
+
+def cut_section(results: Results, name: str) -> tuple[Results, list[Sequence[bytes]]]:
+    """Take a section out of every client's reply without decoding it, in partition order."""
     rest: Results = []
-    taken: list[tuple[ClientProxy, int, Arrays]] = []
+    sections: list[Sequence[bytes]] = []
     for proxy, result in in_partition_order(results):
-        arrays, parameters, layout = take(result.parameters, str(result.metrics[LAYOUT]), name)
+        section, parameters, layout = cut(result.parameters, str(result.metrics[LAYOUT]), name)
         metrics = {**result.metrics, LAYOUT: layout}
         rest.append((proxy, replace(result, parameters=parameters, metrics=metrics)))
-        taken.append((proxy, result.num_examples, arrays))
-    return rest, taken
+        sections.append(section)
+    return rest, sections
 
 
 def mean_section(results: Results, name: str, weighting: Weighting) -> tuple[Results, Arrays]:
     """Take a section out of every reply, and average it over the clients.
 
-    The sum runs in double precision and in partition order.
+    The sum runs in double precision and in partition order, with one client decoded at a time.
     """
-    rest, taken = detach(results, name)
-    weights = shares_of([examples for _, examples, _ in taken], weighting)
+    rest, sections = cut_section(results, name)
+    weights = shares_of([result.num_examples for _, result in rest], weighting)
     if weights is None:
         return rest, []
-    arrays = [arrays for _, _, arrays in taken]
-    return rest, weighted_mean(arrays, weights, [array.dtype for array in arrays[0]])
+    types = [view(tensor).dtype for tensor in sections[0]]
+    return rest, weighted_mean(map(decode, sections), weights, types)
 
 
 def chain(strategy: Strategy) -> Iterator[StrategyWrapper[Any]]:

@@ -15,6 +15,7 @@ from tests.support.runs import (
     without_times,
 )
 
+DRAWN = "draw(per_client=30)"  # which each process draws by itself
 METHODS = "scaffold, moon(mu=1.0), feddyn, fedcog(start=1, samples=10, steps=3)"
 
 
@@ -33,18 +34,9 @@ def test_the_same_bits_everywhere(
     """Models, what clients remember (some return after a round without them), and pictures."""
     monkeypatch.setenv("FEDMIRAGE_TASKS", tasks)  # of SuperNodes
     more = {"clients": 4, "rounds": 4, "methods": METHODS, "save_images": True, "wire": wire}
-    run_in_process(tmp_path / "plain", **{**SETTINGS, **more})
-    flags = (
-        "--clients",
-        "4",
-        "--rounds",
-        "4",
-        "--methods",
-        METHODS,
-        "--save-images",
-        "--wire",
-        wire,
-    )
+    run_in_process(tmp_path / "plain", **{**SETTINGS, **more, "partition": DRAWN})
+    flags = ("--clients", "4", "--rounds", "4", "--methods", METHODS, "--save-images")
+    flags += ("--partition", DRAWN, "--wire", wire)
     done = fedmirage("run", *TINY, *flags, "--runtime", runtime, "--out", str(tmp_path / runtime))
     assert done.returncode == 0, done.stdout + done.stderr
     assert_same_bits(tmp_path / "plain", tmp_path / runtime)

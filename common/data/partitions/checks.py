@@ -57,10 +57,12 @@ def check_columns(
 
 
 def _too_few(params: PartitionParams, clients: int, samples: int) -> list[str]:
+    if isinstance(params, kinds.OwnDraw):
+        return _too_many_drawn(params, samples)
     if clients > samples:
         return [
             f"clients={clients}: more clients than the {samples} training samples; set clients to"
-            f" {samples} or fewer"
+            f" {samples} or fewer, or let them share samples with draw(per_client=...)"
         ]
     if isinstance(params, kinds.Dirichlet) and clients * params.min_size > samples:
         return [
@@ -69,6 +71,15 @@ def _too_few(params: PartitionParams, clients: int, samples: int) -> list[str]:
             f" {samples // clients} or less, or fewer clients"
         ]
     return []
+
+
+def _too_many_drawn(params: kinds.OwnDraw, samples: int) -> list[str]:
+    if params.per_client <= samples:
+        return []
+    return [
+        f"partition: {write(params)}: a client draws no sample twice, and there are {samples}; set"
+        f" per_client to {samples} or less"
+    ]
 
 
 def _multi_label(params: PartitionParams) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from fedmirage.common.data.partitions import dirichlet, groups, labels, listed
 from fedmirage.common.data.partitions import params as kinds
 from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.counts import Indices
+from fedmirage.common.data.partitions.drawn import Drawn
 from fedmirage.common.data.partitions.params import PARTITIONS, PartitionParams
 from fedmirage.common.data.set import DataSet, Split, Task
 from fedmirage.common.errors import ConfigurationError, refuse
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
 
 
-def divide(config: RunConfig, dataset: DataSet) -> list[Indices]:
+def divide(config: RunConfig, dataset: DataSet) -> Sequence[Indices]:
     """Split the training samples of a run among its clients: one array of positions for each."""
     params, train = config.partition_params, dataset.train
     if isinstance(params, kinds.Listed):
@@ -32,7 +34,7 @@ def divide(config: RunConfig, dataset: DataSet) -> list[Indices]:
 
 def split(
     partition: str | PartitionParams, train: Split, classes: int, clients: int, seed: int
-) -> list[Indices]:
+) -> Sequence[Indices]:
     """Split the training samples: one array of positions per client.
 
     `partition` is a line such as "dirichlet(alpha=0.1)", or its params.
@@ -47,6 +49,8 @@ def split(
     problems = check(params, clients, classes, len(train), task)
     problems += check_columns(params, train.columns, clients)
     refuse(problems)
+    if isinstance(params, kinds.OwnDraw):
+        return Drawn(len(train), clients, params.per_client, seed)
     generator = numpy_generator(seed, "partition", params.name)
     parts = _divide(params, train, classes, clients, generator)
     empty = [client for client, part in enumerate(parts) if len(part) == 0]

@@ -12,6 +12,8 @@ class PartitionParams(Params):
 
     # whether it splits by class number, which a multi-label sample does not have
     single_label: ClassVar[bool] = False
+    # whether several clients may hold the same sample
+    shares_samples: ClassVar[bool] = False
 
 
 class LabelSkew(PartitionParams):
@@ -138,7 +140,23 @@ class Listed(PartitionParams):
     """Where it is: absolute, or relative to the data folder or else to the current folder."""
 
 
+class OwnDraw(PartitionParams):
+    """Every client draws its own samples from the whole set, for more clients than there are
+    samples.
+
+    A client holds no sample twice, but several clients may hold the same one. A draw depends on the
+    seed and the client's number only. It is made when the client is asked to train, and nothing is
+    kept of the others, so 100,000 clients start as soon as ten.
+    """
+
+    name: ClassVar[str] = "draw"
+    shares_samples: ClassVar[bool] = True
+    per_client: int = Field(ge=1)
+    """Samples per client."""
+
+
 KINDS: tuple[type[PartitionParams], ...] = (
     *(Iid, Dirichlet, DirichletEqual, DirichletClient, Classes, Dominant, Natural, Domains, Listed),
+    OwnDraw,
 )
 PARTITIONS = {params.name: params for params in KINDS}

@@ -9,7 +9,7 @@ from pandas import DataFrame
 from fedmirage.common.wire.metrics import ON_OWN_LABELS, ON_TEST, TEST_SHARD
 from fedmirage.report.bands import brief
 from fedmirage.report.groups import Group
-from fedmirage.report.holdings import Holding, find_holding
+from fedmirage.report.holdings import Holding, find_holding, shares_samples
 from fedmirage.report.html import Html, PageSection, bullets, element, join, plot_section, table
 from fedmirage.report.runs import ReportedRun
 from fedmirage.show.words import spread_out
@@ -88,6 +88,11 @@ def holdings(group: Group) -> PageSection:
             names = [known.get(client, str(client)) for client in range(len(found.counts))]
             options.append(
                 {"label": f"Seed {seed}", "x": list(found.classes), "y": names, "z": found.counts}
+            )
+        if run and shares_samples(run):
+            remarks.append(
+                f"Clients share samples: with {run.config['partition']} each draws its own from the"
+                " whole set, so several may hold the same one."
             )
     said = "Training samples of every class by client, split again from the recorded settings."
     none = "No run tells who holds what:"

@@ -104,8 +104,8 @@ def await_room(need: Need, hosts: Sequence[Host]) -> int:
 class Growth:
     """Starts more actors as soon as the cluster has more room, up to a limit.
 
-    `places` counts those that were asked for: an actor that is lost, or that its host cannot use, is
-    replaced in its own place.
+    `places` counts those that were asked for: an actor that is lost, or whose host cannot be used,
+    is replaced in its own place.
     """
 
     def __init__(self, crew: Crew, need: Need, places: int, limit: int) -> None:

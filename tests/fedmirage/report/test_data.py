@@ -170,6 +170,18 @@ def test_who_holds_what_is_dealt_again(folder: Path) -> None:
     assert sum(map(sum, option["z"])) == 1438
 
 
+def test_a_report_says_that_clients_share_samples(tmp_path: Path) -> None:
+    """Also where the clients are too many for a table."""
+    line = "draw(per_client=20)"
+    told = f"Clients share samples: with {line} each draws its own from the whole set"
+    for clients, shown in ((10, True), (5000, False)):
+        folder = tmp_path / str(clients)
+        folder.mkdir()
+        write_records(plan_records(folder, partition=line, clients=clients))
+        assert told in html(folder, "holdings")
+        assert ("too many to show" not in html(folder, "holdings")) == shown
+
+
 def test_data_that_are_not_at_hand_are_named(tmp_path: Path) -> None:
     nowhere = str(tmp_path / "nowhere")
     write_records(plan_records(tmp_path, dataset="cifar10", **{"data-dir": nowhere}))

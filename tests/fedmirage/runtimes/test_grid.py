@@ -5,7 +5,7 @@ import time
 from collections import deque
 
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.runtimes import grid as grids
@@ -51,7 +51,8 @@ class Echo(Worker):
             raise LostWorkerError("its process ended with code 1")
         self.answered.append(partition)
         reply = Message(RecordDict(), reply_to=message)
-        return reply, Context(1, node_id(partition), {"seen": 1}, RecordDict(), {})
+        state = RecordDict({"seen": MetricRecord({"messages": 1})})
+        return reply, Context(1, node_id(partition), {}, state, {})
 
     def stop(self) -> None:
         pass
@@ -89,7 +90,9 @@ def test_every_message_is_answered_once_and_states_are_kept() -> None:
     assert run_round(grid, 9).keys() == {node_id(partition) for partition in range(9)}
     assert sorted(workers[0].answered + workers[1].answered) == list(range(9))
     assert len({id(load) for worker in workers for load in worker.loads}) == 1
-    assert all(context.node_config == {"seen": 1} for context in grid.contexts.values())
+    assert [grid.contexts[node].state.metric_records["seen"] for node in grid.get_node_ids()] == [
+        {"messages": 1}
+    ] * 9
     grid.close()
 
 
@@ -212,6 +215,15 @@ def test_other_workers_answer_for_one_that_could_not_start() -> None:
     grid.close()
 
 
+def test_a_node_without_a_state_costs_nothing() -> None:
+    """A million nodes are there at once, and looking at one of them keeps nothing."""
+    grid = WorkerGrid(1_000_000)
+    message = Message(RecordDict(), node_id(999_999), "train", ttl=60)
+    assert grid._context(message).node_config["partition-id"] == 999_999
+    assert len(grid.contexts) == 0
+    assert node_id(1_000_000) > 0  # as Flower wants it
+
+
 def test_a_late_reply_does_not_bring_an_older_state_back() -> None:
     """The client may have got a newer message, whose state counts."""
     grid = WorkerGrid(1)
@@ -219,7 +231,8 @@ def test_a_late_reply_does_not_bring_an_older_state_back() -> None:
     grid.push_messages([late])
     grid.push_messages([newer])
     for message, number in ((newer, 2), (late, 1)):
-        context = Context(1, node_id(0), {"seen": number}, RecordDict(), {})
+        state = RecordDict({"seen": MetricRecord({"messages": number})})
+        context = Context(1, node_id(0), {}, state, {})
         grid._keep(message, Message(RecordDict(), reply_to=message), context)
-    assert grid.contexts[node_id(0)].node_config == {"seen": 2}
+    assert grid.contexts[node_id(0)].state.metric_records["seen"] == {"messages": 2}
     assert list(grid.replies) == [newer.metadata.message_id]

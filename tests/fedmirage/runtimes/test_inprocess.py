@@ -17,6 +17,7 @@ from fedmirage.runtimes.grid import node_id
 from fedmirage.runtimes.inprocess import Helper, LocalGrid, run_in_process
 from fedmirage.runtimes.parcels import Load
 from fedmirage.runtimes.workers import QueuedMessage
+from fedmirage.server.messages.replies import exchange
 from tests.support.hanging import hang_once
 from tests.support.inprocess import run_in_process as run_alone
 from tests.support.runs import SMALL, assert_same_bits, lines, without_times
@@ -133,7 +134,7 @@ def test_the_server_keeps_its_own_number_of_threads(tmp_path: Path) -> None:
     config = configure({**SMALL, "out": str(tmp_path), "threads": 1})
     grid = LocalGrid(make_app(config, tmp_path / "memory"), config.clients)
     torch.set_num_threads(2)
-    grid.push_messages([Message(RecordDict(), node_id(0), "query")])
+    list(exchange(grid, [Message(RecordDict(), node_id(0), "query")], 60))
     assert torch.get_num_threads() == 2
 
 
@@ -142,7 +143,9 @@ def test_a_message_whose_time_is_up_is_not_begun(tmp_path: Path) -> None:
     grid = LocalGrid(make_app(config, tmp_path / "memory"), config.clients)
     late = Message(RecordDict(), node_id(0), "query", ttl=60)
     late.metadata.created_at -= 61
-    assert list(grid.pull_messages(grid.push_messages([late]))) == []
+    numbers = list(grid.push_messages([late]))
+    assert not grid.await_messages(numbers, 0.1)
+    assert list(grid.pull_messages(numbers)) == []
 
 
 def test_a_helper_takes_a_message_while_it_sends_a_large_reply(tmp_path: Path) -> None:

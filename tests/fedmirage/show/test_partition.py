@@ -99,6 +99,7 @@ def make_dataset(classes: int, channels: int = 1, several: bool = False) -> Data
         (10, 1, False, "classes(per_client=2)", 3),
         (100, 3, False, "dirichlet(alpha=1, min_size=1)", 30),
         (4, 2, True, "iid", 1),
+        (10, 1, False, "draw(per_client=20)", 300),
     ],
 )
 def test_tables_and_pictures(
@@ -119,6 +120,7 @@ def test_tables_and_pictures(
     assert "Hellinger" in text
     assert "…" not in text  # nothing is cut off in a terminal of 80 columns
     assert ("480 training samples belong to no client" in text) == (clients == 3)
+    assert ("belong to several clients, one to" in text) == (clients == 300)
 
 
 def test_the_table_counts_labels() -> None:

@@ -14,6 +14,7 @@ from flwr.common import Config, MessageTypeLegacy, Scalar
 from flwr.common.constant import ErrorCode
 
 from fedmirage.common.errors import FedmirageError
+from fedmirage.common.seeds import draw_order
 from fedmirage.runtimes.inprocess import LocalGrid
 from fedmirage.server.messages.node_ids import VARIABLE
 from fedmirage.server.messages.replies import exchange
@@ -134,6 +135,36 @@ def test_clients_of_this_host_are_waited_for_as_long_as_one_after_the_other_answ
     """All of them together take three times as long as node-timeout."""
     monkeypatch.setattr("fedmirage.server.messages.roster.BATCH", batch)
     grid = LocalGrid(ClientApp(make_slow), 10)
+    grid.alike = False
     roster = Roster(grid, 10, 0, partial(exchange, grid), {})
     roster.await_all(1.0)
     assert sorted(roster.proxies) == list(range(10))
+
+
+class Refused(Slow):
+    """Has other data than the server."""
+
+    def get_properties(self, config: Config) -> dict[str, Scalar]:
+        return {"partition": self.partition, "classes": 3}
+
+
+def test_one_of_a_million_simulated_clients_answers_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grid = LocalGrid(ClientApp(make_slow), 1_000_000)
+    roster = Roster(grid, 1_000_000, 0, partial(exchange, grid), {})
+    roster.await_all(30.0)
+    roster.refresh(30.0)  # asks nobody again
+    drawn = roster.draw(1, without={3}).sample(5)
+    order = [one for one in draw_order(0, 1, 1_000_000) if one != 3]
+    assert [int(proxy.cid) for proxy in drawn] == sorted(order[:5])
+    assert [proxy.node_id for proxy in drawn] == [node_id(int(proxy.cid)) for proxy in drawn]  # type: ignore[attr-defined]
+    assert not roster.all_own
+    with pytest.raises(KeyError):
+        roster.proxies[1_000_000]
+
+    monkeypatch.setattr("fedmirage.server.messages.roster.GRACE", 0.1)
+    grid = LocalGrid(ClientApp(lambda context: Refused(0).to_client()), 1_000_000)
+    roster = Roster(grid, 1_000_000, 0, partial(exchange, grid), {"classes": 10})
+    with pytest.raises(FedmirageError, match="the classes of its data is 3, the server's 10"):
+        roster.await_all(30.0)

@@ -1,15 +1,27 @@
 """The innermost average: hand-worked sums, partition order, refusals."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import pytest
 from flwr.common import (
     FitRes,
     Parameters,
+    ndarrays_to_parameters,
     parameters_to_ndarrays,
 )
 
 from fedmirage.common.errors import WireError
-from fedmirage.server.strategy.average import Average, mean_metrics, shares_of, weighted_mean
+from fedmirage.common.wire.filed import write_tensors
+from fedmirage.server.strategy import average as averages
+from fedmirage.server.strategy.average import (
+    Average,
+    mean_metrics,
+    mean_tensor,
+    shares_of,
+    weighted_mean,
+)
 from tests.support.strategies import Client, reply
 
 
@@ -103,3 +115,25 @@ def test_a_client_with_fewer_metrics_does_not_erase_those_of_the_others() -> Non
         (30, {"term.task": 2.0, "steps": 3, "extra": 5.0}),
     ]
     assert mean_metrics(results) == {"term.task": 1.75, "steps": 3.0, "extra": 5.0}
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (1,), (2, 3), (5, 7, 11)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_an_array_is_averaged_in_blocks_with_the_same_bits(
+    shape: tuple[int, ...], dtype: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where some replies are in files, and for a single number."""
+    generator = np.random.default_rng(0)
+    arrays = [np.asarray(generator.normal(size=shape)).astype(dtype) for _ in range(3)]
+    weights, types = [0.5, 0.2, 0.3], [np.dtype(dtype)]
+    expected = ndarrays_to_parameters(weighted_mean([[one] for one in arrays], weights, types))
+    models: list[Sequence[bytes]] = [ndarrays_to_parameters([one]).tensors for one in arrays]
+    monkeypatch.setattr(averages, "BLOCK", 4)
+    assert mean_tensor(models, 0, weights, types[0]) == expected.tensors[0]
+    models[1] = write_tensors(tmp_path / "1.safetensors", models[1])
+    assert mean_tensor(models, 0, weights, types[0]) == expected.tensors[0]
+
+
+def test_a_single_number_is_averaged_too() -> None:
+    models = [[np.array(value, np.float32)] for value in (1.0, 3.0)]
+    assert weighted_mean(models, [0.25, 0.75], [np.dtype(np.float32)])[0] == 2.5

@@ -31,6 +31,7 @@ LINES = [
     "natural",
     "domains(shards=2, alpha=2.0)",
 ]
+EVERY = [*LINES, "draw(per_client=20)"]
 
 
 def read(line: str) -> PartitionParams:
@@ -107,7 +108,7 @@ def test_several_labels_a_sample() -> None:
         np.random.default_rng(0).integers(0, 2, (60, 4)).astype(np.uint8),
         columns,
     )
-    for line in ("iid", "natural", "domains"):
+    for line in ("iid", "natural", "domains", "draw(per_client=20)"):
         assert sum(map(len, split(line, train, 4, 3, 0))) == 60
     for line in (
         "dirichlet(alpha=1)",
@@ -132,6 +133,7 @@ def test_several_labels_a_sample() -> None:
         ("classes(per_client=11)", 5, "set per_client to 10 or less"),
         ("classes(per_client=3, samples=2)", 5, "set samples to 3 or more"),
         ("classes(per_client=2, samples=30)", 5, "set samples to 20 or less"),
+        ("draw(per_client=101)", 5, "set per_client to 100 or less"),
     ],
 )
 def test_problems_known_beforehand(line: str, clients: int, words: str) -> None:
@@ -155,6 +157,8 @@ def test_nothing_wrong() -> None:
         ("iid, dominant", "holds 2 names"),
         ("classes(per_client=0)", "greater than or equal to 1"),
         ("dominant(share=1.5)", "less than or equal to 1"),
+        ("draw", "needs the key 'per_client'"),
+        ("draw(per_client=0)", "greater than or equal to 1"),
     ],
 )
 def test_a_wrong_line_is_a_sentence(line: str, words: str) -> None:
@@ -162,7 +166,7 @@ def test_a_wrong_line_is_a_sentence(line: str, words: str) -> None:
         read(line)
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", EVERY)
 def test_lines_can_be_written_again(line: str) -> None:
     assert read(write(read(line))) == read(line)
 
