@@ -96,9 +96,10 @@ class CanaryRuns:
             expected={},
             secret=self.dp.secret_draw,
         )
-        for partition in range(self.config.clients):
-            proxy = PartitionProxy(partition, partition, self.roster.grid, {})
-            self.roster.proxies[partition] = proxy
+        self.roster.proxies = {
+            partition: PartitionProxy(partition, partition, self.roster.grid, {})
+            for partition in range(self.config.clients)
+        }
 
     def observe(self, first: bool) -> float:
         """Do one run with the canary's first data, or its second; return what the run has spent."""
