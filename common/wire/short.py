@@ -121,7 +121,8 @@ class Wire:
         """Lay the type of every array beside it, and what its numbers are differences to."""
         zero = np.zeros((), np.float32)  # other sections than `shared` hold differences already
         reference = broadcast if name == SHARED else [zero] * len(arrays)
-        return zip(self.types[name], arrays, reference, strict=True)
+        types = self.types[name] or [None] * len(arrays)  # only the method knows how many there are
+        return zip(types, arrays, reference, strict=True)
 
     def _shorten(
         self, section: str, kind: ShortType, difference: Array, generator: np.random.Generator

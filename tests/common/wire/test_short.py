@@ -1,14 +1,24 @@
 """Numbers in 16 bits: rounded without bias, read as they were written, refused where they end."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
 
 from fedmirage.common.errors import FedmirageError
+from fedmirage.common.method import Method, Section
+from fedmirage.common.methods import METHODS
 from fedmirage.common.methods.scaffold import CONTROL_DELTA
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.short import SHORT, Wire
 from tests.support.facts import entries, make_facts
+
+
+class Sender(Method):
+    name: ClassVar[str] = "sender"
+    up: ClassVar[tuple[Section, ...]] = (Section("odd", holds=None),)
+
 
 KINDS = pytest.mark.parametrize("name", SHORT)
 TORCH = {"float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -71,6 +81,18 @@ def test_weights_travel_as_differences_and_statistics_as_they_are(name: str) -> 
     for section, arrays in back.items():
         for array, expected in zip(arrays, sections[section], strict=True):
             assert array.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("name", ["float32", *SHORT])
+def test_a_section_of_arrays_that_only_its_method_knows_stays_as_it_is(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METHODS, "sender", Sender)
+    wire, odd = make_wire(name, "sender"), [np.arange(3), np.ones((2, 2))]
+    sent = wire.shorten({"odd": odd}, [WEIGHT, MEAN], 1, 0)
+    assert all(one is other for one, other in zip(sent["odd"], odd, strict=True))
+    assert wire.restore(sent, [WEIGHT, MEAN])["odd"] == odd
+    assert "odd" not in wire.declared
 
 
 def test_the_draw_depends_on_seed_client_and_round() -> None:
