@@ -1,7 +1,7 @@
 """`fedmirage audit`: runs, listens as the server does, attacks, and tells what came of it."""
 
-import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from rich.console import Console
@@ -10,23 +10,22 @@ from fedmirage.audit.attack import AuditFinding, AuditTable
 from fedmirage.audit.plan import AuditJob, AuditPlan
 from fedmirage.audit.record import show_cell, write_finding
 from fedmirage.show.progress import Watch
-from fedmirage.show.words import make_table, say
+from fedmirage.show.words import make_table, muted, say
 
 
 def audit(
     plan: AuditPlan, console: Console, verbose: bool = False
 ) -> list[tuple[AuditJob, AuditFinding]]:
     """Do all jobs of a plan, one after the other; show and write what each of them finds."""
-    if not verbose:
-        logging.getLogger("flwr").setLevel(logging.CRITICAL)
     for note in plan.notes:
         say(console, f"left out: {note}", "yellow")
     found = []
-    for job in plan.jobs:
-        say(console, f"{job.attack.name} on {describe(job)}", "bold")
-        finding = attack(job, console)
-        show(finding, job.folder, console)
-        found.append((job, finding))
+    with nullcontext() if verbose else muted("flwr"):
+        for job in plan.jobs:
+            say(console, f"{job.attack.name} on {describe(job)}", "bold")
+            finding = attack(job, console)
+            show(finding, job.folder, console)
+            found.append((job, finding))
     return found
 
 

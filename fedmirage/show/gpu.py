@@ -5,7 +5,6 @@ the same up to rounding, so after few steps the weights can differ by little. TF
 more, is off meanwhile.
 """
 
-import logging
 import os
 import tempfile
 import time
@@ -34,7 +33,7 @@ from fedmirage.runtimes.inprocess import LocalGrid
 from fedmirage.runtimes.quick import BASE, line
 from fedmirage.server.record.checkpoint import read_checkpoint
 from fedmirage.server.run import run
-from fedmirage.show.words import make_table
+from fedmirage.show.words import make_table, muted
 
 SETTINGS: dict[str, Any] = {
     **BASE,
@@ -156,16 +155,13 @@ class PeakMemory:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Compute in 32 bits, and let only the table say what happens."""
-    flower, tf32 = logging.getLogger("flwr"), torch.backends.cudnn.allow_tf32
-    level = flower.level
-    flower.setLevel(logging.CRITICAL)
+    tf32 = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     try:
-        with warnings.catch_warnings():
+        with muted("flwr"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # kernels without a deterministic counterpart
             yield
     finally:
-        flower.setLevel(level)
         torch.backends.cudnn.allow_tf32 = tf32
 
 

@@ -1,7 +1,9 @@
 """Texts as they are, durations in words, plain tables, and a choice of what there is room for."""
 
+import logging
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from rich import box
 from rich.console import Console
@@ -11,6 +13,20 @@ from rich.table import Table
 def say(console: Console, text: object, style: str = "") -> None:
     """Print a text as it is on one line, so that a path in it can be copied."""
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def muted(*names: str, level: int = logging.CRITICAL) -> Iterator[None]:
+    """Let loggers say only what is grave, until the block ends."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(level)
+    try:
+        yield
+    finally:
+        for logger, usual in zip(loggers, before, strict=True):
+            logger.setLevel(usual)
 
 
 def make_table(columns: Sequence[str], numbers: Collection[str], title: str | None = None) -> Table:

@@ -24,6 +24,7 @@ from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.models.files import ModelFacts
 from fedmirage.common.seeds import torch_generator
+from fedmirage.show.words import muted
 from fedmirage.trained.model import TrainedModel
 
 INPUT, OUTPUT, FACTS = "inputs", "logits", "fedmirage.json"
@@ -193,17 +194,10 @@ def attempt(kind: str, work: Callable[[], Any]) -> Any:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keep what exporters print and warn about from the terminal."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript")]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+    exporters = muted("torch.onnx", "torch.export", "onnxscript", level=logging.ERROR)
+    with exporters, warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+        yield
 
 
 FORMATS = {"onnx": to_onnx, "torch-export": to_torch}
