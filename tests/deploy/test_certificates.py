@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -12,11 +13,13 @@ from cryptography import x509
 from fedmirage.common.settings.project import ROOT
 from fedmirage.show.doctor import certificates, lifetime
 
+PROGRAMS, PATH = Path(sys.executable).parent, os.environ["PATH"]  # fedmirage, of whatever Python
+
 
 def make(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [ROOT / "deploy" / "make-certificates", *arguments],
-        env={**os.environ, "FEDMIRAGE_CERTIFICATES": str(folder)},
+        env={**os.environ, "FEDMIRAGE_CERTIFICATES": str(folder), "PATH": f"{PROGRAMS}:{PATH}"},
         capture_output=True,
         text=True,
         check=False,

@@ -67,7 +67,7 @@ def test_a_round_takes_a_model_per_client_and_three(
     monkeypatch.setattr(PlainFit, "fit", measure)
     run_light(tmp_path, **LARGE, reply_memory=reply_memory)
     replies = 1 + 2 if reply_memory else CLIENTS
-    assert max(found) < replies + 2 + 0.2
+    assert max(found) < replies + 2 + 0.5  # what is not a model, and not freed yet
 
 
 def test_a_client_that_is_never_drawn_costs_less_than_a_kilobyte(
