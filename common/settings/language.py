@@ -81,6 +81,7 @@ EXAMPLES = {
     "dp": "off",
     "schedule": "constant",
     "tune-schedules": "cosine",
+    "attack": "inversion",
 }
 
 

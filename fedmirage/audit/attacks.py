@@ -8,8 +8,8 @@ from pydantic import Field
 
 from fedmirage.audit.attack import Attack
 from fedmirage.audit.attacks_on_outcomes import Copies, Epsilon, Membership
-from fedmirage.common.errors import refuse
-from fedmirage.common.settings.language import resolve_line
+from fedmirage.common.errors import ConfigurationError, refuse
+from fedmirage.common.settings.language import resolve_line, split
 
 if TYPE_CHECKING:
     from fedmirage.common.data.set import DataSet
@@ -20,9 +20,9 @@ MOST = 8  # images of one attack
 # Methods whose clients' first local phase is SGD on the task's loss, in round 1 at least.
 UNDERSTOOD = ("fedavg", "fedper", "lg-fedavg", "fedcg", "fedmd-cg")
 REASONS = {
-    "dynafed": "its images never cross the wire, and its clients send what those of fedavg send",
-    "fedlgd": "its clients train on distilled images, so that their updates hold no others",
-    "distil": "its clients train on distilled images, so that their updates hold no others",
+    "dynafed": "dynafed's images never cross the wire, and its clients send what fedavg's send",
+    "fedlgd": "fedlgd's clients train on distilled images, so their updates hold no others",
+    "distil": "distil's clients train on distilled images, so their updates hold no others",
 }
 
 Count = Annotated[int, Field(ge=1, le=10_000)]
@@ -149,8 +149,13 @@ ATTACKS: dict[str, type[Attack]] = {
 
 def read_attacks(line: str) -> list[Attack]:
     """Read a line of attacks; "all" stands for each of them as it is by default."""
-    if line.strip().lower() == EVERY:
+    names = [piece.strip().lower() for piece in split(line)]
+    if names == [EVERY]:
         return [kind() for kind in ATTACKS.values()]
+    if EVERY in names:
+        raise ConfigurationError(
+            f"attack: {line!r}: all stands for every attack; write it alone, or name the attacks"
+        )
     attacks = resolve_line(line, {**ATTACKS}, "attack")
     names = [attack.name for attack in attacks]
     double = sorted({name for name in names if names.count(name) > 1})

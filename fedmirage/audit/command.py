@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -9,24 +10,45 @@ from rich.console import Console
 from fedmirage.audit.attack import AuditFinding, AuditTable
 from fedmirage.audit.plan import AuditJob, AuditPlan
 from fedmirage.audit.record import show_cell, write_finding
+from fedmirage.common.errors import FedmirageError
 from fedmirage.show.progress import Watch
 from fedmirage.show.words import make_table, muted, say
 
 
-def audit(
-    plan: AuditPlan, console: Console, verbose: bool = False
-) -> list[tuple[AuditJob, AuditFinding]]:
-    """Do all jobs of a plan, one after the other; show and write what each of them finds."""
+@dataclass(frozen=True)
+class Audited:
+    """What came of a plan."""
+
+    found: list[tuple[AuditJob, AuditFinding]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)  # one sentence each
+
+    def complain(self) -> None:
+        """Raise if an attack failed."""
+        if self.failed:
+            count = len(self.found) + len(self.failed)
+            raise FedmirageError(f"{len(self.failed)} of {count} attacks failed; reasons above")
+
+
+def audit(plan: AuditPlan, console: Console, verbose: bool = False) -> Audited:
+    """Do all jobs of a plan, one after the other; show and write what each of them finds.
+
+    One that fails, because its training diverges for example, does not keep others from going on.
+    """
     for note in plan.notes:
         say(console, f"left out: {note}", "yellow")
-    found = []
+    audited = Audited()
     with nullcontext() if verbose else muted("flwr"):
         for job in plan.jobs:
             say(console, f"{job.attack.name} on {describe(job)}", "bold")
-            finding = attack(job, console)
+            try:
+                finding = attack(job, console)
+            except FedmirageError as error:
+                say(console, f"failed: {error}", "red")
+                audited.failed.append(str(error))
+                continue
             show(finding, job.folder, console)
-            found.append((job, finding))
-    return found
+            audited.found.append((job, finding))
+    return audited
 
 
 def attack(job: AuditJob, console: Console) -> AuditFinding:

@@ -200,7 +200,9 @@ def report(bound: Bound, told: float, config: RunConfig, dp: DpOn) -> AuditFindi
     if bound.epsilon > told:
         says = f"The budget is wrong: {figures} says {told:.3g}. Do not rely on it; report this."
     else:
-        says = f"The budget holds: {figures} says {told:.3g} at delta {dp.delta:g}."
+        says = (
+            f"Nothing speaks against the budget: {figures} says {told:.3g} at delta {dp.delta:g}."
+        )
     head = ("dp", "rounds", "accountant", "lower bound", "right guesses", "wrong guesses", "runs")
     row = (
         write(dp),

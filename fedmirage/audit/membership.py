@@ -70,7 +70,7 @@ def carry_out(params: Membership, seen: Overheard) -> AuditFinding:
 
 
 def plan_shadow(seen: Overheard, half: Halves, number: int) -> RunConfig:
-    """AuditPlan a run like the attacked one, with another seed and on another half of the data."""
+    """Plan a run like the attacked one, with another seed and on another half of the data."""
     seed, config = seen.config.seed + 1 + number, seen.config
     folder = seen.folder / PICTURES / f"shadow-{number:02d}"
     file = folder.with_suffix(".json")
@@ -141,10 +141,10 @@ def report(params: Membership, judged: Judged, seen: Overheard) -> AuditFinding:
     says = [
         f"The better attack, by {NAMES[best]}, has an area of {area:.3f} ± {margin:.3f} under its"
         f" curve, where guessing has 0.5: {told}.",
-        f"The global model is right on {known:.1%} of its {judged.members} members and on"
-        f" {unknown:.1%} of {judged.others} others.",
+        f"The global model is right on {100 * known:.1f} % of its {judged.members} members and"
+        f" on {100 * unknown:.1f} % of {judged.others} others.",
     ]
-    head = ("attack", "area", "±", *(f"members found at {share:.1%} false" for share in LOW))
+    head = ("attack", "area", "±", *(f"members found at {100 * share:g} % false" for share in LOW))
     rows = [
         (NAMES[name], f"{roc.area:.3f}", f"{roc.margin:.3f}", *map(show_share, find_all(roc)))
         for name, roc in curves.items()
@@ -173,7 +173,7 @@ def find_all(roc: Roc) -> list[float | None]:
 
 def show_share(share: float | None) -> str | None:
     """Write a share in per cent."""
-    return None if share is None else f"{share:.2%}"
+    return None if share is None else f"{100 * share:.2f} %"
 
 
 def collect_numbers(roc: Roc) -> dict[str, object]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from fedmirage.audit.attack import Attack
 from fedmirage.audit.attacks import ATTACKS, EVERY, read_attacks
-from fedmirage.common.errors import collect, refuse
+from fedmirage.common.errors import ConfigurationError, collect, refuse
 from fedmirage.common.method import parts_of
-from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.server.record.results import FILE
 from fedmirage.settings.layers import settle
 
@@ -59,15 +59,18 @@ def make_plan(
         for attack in attacks or [ATTACKS["inversion"]()]:  # whose settings are checked even so
             place = name_folder(methods, attack.name, places)
             usual = {"out": str(folder / place), "methods": methods}
-            with collect(problems):
+            try:
                 found = settle([attack.settings, *map(dict, layers)], {**flags, **usual})
-                job = AuditJob(attack, found)
-                objections = check_job(job)
-                if objections and not named:
-                    notes += [f"{methods}: {text}" for text in objections]
-                    continue
-                problems += objections
-                jobs.append(job)
+            except ConfigurationError as error:
+                problems += [*error.problems, *check_line(methods)]
+                continue
+            job = AuditJob(attack, found)
+            objections = check_job(job)
+            if objections and not named:
+                notes += [f"{methods}: {text}" for text in objections]
+                continue
+            problems += objections
+            jobs.append(job)
         if not named and len(jobs) == left and not problems:
             problems += notes
     refuse(problems)
@@ -91,12 +94,20 @@ def check_job(job: AuditJob) -> list[str]:
     return problems
 
 
+def check_line(methods: str) -> list[str]:
+    """Say why a methods line gives nothing to attack, where other settings are refused."""
+    try:
+        return check_message(configure({"methods": methods}))
+    except ConfigurationError:
+        return []  # the settings were refused for it already
+
+
 def check_message(config: RunConfig) -> list[str]:
     """Say why there is nothing to attack; nothing if there is."""
     problems = []
     if not parts_of(config.method_list).sends:
         problems.append(
-            f"methods={config.methods!r} sends nothing, so there is nothing to audit; drop it"
+            f"methods={config.methods!r} sends nothing, so there is nothing to audit; leave it out"
         )
     if not config.server_reads_data:
         problems.append(

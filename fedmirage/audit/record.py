@@ -1,7 +1,7 @@
 """audit.json: what an attack found, beside the run that it attacked."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,17 @@ def write_finding(folder: Path, attack: Attack, methods: str, found: AuditFindin
     write_whole(folder / FILE, text.encode())
 
 
-def read_finding(folder: Path) -> tuple[str, AuditFinding] | None:
-    """Read the attack and what it found; None if nobody has audited this run."""
+@dataclass(frozen=True)
+class RecordedFinding:
+    """What audit.json holds."""
+
+    attack: str  # with its parameters, as it was written
+    methods: str
+    finding: AuditFinding
+
+
+def read_finding(folder: Path) -> RecordedFinding | None:
+    """Read what an attack found; None if nobody has audited this run."""
     path = folder / FILE
     if not path.exists():
         return None
@@ -34,7 +43,7 @@ def read_finding(folder: Path) -> tuple[str, AuditFinding] | None:
         tables = [AuditTable(**table) for table in said["tables"]]
         pictures = [AuditPicture(**picture) for picture in said["pictures"]]
         found = AuditFinding(said["says"], tables, pictures, said["numbers"])
-        return str(said["attack"]), found
+        return RecordedFinding(str(said["attack"]), str(said["methods"]), found)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged ({error}); repeat the audit") from None
 

@@ -45,6 +45,7 @@ def audit(**given: Any) -> None:
     layers = read_layers(given["preset"], given["config"])
     plan = make_plan(layers, settings, given["methods"], given["attack"], folder)
     with interruptions.telling():
-        carry_out(plan, out, given["verbose"])
+        audited = carry_out(plan, out, given["verbose"])
     if given["report"]:
         show_page(folder)
+    audited.complain()

@@ -5,6 +5,7 @@ The page has it inside, and a page that is served while runs are under way asks 
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from fedmirage.comparison.rows import FEDAVG
 from fedmirage.report.groups import Found, Group, describe_settings, find_groups
 from fedmirage.report.html import Html, PageSection, bullets, element, join
 from fedmirage.report.sections.answer import answer
-from fedmirage.report.sections.audit import audit
+from fedmirage.report.sections.audit import audit, is_audited, name_attacks
 from fedmirage.report.sections.costs import phases
 from fedmirage.report.sections.images import features, galleries
 from fedmirage.report.sections.lines import budget, drift, progress, terms
@@ -21,6 +22,7 @@ from fedmirage.report.sections.shares import classes, clients, confusion, domain
 
 VERSION = 1  # of this object
 SEVERAL = "Runs and comparisons"
+AUDIT = "What do these methods give away?"
 Article = tuple[str, str, Html, Group, list[PageSection]]  # its id, title, head and content
 # How rows are told apart on all plots of a group: one tone each, a dash for placebos.
 TONES = 7  # colours of the style sheet; further rows take them again, with another dash
@@ -54,7 +56,7 @@ def arrange(found: Found, tsne: bool = False) -> dict[str, Any]:
     html = {"contents": contents_of(groups), "problems": problems_of(found), "groups": groups}
     return {
         "version": VERSION,
-        "title": question_of(found.groups[0]) if len(found.groups) == 1 else SEVERAL,
+        "title": title_of_page(found.groups),
         "made": time.strftime("%Y-%m-%d %H:%M:%S"),
         "going": any(group.going for group in found.groups),
         "html": html,
@@ -73,22 +75,32 @@ def make_articles(groups: Sequence[Group], tsne: bool) -> list[Article]:
         if len(groups) == 1:
             return [(name, title, head, group, [first, *rest])]
         answers.append((name, title, head, group, [first]))
-        link = element("a", "The answer", href=f"#{name}")
+        link = element("a", first.title, href=f"#{name}")
         others.append((f"{name}-behind", f"Behind it: {title}", element("p", link), group, rest))
     return answers + others
 
 
 def make_sections(group: Group, tsne: bool) -> list[PageSection]:
-    """Make the sections of a group, the answer first; some exist only where they have something."""
+    """Make the sections of a group, first what it was run for.
+
+    Some exist only where they have something.
+    """
     makers = (answer, audit, progress, classes, clients, domains, confusion, holdings, drift)
     found = [make(group) for make in (*makers, terms, phases, galleries)]
     found.append(features(group, tsne))
     found += [make(group) for make in (budget, notes, runs, configuration)]
-    return [section for section in found if section is not None]
+    sections = [section for section in found if section is not None]
+    if not is_audited(group):
+        return sections
+    # Runs of an audit are there to be attacked; how accurate they are is no answer.
+    sections[0] = replace(sections[0], title="Accuracy of the attacked models")
+    return sorted(sections, key=lambda section: section.key != "audit")
 
 
 def title_of(group: Group) -> str:
-    """Name a group: as its comparison is called, or else as its folder."""
+    """Name a group: as its comparison is called, or else as its folder, or after its attacks."""
+    if is_audited(group):
+        return name_attacks(group)
     return group.outcome.question.title or group.folder.name
 
 
@@ -116,6 +128,13 @@ def describe_series(group: Group) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def title_of_page(groups: Sequence[Group]) -> str:
+    """Write the title of the page."""
+    if groups and all(map(is_audited, groups)):
+        return AUDIT
+    return question_of(groups[0]) if len(groups) == 1 else SEVERAL
 
 
 def question_of(group: Group) -> str:

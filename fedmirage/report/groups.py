@@ -191,7 +191,11 @@ def _stand(name: str, rows: dict[str, dict[int, ReportedRun]], config: RunConfig
 def describe_settings(settings: RunConfig) -> str:
     """Say on what and how the runs of a group took place."""
     known: dict[str, Any] = settings.flat()
-    texts = [
-        str(known[key]) if isinstance(known[key], str) else f"{known[key]} {key}" for key in TITLE
-    ]
-    return ", ".join(texts)
+    return ", ".join(_count(known[key], key) for key in TITLE)
+
+
+def _count(value: Any, key: str) -> str:
+    """Write a line as it is, and a number with the name of what it counts."""
+    if isinstance(value, str):
+        return value
+    return f"{value} {key.removesuffix('s') if value == 1 else key}"

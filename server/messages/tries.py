@@ -43,5 +43,6 @@ class Tries:
             self.results.append(line)
             log(WARNING, "%s", reason)
         raise FedmirageError(
-            f"{reason} The round was tried {attempt} times (retries={self.config.retries})."
+            f"{reason.rstrip('.')}. The round was tried {attempt} times"
+            f" (retries={self.config.retries})."
         )

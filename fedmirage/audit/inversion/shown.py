@@ -23,6 +23,7 @@ HEAD = ("client", "round", "images", "PSNR", "SSIM", "PSNR of restarts", "distan
 NOTE = (
     "PSNR in dB and SSIM are means over a client's images, each paired with the rebuilt image that"
     " fits it; of the restarts, the one with the smallest distance counts, which the attacker sees."
+    " The last column counts the labels that the attack inferred rightly."
 )
 
 
@@ -34,19 +35,18 @@ def show(params: Inversion, seen: Overheard, found: Sequence[Rebuilt]) -> AuditF
         )
     scores = [float(one) for rebuilt in found for one in rebuilt.psnr]
     similar = [float(one) for rebuilt in found for one in rebuilt.ssim]
-    spread = [max(one.of_restarts) - min(one.of_restarts) for one in found]
     numbers = {
         "psnr": scores,
         "psnr_median": median(scores),
         "psnr_mean": mean(scores),
         "psnr_std": stdev(scores) if len(scores) > 1 else 0.0,
         "ssim_median": median(similar),
-        "restarts_spread": median(spread),
+        "restarts_spread": median(measure_spread(found)),
     }
     says = [
         f"Rebuilt {len(scores)} images with a median PSNR of {median(scores):.1f} dB (mean"
         f" {mean(scores):.1f}, from {min(scores):.1f} to {max(scores):.1f}) and a median SSIM of"
-        f" {median(similar):.2f}; restarts of one attack differ by {median(spread):.1f} dB.",
+        f" {median(similar):.2f}{tell_spread(params, found)}.",
         *tell_labels(found),
         *tell_assumptions(params, seen),
     ]
@@ -64,6 +64,18 @@ def row_of(one: Rebuilt) -> list[str | int | float | None]:
     labels = None if one.right_labels is None else f"{one.right_labels} of {count}"
     scores = (f"{float(one.psnr.mean()):.1f}", f"{float(one.ssim.mean()):.2f}")
     return [who, when, count, *scores, spread, f"{one.distance:.1e}", labels]
+
+
+def tell_spread(params: Inversion, found: Sequence[Rebuilt]) -> str:
+    """Say how far the restarts of one attack are apart; nothing if each began but once."""
+    if params.restarts == 1:
+        return ""
+    return f"; restarts of one attack differ by {median(measure_spread(found)):.1f} dB"
+
+
+def measure_spread(found: Sequence[Rebuilt]) -> list[float]:
+    """Return the difference between the best and the worst restart of every attack, in dB."""
+    return [max(one.of_restarts) - min(one.of_restarts) for one in found]
 
 
 def tell_labels(found: Sequence[Rebuilt]) -> list[str]:

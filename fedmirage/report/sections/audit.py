@@ -6,7 +6,7 @@ from pathlib import Path
 from PIL import Image
 
 from fedmirage.audit.attack import AuditFinding, AuditTable
-from fedmirage.audit.record import PICTURES, read_finding, show_cell
+from fedmirage.audit.record import FILE, PICTURES, RecordedFinding, read_finding, show_cell
 from fedmirage.common.errors import DataError
 from fedmirage.report.groups import Group
 from fedmirage.report.html import Html, PageSection, bullets, element, join, table
@@ -14,21 +14,41 @@ from fedmirage.report.html import Html, PageSection, bullets, element, join, tab
 TITLE = "What the messages give away"
 
 
+def is_audited(group: Group) -> bool:
+    """Whether every run of a group was done for an attack, and not to compare accuracies."""
+    runs = group.all_runs
+    return bool(runs) and all((run.folder / FILE).exists() for run in runs)
+
+
+def name_attacks(group: Group) -> str:
+    """Name an audited group after its attacks and the methods that were attacked."""
+    found = [one for run in group.all_runs if (one := _read(run.folder)[0])]
+    attacks = dict.fromkeys(one.attack.partition("(")[0] for one in found)
+    methods = dict.fromkeys(one.methods for one in found)
+    name = f"{', '.join(attacks)} on {'; '.join(methods)}"
+    return name[:1].upper() + name[1:]
+
+
 def audit(group: Group) -> PageSection | None:
     """Show what attacks found; runs that nobody attacked have no such section."""
     parts = []
-    for name, runs in group.runs.items():
+    for runs in group.runs.values():
         for seed, run in runs.items():
-            try:
-                said = read_finding(run.folder)
-            except DataError as error:
-                parts.append(element("p", error))
-                continue
+            said, problem = _read(run.folder)
+            if problem:
+                parts.append(element("p", problem))
             if said is not None:
-                attack, found = said
-                label = f"{attack} on {group.labels[name]}, seed {seed}"
-                parts.append(join((element("h4", label), show_finding(found, run.folder))))
+                label = f"{said.attack} on {said.methods}, seed {seed}"
+                parts.append(join((element("h4", label), show_finding(said.finding, run.folder))))
     return PageSection("audit", TITLE, join(parts)) if parts else None
+
+
+def _read(folder: Path) -> tuple[RecordedFinding | None, str]:
+    """Read what was found, or say why it cannot be read."""
+    try:
+        return read_finding(folder), ""
+    except DataError as error:
+        return None, str(error)
 
 
 def show_finding(found: AuditFinding, folder: Path) -> Html:
@@ -38,7 +58,7 @@ def show_finding(found: AuditFinding, folder: Path) -> Html:
         for one in found.pictures
         if (folder / PICTURES / one.file).is_file()
     ]
-    gallery = element("div", join(figures), class_="gallery") if figures else Html()
+    gallery = element("div", join(figures), class_="gallery wide") if figures else Html()
     return join((bullets(found.says), *map(show_table, found.tables), gallery))
 
 

@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from fedmirage.audit.attack import AuditFinding, AuditPicture, AuditTable
-from fedmirage.audit.attacks import ATTACKS, Inversion, read_attacks
+from fedmirage.audit.attacks import ATTACKS, Histograms, Inversion, read_attacks
 from fedmirage.audit.command import audit
 from fedmirage.audit.plan import make_plan
-from fedmirage.audit.record import read_finding, write_finding
-from fedmirage.common.errors import ConfigurationError, DataError
+from fedmirage.audit.record import RecordedFinding, read_finding, write_finding
+from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
 from fedmirage.report.data import gather
 from fedmirage.report.page import render
 from tests.support.inverted import TINY
@@ -44,19 +44,51 @@ def test_an_audit_is_written_shown_and_on_the_page(tmp_path: Path) -> None:
         assert (facts["attack"], facts["methods"]) == (QUICK, name)
         assert len(facts["numbers"]["psnr"]) == 2
     page = render(gather([tmp_path]))
-    assert page.count("What the messages give away") >= 1
+    assert page.index("inversion(images=2, restarts=1, iterations=3) on lg-fedavg") < page.index(
+        'id="group-1-answer"'
+    )
+    assert "<h1>What do these methods give away?</h1>" in page
+    assert "Which method helps" not in page
     assert page.count("2 training images, and what the attack made of the updates") >= 2
 
 
 def test_histograms_of_fedmd_cg_are_told_exactly(tmp_path: Path) -> None:
     settings = {"partition": "classes(per_client=2)", "batch_size": 16, "local_steps": 2}
-    (found,) = audit(
+    done = audit(
         plan(tmp_path, ["fedmd-cg(server_steps=1)"], "histograms", **settings, rounds=1), Console()
     )
-    distance = found[1].numbers["distance"]
+    distance = done.found[0][1].numbers["distance"]
     assert distance["label counts"] == 0
     assert distance["classifier"] < 0.3  # 0.8 if the server took all classes as equally likely
     assert set(distance) == {"label counts", "classifier", "generator"}
+
+
+def test_an_attack_that_fails_does_not_end_the_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose training diverges is told, and what the others found is kept."""
+    monkeypatch.setattr(Histograms, "carry_out", fail)
+    console = Console(record=True, width=200)
+    done = audit(plan(tmp_path, ["fedavg"], f"histograms, {QUICK}", rounds=1), console)
+    assert "failed: training diverged" in console.export_text()
+    assert [job.attack.name for job, _ in done.found] == ["inversion"]
+    with pytest.raises(FedmirageError, match="1 of 2 attacks failed"):
+        done.complain()
+
+
+def fail(*given: Any) -> AuditFinding:
+    raise FedmirageError("training diverged")
+
+
+def test_pages_of_several_attacks_begin_with_what_each_of_them_found(tmp_path: Path) -> None:
+    """Runs of different attacks differ in their settings, so they are groups of their own."""
+    audit(plan(tmp_path, ["fedavg"], "histograms", rounds=1), Console(quiet=True))
+    audit(plan(tmp_path, ["fedavg"], QUICK, rounds=2), Console(quiet=True))
+    first, second, *behind = gather([tmp_path])["html"]["groups"]
+    assert [first["title"], second["title"]] == ["Histograms on fedavg", "Inversion on fedavg"]
+    for group in (first, second):
+        assert [one["id"].rpartition("-")[2] for one in group["sections"]] == ["audit"]
+    assert len(behind) == 2
 
 
 def test_all_leaves_out_what_does_not_fit(tmp_path: Path) -> None:
@@ -73,7 +105,10 @@ def test_all_leaves_out_what_does_not_fit(tmp_path: Path) -> None:
         ("fedavg", "inversion(restarts=0)", {}, "attack: inversion(restarts=0): "),
         ("local", "inversion", {}, "methods='local' sends nothing"),
         ("local", "all", {}, "methods='local' sends nothing"),
-        ("dynafed", "inversion", {}, "its images never cross the wire"),
+        ("local", "inversion", {"secagg": "on", "clients": 2}, "methods='local' sends nothing"),
+        ("fedavg", "", {}, "for example attack='inversion'"),
+        ("fedavg", "all, epsilon", {}, "all stands for every attack"),
+        ("dynafed", "inversion", {}, "dynafed's images never cross the wire"),
         ("vhl", "inversion", {}, "what vhl adds to training is not known"),
         ("fedavg", "inversion", {"secagg": "on", "clients": 2}, "fewer than 3 reveals single"),
         ("fedavg", "inversion", {"local_steps": 5, "batch_size": 2}, "at most 8 images apart"),
@@ -110,8 +145,7 @@ def test_what_was_found_is_read_as_it_was_written(tmp_path: Path) -> None:
     table = AuditTable("T", ["a", "b"], [["x", 0.5], ["y", None]], "n")
     found = AuditFinding(["s"], [table], [AuditPicture("p.png", "c")], {"psnr": [1.5]})
     write_finding(tmp_path, Inversion(), "fedavg", found)
-    name, read = read_finding(tmp_path) or ("", found)
-    assert (name, read) == ("inversion", found)
+    assert read_finding(tmp_path) == RecordedFinding("inversion", "fedavg", found)
     (tmp_path / "audit.json").write_text('{"version": 1}')
     with pytest.raises(DataError, match="is damaged"):
         read_finding(tmp_path)

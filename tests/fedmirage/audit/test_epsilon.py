@@ -86,4 +86,4 @@ def test_the_attack_tells_that_the_budget_holds(tmp_path: Path) -> None:
     dp = "central(clip=0.5, noise=4)"
     found = attack_run(Epsilon(runs=500), tmp_path, dp=dp, rounds=1, clients=3)
     assert found.numbers["bound"] < found.numbers["accountant"] == pytest.approx(1.99309, abs=1e-4)
-    assert found.says[0].startswith("The budget holds")
+    assert found.says[0].startswith("Nothing speaks against the budget")
