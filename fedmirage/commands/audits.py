@@ -10,6 +10,7 @@ from fedmirage.commands.flags import Flags, flag
 from fedmirage.commands.work import pick_settings, show_page
 from fedmirage.runtimes.interrupts import interruptions
 from fedmirage.settings.layers import RUNS, read_layers
+from fedmirage.show.words import say
 
 LEFT_OUT = ("methods", "out", "resume", "warm_start")  # settings that an audit decides itself
 
@@ -44,8 +45,12 @@ def audit(**given: Any) -> None:
     folder = Path(given["out"] or RUNS / time.strftime("audit-%Y%m%d-%H%M%S")).absolute()
     layers = read_layers(given["preset"], given["config"])
     plan = make_plan(layers, settings, given["methods"], given["attack"], folder)
-    with interruptions.telling():
-        audited = carry_out(plan, out, given["verbose"])
+    try:
+        with interruptions.telling():
+            audited = carry_out(plan, out, given["verbose"])
+    except KeyboardInterrupt:
+        say(out, f"interrupted; {folder} has what was found before; use another --out for the rest")
+        raise
     if given["report"]:
         show_page(folder)
     audited.complain()

@@ -44,14 +44,19 @@ def show(params: Inversion, seen: Overheard, found: Sequence[Rebuilt]) -> AuditF
         "restarts_spread": median(measure_spread(found)),
     }
     says = [
-        f"Rebuilt {len(scores)} images with a median PSNR of {median(scores):.1f} dB (mean"
+        f"Rebuilt {count_images(len(scores))} with a median PSNR of {median(scores):.1f} dB (mean"
         f" {mean(scores):.1f}, from {min(scores):.1f} to {max(scores):.1f}) and a median SSIM of"
-        f" {median(similar):.2f}{tell_spread(params, found)}.",
+        f" {write_ssim(median(similar))}{tell_spread(params, found)}.",
         *tell_labels(found),
         *tell_assumptions(params, seen),
     ]
     table = AuditTable("Rebuilt images", HEAD, [row_of(one) for one in found], NOTE)
     return AuditFinding(says, [table], [draw(seen, found)], numbers)
+
+
+def write_ssim(value: float) -> str:
+    """Write an SSIM, which may be a little below 0, without a sign in front of 0."""
+    return f"{round(value, 2) + 0.0:.2f}"
 
 
 def row_of(one: Rebuilt) -> list[str | int | float | None]:
@@ -62,8 +67,13 @@ def row_of(one: Rebuilt) -> list[str | int | float | None]:
     spread = f"{min(one.of_restarts):.1f} to {max(one.of_restarts):.1f}"
     count = one.victim.images
     labels = None if one.right_labels is None else f"{one.right_labels} of {count}"
-    scores = (f"{float(one.psnr.mean()):.1f}", f"{float(one.ssim.mean()):.2f}")
+    scores = (f"{float(one.psnr.mean()):.1f}", write_ssim(float(one.ssim.mean())))
     return [who, when, count, *scores, spread, f"{one.distance:.1e}", labels]
+
+
+def count_images(number: int, kind: str = "") -> str:
+    """Write how many images there are."""
+    return f"{number} {kind}image{'s' * (number > 1)}"
 
 
 def tell_spread(params: Inversion, found: Sequence[Rebuilt]) -> str:
@@ -121,5 +131,7 @@ def draw(seen: Overheard, found: Sequence[Rebuilt]) -> AuditPicture:
         rows, [0.0] * channels, [1.0] * channels, [f"{float(one):.1f} dB" for one in scores]
     )
     sheet.save(seen.picture(PICTURE))
-    caption = f"{len(originals)} training images, and what the attack made of the updates"
+    caption = (
+        f"{count_images(len(originals), 'training ')}, and what the attack made of the updates"
+    )
     return AuditPicture(PICTURE, caption)

@@ -57,3 +57,5 @@ def test_the_scores_are_those_of_the_images_in_the_picture(tmp_path: Path) -> No
     found = invert(tmp_path, {"images": 1, "iterations": 5})
     assert (tmp_path / "audit" / found.pictures[0].file).stat().st_size > 0
     assert found.numbers["psnr"][0] < 20  # five evaluations rebuild nothing
+    assert found.says[0].startswith("Rebuilt 1 image with a median PSNR of")
+    assert "restarts" not in found.says[0], "there was but one"
