@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from fedmirage import cli, entry
 from fedmirage.cli import app
+from fedmirage.commands.told import explained
 from fedmirage.common.data.catalogue.params import DATASETS
 from fedmirage.common.data.partitions.params import PARTITIONS
 from fedmirage.common.dp.settings import DP
@@ -106,6 +107,18 @@ def test_a_declaration_is_laid_out_for_the_terminal(monkeypatch: pytest.MonkeyPa
 def test_arguments_have_their_help() -> None:
     assert "One method, with everything you can set." in shown("methods", "--help")
     assert "The folder of a comparison, or the folders of runs." in shown("compare", "-h")
+
+
+def test_a_docstring_explains_no_flag_that_is_not_there() -> None:
+    def command(folder: str) -> None:
+        """Do something.
+
+        Options:
+            fodler: Where.
+        """
+
+    with pytest.raises(TypeError, match="explains fodler, which it does not have"):
+        explained(command)
 
 
 def test_the_version_is_that_of_the_project() -> None:
