@@ -12,8 +12,7 @@ from rich.table import Table
 
 from experiments.bench.app import benchmark, out
 from fedmirage.common.run import Run
-from fedmirage.common.secagg.keys import draw_mask
-from fedmirage.common.secagg.packing import pack, reduce, unpack
+from fedmirage.common.secagg.keys import draw_mask, pack, reduce, unpack
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.manifest import Entry, Manifest

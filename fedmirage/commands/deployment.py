@@ -26,7 +26,7 @@ def key(file: Path) -> None:
     Arguments:
         file: The private key, called by the site: site-a, or /srv/site-a.
     """
-    from fedmirage.deployment.keys import make_key
+    from fedmirage.deployment.sites import make_key
 
     private, public = make_key(file)
     say(out, f"made {private}, which stays on this host, for --auth-supernode-private-key")
@@ -67,7 +67,7 @@ def superlink(
         serverappio_api_address: HOST:PORT where its own processes meet.
     """
     from fedmirage.deployment.certificates import make_certificates
-    from fedmirage.deployment.home import Home
+    from fedmirage.deployment.link import Home
     from fedmirage.deployment.program import Program, start
 
     home = Home(folder.absolute())
@@ -105,8 +105,7 @@ def admit(
         revoke: A site whose key no longer counts; may be given several times.
         only: Revoke everybody whose key is not given here.
     """
-    from fedmirage.deployment.home import Home
-    from fedmirage.deployment.link import control, find_link
+    from fedmirage.deployment.link import Home, control, find_link
     from fedmirage.deployment.sites import Admitted
 
     home = Home(superlink.absolute())
