@@ -70,7 +70,7 @@ def carry_out(params: Membership, seen: Overheard) -> AuditFinding:
 
 
 def plan_shadow(seen: Overheard, half: Halves, number: int) -> RunConfig:
-    """AuditPlan a run like the attacked one, with another seed and on another half of the data."""
+    """Plan a run like the attacked one, with another seed and on another half of the data."""
     seed, config = seen.config.seed + 1 + number, seen.config
     folder = seen.folder / PICTURES / f"shadow-{number:02d}"
     file = folder.with_suffix(".json")

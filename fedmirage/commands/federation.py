@@ -165,7 +165,7 @@ def submit(
     from flwr.common.config import parse_config_args
 
     from fedmirage.deployment.link import find_link
-    from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
+    from fedmirage.runtimes.superlink import LostRunError
     from fedmirage.show.progress import show_summary
     from fedmirage.submission import submit as hand_in
 
@@ -174,11 +174,15 @@ def submit(
     layers += [parse_config_args([line]) for line in run_config or []]
     runs = link.home.runs if link.home is not None else RUNS  # the SuperLink may write there
     settled = choose_out(settle(layers, pick_settings(given)), runs)
-    with interruptions.telling():
-        summary = hand_in(link, settled, out)
-    folder = Path(summary.get("folder") or settled.resume or settled.out)
-    here = Path.cwd()
-    shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
+    folder = Path(settled.resume or settled.out)
+    try:
+        with interruptions.telling():
+            summary = hand_in(link, settled, out)
+    except LostRunError:
+        say_how_to_continue(superlink, folder)
+        raise
+    folder = Path(summary.get("folder") or folder)
+    shown = shorten(folder)
     if "rounds" in summary:
         show_summary(out, summary, shown)
     else:
@@ -186,6 +190,19 @@ def submit(
     if link.home is not None or not link.here:
         say(out, f"to copy them: scp -r {link.host}:{shlex.quote(str(folder))} .")
     if summary["status"] != "finished":
-        if (folder / CHECKPOINT).exists():
-            say(out, f"to continue it: fedmirage submit {superlink} --resume {shown}")
+        say_how_to_continue(superlink, folder)
         raise typer.Exit(1)
+
+
+def say_how_to_continue(superlink: str, folder: Path) -> None:
+    """Name the command that continues a run which ended early, if it has done a round."""
+    from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
+
+    if (folder / CHECKPOINT).exists():
+        say(out, f"to continue it: fedmirage submit {superlink} --resume {shorten(folder)}")
+
+
+def shorten(folder: Path) -> Path:
+    """Write a folder as seen from here, if it lies here."""
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -28,6 +29,8 @@ from fedmirage.common.settings.project import project
 from fedmirage.comparison.curves import draw_runs
 from fedmirage.runtimes.bundle import digest, own_code
 from fedmirage.runtimes.interrupts import Interruptions
+from fedmirage.runtimes.superlink import LostRunError
+from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
 from fedmirage.server.record.results import Results
 from fedmirage.settings.layers import PRESETS, in_new_folder, read_toml, settle
 from tests.support.commands import TINY, fedmirage
@@ -431,6 +434,29 @@ def test_secagg_needs_no_value(
     result = runner.invoke(app, ["run", *typed])
     assert result.exit_code == 0, result.output
     assert seen == [meant]
+
+
+def test_a_submitted_run_that_was_lost_says_how_to_continue_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its SuperLink was ended together with the server, which could not write a summary."""
+
+    def lose(*_: Any) -> None:
+        raise LostRunError("the run ended as finished:failed")
+
+    monkeypatch.setattr(
+        "fedmirage.deployment.link.find_link", lambda name: SimpleNamespace(home=None)
+    )
+    monkeypatch.setattr("fedmirage.submission.submit", lose)
+    monkeypatch.chdir(tmp_path)
+    words = ["submit", "federation", "--out", str(tmp_path / "first")]
+    told = "to continue it: fedmirage submit federation --resume first"
+    assert told not in runner.invoke(app, words).output
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / CHECKPOINT).touch()
+    result = runner.invoke(app, words)
+    assert told in result.output
+    assert isinstance(result.exception, LostRunError)
 
 
 def test_privacy_explains_every_key() -> None:
