@@ -22,6 +22,7 @@ from fedmirage.commands import (
 )
 from fedmirage.commands.console import err, out
 from fedmirage.commands.parser import Command, Commands, RunCommand
+from fedmirage.commands.told import explained
 from fedmirage.common.errors import FedmirageError, reason
 from fedmirage.common.settings.project import project
 
@@ -81,50 +82,35 @@ compared = flags.setting_flags(
     out="Folder of the comparison; empty means runs/compare-..., named after the settings, so"
     " the same command finds it again.",
 )
-compare_all = {**flags.compare_flags(), **places, **compared}
 
 # In the order in which --help lists them.
-app.command("run", epilog=RUN_EXAMPLES, cls=RunCommand)(flags.with_flags(work.run, run_flags))
-app.command("compare", epilog=COMPARE_EXAMPLES, cls=RunCommand)(
-    flags.with_flags(work.compare, compare_all)
+app.command(epilog=RUN_EXAMPLES, cls=RunCommand)(explained(work.run, run_flags))
+app.command(epilog=COMPARE_EXAMPLES, cls=RunCommand)(
+    explained(work.compare, {**places, **compared})
 )
-app.command(cls=Command)(views.report)
-for use in (trained.predict, trained.evaluate, trained.card, trained.export, trained.personal):
-    app.command(cls=Command)(use)
+for use in (
+    *(views.report, trained.predict, trained.evaluate, trained.card),
+    *(trained.export, trained.personal),
+):
+    app.command(cls=Command)(explained(use))
 audited = {
     **audits.audit_flags(),
     **{name: places[name] for name in ("preset", "config", "verbose")},
     **flags.setting_flags(*audits.LEFT_OUT),
 }
-app.command("audit", cls=RunCommand)(flags.with_flags(audits.audit, audited))
-app.command("reproduce", cls=Command)(flags.with_flags(work.reproduce, flags.reproduce_flags()))
-for listing in (
-    listings.methods,
-    listings.models,
-    listings.partitions,
-    listings.schedules,
-    listings.presets,
-    listings.datasets,
-    listings.privacy,
-    views.partition,
-    views.schema,
-    views.doctor,
-):
-    app.command(cls=Command)(listing)
-app.command("new-method", cls=Command)(work.new_method)
+app.command(cls=RunCommand)(explained(audits.audit, audited))
+app.command(cls=Command)(explained(work.reproduce, flags.reproduce_flags()))
 for command in (
-    deployment.key,
-    deployment.superlink,
-    deployment.admit,
-    federation.supernode,
-    deployment.status,
+    *(listings.methods, listings.models, listings.partitions, listings.schedules),
+    *(listings.presets, listings.datasets, listings.privacy),
+    *(views.partition, views.schema, views.doctor, work.new_method),
+    *(deployment.key, deployment.superlink, deployment.admit),
+    *(federation.supernode, deployment.status),
 ):
-    app.command(cls=Command)(command)
+    app.command(cls=Command)(explained(command))
 at_home = {name: flag for name, flag in run_flags.items() if name != "ray_address"}
-rehearsed = {**rehearsal.rehearsal_flags(), **at_home}
-app.command("rehearse", cls=RunCommand)(flags.with_flags(rehearsal.rehearse, rehearsed))
-submitted = {**federation.submit_flags(), **flags.setting_flags()}
-app.command("submit", cls=RunCommand)(flags.with_flags(federation.submit, submitted))
+app.command(cls=RunCommand)(explained(rehearsal.rehearse, at_home))
+app.command(cls=RunCommand)(explained(federation.submit, flags.setting_flags()))
 
 
 def carry_out() -> None:

@@ -28,8 +28,7 @@ from fedmirage.client.secagg.pins import Pins
 from fedmirage.common.errors import WireError
 from fedmirage.common.secagg import keys, shamir
 from fedmirage.common.secagg import protocol as wire
-from fedmirage.common.secagg.keys import split
-from fedmirage.common.secagg.packing import pack
+from fedmirage.common.secagg.keys import pack, split
 from fedmirage.common.secagg.protocol import (
     AGREE,
     OPEN,

@@ -3,6 +3,10 @@
 Keys are those of X25519, 32 bytes each. Two clients derive a key in common from their pairs, which
 the server, which only passes public keys on, cannot compute. With it they seal what the server
 carries between them, tag what they say, and draw the mask that they share.
+
+Everybody knows how large the sum of a round can be, and so from how many bytes it can be told
+(`SecAggOn.width`). Masks cancel modulo any power of two, so what is sent of a masked number is its
+lowest bytes; the sum of these, without the masks, is the sum of the numbers.
 """
 
 import hmac
@@ -119,3 +123,23 @@ def join(*parts: bytes) -> bytes:
 def split(data: bytes, size: int) -> list[bytes]:
     """Split bytes into pieces of the same size."""
     return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def pack(numbers: Steps, width: int) -> bytes:
+    """Write the lowest bytes of every number."""
+    words = np.ascontiguousarray(numbers, "<i8")
+    return np.ndarray(len(words), f"V{width}", words, strides=(WORD,)).tobytes()
+
+
+def unpack(content: bytes, width: int) -> Steps:
+    """Read numbers of so many bytes, none of which is negative."""
+    words = np.zeros(len(content) // width, "<i8")
+    lowest = np.ndarray(len(words), f"V{width}", words, strides=(WORD,))
+    lowest[:] = np.frombuffer(content, f"V{width}")
+    return words
+
+
+def reduce(sums: Steps, width: int) -> Steps:
+    """Reduce sums modulo the power of two of so many bytes, to numbers of the least size."""
+    unused = 8 * (WORD - width)
+    return (sums << unused) >> unused

@@ -4,21 +4,24 @@ Times depend on the host, so each benchmark gives a ratio of two things measured
 """
 
 import logging
-from typing import Annotated
+from collections.abc import Callable
 
 import typer
 from rich.console import Console
+
+from fedmirage.commands.told import explained
 
 app = typer.Typer(
     help="Benchmarks of fedmirage. Times on a busy machine are noisy; the ratios are what counts.",
     no_args_is_help=True,
 )
 out = Console()
-Dataset = Annotated[str, typer.Option(help="28x28 or larger; Fashion-MNIST is the reference.")]
-DataDir = Annotated[str, typer.Option(help="Where to look for it.")]
-Steps = Annotated[int, typer.Option(help="Local steps per client.")]
-MEDIAN = "Rounds whose median counts; the first one, which warms up, does not."
-Rounds = Annotated[int, typer.Option(help=MEDIAN)]
+
+
+def benchmark(work: Callable[..., None]) -> Callable[..., None]:
+    """Add a function as the command of its name; its docstring explains its options."""
+    app.command(work.__name__.strip("_").replace("_", "-"))(explained(work))
+    return work
 
 
 @app.callback()

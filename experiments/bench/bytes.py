@@ -4,17 +4,15 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import numpy as np
-import typer
 from flwr.common import ndarrays_to_parameters
 from rich.table import Table
 
-from experiments.bench.app import app, out
+from experiments.bench.app import benchmark, out
 from fedmirage.common.run import Run
-from fedmirage.common.secagg.keys import draw_mask
-from fedmirage.common.secagg.packing import pack, reduce, unpack
+from fedmirage.common.secagg.keys import draw_mask, pack, reduce, unpack
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.manifest import Entry, Manifest
@@ -25,14 +23,14 @@ TIMES = 3  # the fastest of so many counts
 Timed = tuple[int, float, float]  # bytes, seconds to write, seconds to read
 
 
-@app.command(name="bytes")
-def bytes_(
-    numbers: Annotated[
-        str, typer.Option(help="How many numbers: simple-cnn has 44,426, a ResNet-18 11 million.")
-    ] = "44426,1000000,11000000",
-    clients: Annotated[int, typer.Option(help="Clients per round, of which the bits depend.")] = 10,
-) -> None:
-    """Write and read updates: as floats of 32 and 16 bits, and masked for secure aggregation."""
+@benchmark
+def bytes_(numbers: str = "44426,1000000,11000000", clients: int = 10) -> None:
+    """Write and read updates: as floats of 32 and 16 bits, and masked for secure aggregation.
+
+    Options:
+        numbers: How many numbers: simple-cnn has 44,426, a ResNet-18 11 million.
+        clients: Clients per round, of which the bits depend.
+    """
     title = f"one client of {clients}; seconds are the fastest of {TIMES}"
     table = Table("numbers", "as", "bytes each", "MB", "write s", "read s", title=title)
     for size in map(int, numbers.split(",")):

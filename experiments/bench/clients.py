@@ -4,13 +4,12 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from flwr.app import Context, RecordDict
 from rich.table import Table
 
-from experiments.bench.app import DataDir, Dataset, Rounds, Steps, app, out
+from experiments.bench.app import benchmark, out
 from experiments.bench.measure import measure_processor, run_and_read
 from fedmirage.client.build import build_client
 from fedmirage.client.train import train
@@ -19,27 +18,28 @@ from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.wire.payload import SHARED
 
 
-@app.command()
+@benchmark
 def clients(
-    dataset: Dataset = "fashion-mnist",
-    data_dir: DataDir = "",
-    steps: Steps = 25,
-    cases: Annotated[
-        str, typer.Option(help="Clients, and the share of them in a round, with a colon between.")
-    ] = "100:1,100:0.1,1000:0.1",
-    runtimes: Annotated[
-        str,
-        typer.Option(
-            help="inprocess and simulation are timed by the clock; processor counts the processor"
-            " seconds of one process, so a busy machine hardly matters."
-        ),
-    ] = "inprocess,simulation",
-    rounds: Rounds = 4,
+    dataset: str = "fashion-mnist",
+    data_dir: str = "",
+    steps: int = 25,
+    cases: str = "100:1,100:0.1,1000:0.1",
+    runtimes: str = "inprocess,simulation",
+    rounds: int = 4,
 ) -> None:
     """Compare whole rounds, evaluation and checkpoint included, with the local training in them.
 
     The training alone is the same loop on the same clients' data, in processor seconds, shared by
     all cores. What a round takes longer is messages, averaging, evaluation and files.
+
+    Options:
+        dataset: 28x28 or larger; Fashion-MNIST is the reference.
+        data_dir: Where to look for it.
+        steps: Local steps per client.
+        cases: Clients, and the share of them in a round, with a colon between.
+        runtimes: inprocess and simulation are timed by the clock; processor counts the processor
+            seconds of one process, so a busy machine hardly matters.
+        rounds: Rounds whose median counts; the first one, which warms up, does not.
     """
     settings = {"dataset": dataset, "data_dir": data_dir, "local_steps": steps, "partition": "iid"}
     settings |= {"model": "simple-cnn", "rounds": rounds + 1}

@@ -1,33 +1,36 @@
 """FedCOG's generation beside local training, and its whole round beside FedAvg's."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 
-from experiments.bench.app import DataDir, Dataset, app, out
+from experiments.bench.app import benchmark, out
 from experiments.bench.measure import compare_rounds, run_and_read
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.metrics import TIMES
 
 
-@app.command()
+@benchmark
 def fedcog(
-    dataset: Dataset = "fashion-mnist",
-    data_dir: DataDir = "",
-    steps: Annotated[int, typer.Option(help="Local steps; the paper's times are for 400.")] = 400,
-    generation_steps: Annotated[int, typer.Option(help="Steps of the generation.")] = 100,
-    largest: Annotated[
-        int, typer.Option(help="The most images that are generated; the paper goes to 1024.")
-    ] = 1024,
-    rounds: Annotated[
-        int, typer.Option(help="Whole rounds whose median counts; 0 leaves them out.")
-    ] = 2,
+    dataset: str = "fashion-mnist",
+    data_dir: str = "",
+    steps: int = 400,
+    generation_steps: int = 100,
+    largest: int = 1024,
+    rounds: int = 2,
 ) -> None:
     """Compare FedCOG's generation of 16 to 1,024 images with local training (its table 8).
 
     These times are by the clock, so use an idle machine. A whole round of ten clients is also
     compared with FedAvg's, in processor seconds of one process with one thread.
+
+    Options:
+        dataset: 28x28 or larger; Fashion-MNIST is the reference.
+        data_dir: Where to look for it.
+        steps: Local steps; the paper's times are for 400.
+        generation_steps: Steps of the generation.
+        largest: The most images that are generated; the paper goes to 1024.
+        rounds: Whole rounds whose median counts; 0 leaves them out.
     """
     settings: dict[str, Any] = {"dataset": dataset, "data_dir": data_dir, "clients": 10}
     settings |= {"partition": "classes(per_client=2)", "model": "simple-cnn", "batch_size": 64}

@@ -1,12 +1,10 @@
 """Rounds over gRPC: Flower's way, with forked tasks, and with adaptive waiting as well."""
 
 import os
-from typing import Annotated
 
-import typer
 from rich.table import Table
 
-from experiments.bench.app import Rounds, Steps, app, out
+from experiments.bench.app import benchmark, out
 from experiments.bench.measure import measure_round
 from fedmirage.common import device
 from fedmirage.common.settings.config import configure
@@ -20,16 +18,16 @@ WAYS = {
 }
 
 
-@app.command()
-def grpc(
-    rounds: Rounds = 3,
-    clients: Annotated[int, typer.Option(help="SuperNodes, all on this host.")] = 3,
-    steps: Steps = 10,
-    modes: Annotated[str, typer.Option(help="What is measured of plain and secure.")] = (
-        "plain,secure"
-    ),
-) -> None:
-    """Compare how SuperNodes answer messages: seconds per round over gRPC, plain and secure."""
+@benchmark
+def grpc(rounds: int = 3, clients: int = 3, steps: int = 10, modes: str = "plain,secure") -> None:
+    """Compare how SuperNodes answer messages: seconds per round over gRPC, plain and secure.
+
+    Options:
+        rounds: Rounds whose median counts; the first one, which warms up, does not.
+        clients: SuperNodes, all on this host.
+        steps: Local steps per client.
+        modes: What is measured of plain and secure.
+    """
     settings = {"dataset": "digits", "partition": "iid", "clients": clients, "local_steps": steps}
     settings |= {"rounds": rounds + 1, "eval_every": rounds + 1}
     chosen = [mode for mode in ("plain", "secure") if mode in modes.split(",")]

@@ -2,14 +2,12 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
 
 import torch
-import typer
 from rich.table import Table
 from torch import nn
 
-from experiments.bench.app import app, out
+from experiments.bench.app import benchmark, out
 from fedmirage.client.train import make_optimizer
 from fedmirage.common import device
 from fedmirage.common.run import blueprint
@@ -18,16 +16,21 @@ from fedmirage.common.settings.config import RunConfig, configure
 FLAGS = ("avx512_bf16", "amx_bf16")  # what makes a processor fast at it
 
 
-@app.command()
+@benchmark
 def precision(
-    models: Annotated[str, typer.Option(help="The networks, separated by semicolons.")] = (
-        "simple-cnn; convnet(width=32); convnet(width=128); resnet18"
-    ),
-    batch: Annotated[int, typer.Option(help="Images per step, of 3x32x32.")] = 64,
-    steps: Annotated[int, typer.Option(help="Steps of each, in turns; the median counts.")] = 10,
-    threads: Annotated[int, typer.Option(help="Torch threads.")] = 1,
+    models: str = "simple-cnn; convnet(width=32); convnet(width=128); resnet18",
+    batch: int = 64,
+    steps: int = 10,
+    threads: int = 1,
 ) -> None:
-    """Compare steps of training in both precisions, in turns, so that both meet the same load."""
+    """Compare steps of training in both precisions, in turns, so that both meet the same load.
+
+    Options:
+        models: The networks, separated by semicolons.
+        batch: Images per step, of 3x32x32.
+        steps: Steps of each, in turns; the median counts.
+        threads: Torch threads.
+    """
     torch.set_num_threads(threads)
     table = Table(
         "network", "float32 ms", "bfloat16 ms", "gain", title=f"batch {batch}, {find_flags()}"

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 
-from experiments.bench.app import app, out
+from experiments.bench.app import benchmark, out
 from fedmirage.common.cores import cores
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.wire.metrics import SECONDS
@@ -31,27 +30,30 @@ SERVER, ACTOR = "fedmirage.runtimes.child", "ray::ClientAppActor"
 EVERY = 0.02  # seconds between two looks at a run's processes
 
 
-@app.command()
+@benchmark
 def scale(
-    clients: Annotated[str, typer.Option(help="Numbers of clients; empty for none.")] = (
-        "100,1000,10000,100000"
-    ),
-    networks: Annotated[
-        str, typer.Option(help="Networks, and after a colon the clients of a round; ; between.")
-    ] = NETWORKS,
-    methods: Annotated[str, typer.Option(help="The methods line.")] = "fedavg",
-    rounds: Annotated[int, typer.Option(help="Rounds of each run, before it is resumed.")] = 3,
-    drawn: Annotated[int, typer.Option(help="Clients per round.")] = 100,
-    reply_memory: Annotated[int, typer.Option(help="Megabytes, as in the setting.")] = 0,
-    runtime: Annotated[str, typer.Option(help="simulation has server and actors apart.")] = (
-        "simulation"
-    ),
+    clients: str = "100,1000,10000,100000",
+    networks: str = NETWORKS,
+    methods: str = "fedavg",
+    rounds: int = 3,
+    drawn: int = 100,
+    reply_memory: int = 0,
+    runtime: str = "simulation",
 ) -> None:
     """Measure memory, seconds outside training, files and resumption, by clients and by weights.
 
     Memory is the largest that a process ever has in its own pages, without what it shares with
     others (libraries, Ray's store). A client that is never drawn costs what the server of the last
     row has more than that of the first, divided by the clients that it has more.
+
+    Options:
+        clients: Numbers of clients; empty for none.
+        networks: Networks, and after a colon the clients of a round; ; between.
+        methods: The methods line.
+        rounds: Rounds of each run, before it is resumed.
+        drawn: Clients per round.
+        reply_memory: Megabytes, as in the setting.
+        runtime: simulation has server and actors apart.
     """
     usual = {**BASE, "methods": methods, "rounds": rounds, "reply-memory": reply_memory}
     counts = [int(count) for count in clients.split(",") if count]

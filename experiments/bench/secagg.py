@@ -2,35 +2,35 @@
 
 from typing import Annotated
 
-import typer
 from rich.table import Table
 
-from experiments.bench.app import Rounds, Steps, app, out
+from experiments.bench.app import benchmark, out
 from experiments.bench.measure import measure_processor, measure_round
 from fedmirage.common.settings.config import configure
 
 
-@app.command()
+@benchmark
 def secagg(
-    rounds: Rounds = 3,
-    model: Annotated[
-        str, typer.Option(help="The model; its size determines the cost.")
-    ] = "simple-cnn",
-    steps: Steps = 10,
-    clients: Annotated[str, typer.Option(help="Numbers of clients.")] = "10,50,100,200,300",
-    runtime: Annotated[
-        str,
-        typer.Option(
-            help="How these clients run: simulation, or inprocess, in processor seconds of one"
-            " process, which do not depend on what else the machine does."
-        ),
-    ] = "simulation",
-    line: Annotated[
-        str, typer.Option("--secagg", help='Secure aggregation, as "on(threshold=0.8)".')
-    ] = "on",
-    grpc: Annotated[int, typer.Option(help="Clients over gRPC; 0 leaves them out.")] = 3,
+    rounds: int = 3,
+    model: str = "simple-cnn",
+    steps: int = 10,
+    clients: str = "10,50,100,200,300",
+    runtime: str = "simulation",
+    line: Annotated[str, "--secagg"] = "on",
+    grpc: int = 3,
 ) -> None:
-    """Compare rounds with and without secure aggregation: seconds, and bytes up and down."""
+    """Compare rounds with and without secure aggregation: seconds, and bytes up and down.
+
+    Options:
+        rounds: Rounds whose median counts; the first one, which warms up, does not.
+        model: The model; its size determines the cost.
+        steps: Local steps per client.
+        clients: Numbers of clients.
+        runtime: How these clients run: simulation, or inprocess, in processor seconds of one
+            process, which do not depend on what else the machine does.
+        line: Secure aggregation, as "on(threshold=0.8)".
+        grpc: Clients over gRPC; 0 leaves them out.
+    """
     settings = {"model": model, "local_steps": steps, "partition": "iid"}
     settings |= {"rounds": rounds + 1, "eval_every": rounds + 1}
     heads = ("runtime", "clients", "plain s", "secure s", "ratio", "up MB")

@@ -14,10 +14,9 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated
 
-import typer
 from rich.table import Table
 
-from experiments.bench.app import app, out
+from experiments.bench.app import benchmark, out
 from fedmirage.common.cores import cores
 from fedmirage.common.data.loading import load
 from fedmirage.common.errors import FedmirageError
@@ -40,24 +39,28 @@ KINDS = {
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-@app.command()
+@benchmark
 def supernodes(
-    nodes: Annotated[str, typer.Option(help="Numbers of SuperNodes.")] = "10,25,50,100",
-    rounds: Annotated[int, typer.Option(help="Rounds; the first one does not count.")] = 6,
-    model: Annotated[str, typer.Option(help="The model; its size is what travels.")] = "simple-cnn",
-    waiting: Annotated[str, typer.Option(help="How nodes wait: adaptive or flower.")] = "adaptive",
-    most: Annotated[
-        float, typer.Option(help="Gigabytes of memory in use at which larger numbers are left out.")
-    ] = 14.0,
-    real: Annotated[bool, typer.Option(help="Nodes of fedmirage, which train, and load torch.")] = (
-        False
-    ),
+    nodes: str = "10,25,50,100",
+    rounds: int = 6,
+    model: str = "simple-cnn",
+    waiting: str = "adaptive",
+    most: float = 14.0,
+    real: Annotated[bool, "--real/--no-real"] = False,
 ) -> None:
     """Measure rounds over gRPC: seconds, memory by process, and who uses the processors.
 
     Every node is Flower's own SuperNode in a process of its own, but its client sends back the
     weights that came, so what is left is messages. The processes of the nodes are forked from one
     that has Flower loaded; "alone" is the memory that a node has where it shares no pages.
+
+    Options:
+        nodes: Numbers of SuperNodes.
+        rounds: Rounds; the first one does not count.
+        model: The model; its size is what travels.
+        waiting: How nodes wait: adaptive or flower.
+        most: Gigabytes of memory in use at which larger numbers are left out.
+        real: Nodes of fedmirage, which train, and load torch.
     """
     os.environ[WAITING] = waiting
     heads = ("nodes", "start s", "s per round", "node MB", "alone MB", "superlink MB", "server MB")

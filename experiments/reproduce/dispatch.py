@@ -1,20 +1,26 @@
-"""What `fedmirage reproduce` was asked to do: one thing at a time."""
+"""What `fedmirage reproduce` was asked to do: one thing at a time.
 
+One of them lists the runs of a queue that are not recorded, with their commands and costs.
+"""
+
+import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from experiments.reproduce.command import reproduce, show_tables
-from experiments.reproduce.cost import Clock
-from experiments.reproduce.pages import rewrite_pages
-from experiments.reproduce.queue import run_queue, show_queue
+from experiments.reproduce.cost import Clock, estimate
+from experiments.reproduce.pages import README, replace_block, rewrite_pages
+from experiments.reproduce.queue import Queue, QueueJob, read_queue, run_queue, show_queue
+from experiments.reproduce.recording import has_record
 from experiments.reproduce.records import record_run
-from experiments.reproduce.still_open import write_open
 from fedmirage.commands.flags import reproduce_flags
-from fedmirage.common.errors import refuse
+from fedmirage.common.errors import ConfigurationError, refuse
 from fedmirage.common.settings.config import key_of
-from fedmirage.show.words import say
+from fedmirage.comparison.plan import Job
+from fedmirage.show.words import say, say_time
 
 TASKS = ("table", "queue", "record", "tables")
 FOR_A_TABLE = ["row", "column", "scale", "seeds", "estimate", "csv", "json", "out"]
@@ -65,3 +71,49 @@ def check_flags(given: Mapping[str, Any]) -> None:
     if given["status"] and not given["queue"]:
         problems.append("--status shows a queue; write its file with --queue FILE")
     refuse(problems)
+
+
+HEADS = ("Job", "Seeds", "Command", "Estimate for one core, each")
+
+
+def write_open(path: Path, clock: Clock) -> Path:
+    """Write the list into README.md of the queue's results, and return its path."""
+    _, jobs, results = read_queue(path)
+    if results is None:
+        raise ConfigurationError([f"{path}: it has no results, so nothing of it is ever recorded"])
+    by_name = {job.folder.name: job for job in jobs}
+    lines = [HEADS, ("---",) * len(HEADS)]
+    for one in Queue.read(path, "queue").job:
+        left = find_left(one, by_name, results)
+        if left:
+            job = by_name[f"{one.name}-s{left[0]}"]
+            begun = job.config.rounds - job.rounds
+            cost = say_time(estimate(job.config, clock.step(job.config), begun))
+            lines.append((one.name, ", ".join(map(str, left)), f"`{command_of(one)}`", cost))
+    readme = results / README
+    text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    readme.write_text(replace_block(readme, "open", text), encoding="utf-8")
+    return readme
+
+
+def find_left(job: QueueJob, by_name: Mapping[str, Job], results: Path) -> list[int]:
+    """List the seeds of a job that are not recorded."""
+    return [seed for seed in job.seeds if not has_record(by_name[f"{job.name}-s{seed}"], results)]
+
+
+def command_of(job: QueueJob) -> str:
+    """Write the command of a job without its seed; its warm start is that of the queue."""
+    if job.cell is not None:
+        words = ["reproduce", job.cell.table, "--row", job.cell.row, "--column", job.cell.column]
+        words += ["--scale", job.cell.scale]
+    else:
+        words = ["run", *(["--preset", job.preset] if job.preset else [])]
+        for key, value in job.settings.items():
+            words += [f"--{key}"] if value is True else [f"--{key}", str(value)]
+    words += ["--warm-start", f"runs/{job.parent}"] if job.parent else []
+    return " ".join(("fedmirage", *map(quote, words)))
+
+
+def quote(word: str) -> str:
+    """Quote a word with the marks that a methods line does not need itself."""
+    return f'"{word}"' if shlex.quote(word) != word else word

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.reproduce.everything import PAGE, make_markdown, make_page, make_setting
-from experiments.reproduce.metrics import WORDS, look_up, read_metric
-from experiments.reproduce.tables import When, Written
+from experiments.reproduce.tables import WORDS, When, Written, look_up, read_metric
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.curves import Curve, draw_by_round
 from fedmirage.comparison.statistics import (

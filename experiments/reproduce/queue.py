@@ -39,7 +39,7 @@ from rich.console import Console
 from experiments.reproduce import recording
 from experiments.reproduce.cells import Scale, choose_cells
 from experiments.reproduce.jobs import share_all
-from experiments.reproduce.standing import show_state
+from experiments.reproduce.recording import show_state
 from experiments.reproduce.tables import Written, read_table
 from fedmirage.commands.flags import PLACES
 from fedmirage.common.drafts import write_whole

@@ -1,9 +1,13 @@
-"""What a queue repeats and what not: it leaves out recorded runs, and records what it finishes."""
+"""The state of a queue: how far its runs are, which are recorded, and which it repeats."""
 
+import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from rich.table import Table as Shown
 
 from experiments.reproduce.jobs import numbers_of
 from experiments.reproduce.records import record_run
@@ -11,9 +15,10 @@ from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.common.settings.config import configure
 from fedmirage.comparison.plan import Job
 from fedmirage.comparison.runs import is_over
-from fedmirage.records.lines import is_finished, recorded_settings
+from fedmirage.records.lines import find_summary, is_finished, read_record, recorded_settings
 from fedmirage.server.record import checkpoint
 from fedmirage.server.record.folder import claim
+from fedmirage.show.words import make_table, say_time
 
 
 def leave_out_recorded(jobs: Sequence[Job], results: Path | None) -> list[Job]:
@@ -113,3 +118,79 @@ def record_finished(jobs: Sequence[Job], results: Path | None) -> Iterator[str]:
                 yield f"recorded: {record_run(job.folder, job.folder.name, results)}"
             except (FedmirageError, OSError) as error:
                 yield f"not recorded: {error}"
+
+
+def show_state(
+    jobs: Sequence[Job], at_once: int, failed: Mapping[str, str], recorded: Collection[Path] = ()
+) -> Shown:
+    """Lay out all runs: how far each is, what a round took, and what is left."""
+    seconds = {job.folder: mean_seconds(job.folder) for job in jobs}
+    left = {
+        job.folder: 0.0 if job.folder in recorded else time_left(job, jobs, seconds) for job in jobs
+    }
+    known = [value for value in left.values() if value is not None]
+    total = say_time(sum(known) / at_once) if known else "unknown, as no round is done"
+    if len(known) < len(jobs):
+        total += f" and {len(jobs) - len(known)} runs of unknown length" if known else ""
+    done = sum(job.folder in recorded or is_over(job) for job in jobs)
+    title = f"{done} of {len(jobs)} runs finished; left: {total}, {at_once} at a time"
+    numbers = ("rounds", "s per round", "left")
+    shown = make_table(("run", *numbers, "state"), numbers, title)
+    for job in jobs:
+        rate, rest = seconds[job.folder], left[job.folder]
+        shown.add_row(
+            str(job),
+            f"{last_round(job)}/{job.config.rounds}",
+            "-" if rate is None else f"{rate:.1f}",
+            "-" if rest is None else say_time(rest),
+            state(job, failed, recorded),
+        )
+    return shown
+
+
+def state(job: Job, failed: Mapping[str, str], recorded: Collection[Path]) -> str:
+    """Say in words how a run stands."""
+    try:
+        if job.folder in recorded:
+            return "recorded"
+        if is_finished(job.folder, job.config.rounds):
+            return "finished"
+        if job.folder.name in failed:
+            return f"failed: {failed[job.folder.name]}"
+        summary = find_summary(job.folder)
+        if summary.get("status") == "failed":
+            return f"failed: {summary.get('reason', 'no reason is known')}"
+        return "begun" if read_record(job.folder) else "waiting"
+    except DataError as error:
+        return f"failed: {error}"
+
+
+def last_round(job: Job) -> int:
+    """Return the last round that a run has done or taken over."""
+    begun = job.config.rounds - job.rounds
+    return max([begun, *(int(line["round"]) for line in own_rounds(job.folder))])
+
+
+def own_rounds(folder: Path) -> list[dict[str, Any]]:
+    """Read the rounds that a run did itself; a damaged file has none."""
+    try:
+        return [line for line in read_record(folder) if line["kind"] == "round"]
+    except DataError:
+        return []
+
+
+def mean_seconds(folder: Path) -> float | None:
+    """Return the seconds of a round so far, on average; None before the first."""
+    seconds = [line["seconds"]["round"] for line in own_rounds(folder)]
+    return statistics.fmean(seconds) if seconds else None
+
+
+def time_left(job: Job, jobs: Sequence[Job], seconds: Mapping[Path, float | None]) -> float | None:
+    """Estimate the seconds that are left of a run: by itself, by its methods, or by all others."""
+    rounds = 0 if is_over(job) else job.config.rounds - last_round(job)
+    same = [seconds[one.folder] for one in jobs if one.row == job.row]
+    for rates in ([seconds[job.folder]], same, list(seconds.values())):
+        found = [rate for rate in rates if rate is not None]
+        if found or not rounds:
+            return rounds * statistics.fmean(found) if found else 0.0
+    return None

@@ -2,7 +2,11 @@
 
     title, note        what the table shows, and what a reader must know about our settings
     missing            why nothing of it can be run here; rows and columns may say it too
-    metric, when       which number of a run a cell is (see experiments/reproduce/metrics.py)
+    metric             where the number of a cell stands in a round's line of results.jsonl, with
+                       "/" between the keys: "accuracy", "evaluation/domains/svhn", ...
+    when               last: in the last round; best: the best of all rounds; last-five: the mean
+                       of the last five; sum: over all rounds; reached: the first round whose metric
+                       is at least `target`
     preset, settings   what all cells have in common, as for `fedmirage run`
     arguments          parameters for methods by their names, in whatever line they appear
     small              settings and arguments of --scale small, and `what` they leave out
@@ -12,14 +16,16 @@ A cell's settings are those of the table, then those of its column, then those o
 methods line is that of the row, or else of the column, followed by what either of them adds.
 """
 
+import statistics
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedmirage.common.errors import ConfigurationError
+from fedmirage.comparison.scores import LAST
 from fedmirage.settings.layers import find, read_toml
 
 FOLDER = Path(__file__).parent.parent / "tables"
@@ -127,3 +133,46 @@ def read_table(name: str) -> Table:
     """Read a table by its name; an unknown one is refused with the nearest names."""
     path = find(list_tables(), name, "table")
     return Table.read(path, "table", name=f"{path.parent.name}/{path.stem}")
+
+
+WORDS = {
+    "last": "last round",
+    "best": "best round",
+    "last-five": "mean of the last five rounds",
+    "sum": "sum over all rounds",
+    "reached": "rounds to the target",
+}
+
+
+def look_up(line: dict[str, Any], metric: str) -> float | None:
+    """Find a metric in the line of a round; None if it is not there or empty."""
+    found: Any = line
+    for key in metric.split("/"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return None if found is None else float(found)
+
+
+def read_metric(
+    lines: Sequence[dict[str, Any]], metric: str, when: When, target: float | None = None
+) -> float | None:
+    """Compute what a cell shows; None if the run never had it, or never reached the target."""
+    found = [(int(line["round"]), look_up(line, metric)) for line in lines]
+    values = [(number, value) for number, value in found if value is not None]
+    if not values:
+        return None
+    numbers = [value for _, value in values]
+    if when == "reached":
+        assert target is not None
+        return next((float(number) for number, value in values if value >= target), None)
+    computed = {
+        "last": numbers[-1],
+        "best": max(numbers),
+        "last-five": statistics.fmean(numbers[-LAST:]),
+        "sum": sum(numbers),
+    }
+    return computed[when]
+
+
+def in_per_cent(metric: str, when: When) -> bool:
+    """Whether a cell shows a share in per cent; rounds and seconds stay as they are."""
+    return when not in ("reached", "sum") and not metric.startswith("seconds")

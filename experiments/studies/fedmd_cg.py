@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-import typer
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
@@ -54,18 +53,26 @@ class Features:
 
 
 def features(
-    dataset: Annotated[str, typer.Option(help="The paper's figure is for MNIST.")] = "digits",
-    data_dir: Annotated[str, typer.Option(help="Where to look for it.")] = "",
-    steps: Annotated[int, typer.Option(help="Steps of the teacher and of each generator.")] = 2000,
-    samples: Annotated[int, typer.Option(help="Test samples, and features per generator.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
-    picture: Annotated[Path, typer.Option("--out", help="The picture.")] = Path("features.png"),
+    dataset: str = "digits",
+    data_dir: str = "",
+    steps: int = 2000,
+    samples: int = 1000,
+    seed: int = 0,
+    picture: Annotated[Path, "--out"] = Path("features.png"),
 ) -> None:
     """Compare generated features with real ones, for each kind of diversity (figure 2).
 
     A teacher learns the data; then generators learn to imitate its features by eq. 9, each with
     another diversity. All are shown in the plane of the real features' first two principal
     components.
+
+    Options:
+        dataset: The paper's figure is for MNIST.
+        data_dir: Where to look for it.
+        steps: Steps of the teacher and of each generator.
+        samples: Test samples, and features per generator.
+        seed: Seed of everything.
+        picture: The picture.
     """
     found = compare_kinds(load(dataset, data_dir or None), steps, samples, seed)
     table = Table("features", "variance inside classes", "of the real one", "accuracy")

@@ -10,7 +10,6 @@ from pathlib import Path
 from textwrap import fill
 from typing import Annotated, Any
 
-import typer
 from matplotlib.figure import Figure
 
 from experiments.studies.command import Runs, run_study
@@ -20,15 +19,11 @@ from fedmirage.report.tsne.finished import FinishedRun
 
 def main(
     runs: Runs,
-    out: Annotated[Path, typer.Option(help="The picture.")] = Path("tsne.png"),
-    clients: Annotated[int, typer.Option(help="Clients per map.", min=1, max=len(MARKERS))] = 3,
-    samples: Annotated[
-        int, typer.Option(help="Test samples per model; half as many virtual ones.", min=4)
-    ] = 300,
-    seed: Annotated[int, typer.Option(help="Chooses the samples and starts t-SNE.", min=0)] = 0,
-    domains: Annotated[
-        bool, typer.Option("--domains", help="One map per run, in which shapes are domains.")
-    ] = False,
+    out: Path = Path("tsne.png"),
+    clients: Annotated[int, {"min": 1, "max": len(MARKERS)}] = 3,
+    samples: Annotated[int, {"min": 4}] = 300,
+    seed: Annotated[int, {"min": 0}] = 0,
+    domains: bool = False,
 ) -> None:
     """Draw t-SNE maps of features of test samples, for global models and some clients' last models.
 
@@ -36,6 +31,13 @@ def main(
     read from the run's checkpoint; its samples are ringed. Colours are classes (a virtual class has
     the colour of its partner), shapes are clients. With --domains, there is one map per run: the
     global model's features of test samples, and shapes are the domains of the data.
+
+    Options:
+        out: The picture.
+        clients: Clients per map.
+        samples: Test samples per model; half as many virtual ones.
+        seed: Chooses the samples and starts t-SNE.
+        domains: One map per run, in which shapes are domains.
     """
     opened = [FinishedRun.open(folder) for folder in runs]
     if domains:

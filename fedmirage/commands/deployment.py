@@ -1,13 +1,11 @@
 """Commands for a SuperLink that stays: its keys, whom it admits, how it is getting on."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.text import Text
 
 from fedmirage.commands.console import out
-from fedmirage.commands.federation import option
 from fedmirage.common.errors import FedmirageError
 from fedmirage.show.words import make_table, say
 
@@ -15,22 +13,20 @@ if TYPE_CHECKING:
     from fedmirage.deployment.status import RunStatus
 
 FOLDER = "federation"
-ADDRESSES, KEYS = "Addresses", "Certificates"
 
 
-def key(
-    file: Annotated[
-        Path, typer.Argument(help="The private key, called by the site: site-a, or /srv/site-a.")
-    ],
-) -> None:
+def key(file: Path) -> None:
     """Make the key pair of a site, on its own host.
 
     FILE is the private key and never leaves the host; FILE.pub goes to whoever runs the SuperLink.
     The name of the file is the name of the site.
 
     Example: fedmirage key site-a
+
+    Arguments:
+        file: The private key, called by the site: site-a, or /srv/site-a.
     """
-    from fedmirage.deployment.keys import make_key
+    from fedmirage.deployment.sites import make_key
 
     private, public = make_key(file)
     say(out, f"made {private}, which stays on this host, for --auth-supernode-private-key")
@@ -38,52 +34,14 @@ def key(
 
 
 def superlink(
-    folder: Annotated[
-        Path, typer.Argument(help="Where it keeps everything; made if it is not there.")
-    ] = Path(FOLDER),
-    host: Annotated[
-        list[str] | None,
-        option(
-            "A name or an address by which nodes reach this machine, for the certificate; may be"
-            " given several times.",
-            KEYS,
-            show_default="this machine's own names",
-        ),
-    ] = None,
-    certificates: Annotated[
-        Path | None,
-        option(
-            "Folder of ca.crt, server.crt and server.key; what is missing is made.",
-            KEYS,
-            show_default="certificates in FOLDER",
-        ),
-    ] = None,
-    certificates_only: Annotated[
-        bool, option("Make what is missing, and start nothing.", KEYS, "--certificates-only")
-    ] = False,
-    insecure: Annotated[
-        bool,
-        option(
-            "Neither TLS nor keys: everybody who reaches it may take part; only where nobody else"
-            " can.",
-            KEYS,
-            "--insecure",
-        ),
-    ] = False,
-    fleet_api_address: Annotated[
-        str, option("HOST:PORT where nodes connect.", ADDRESSES)
-    ] = "0.0.0.0:9092",
-    control_api_address: Annotated[
-        str,
-        option(
-            "HOST:PORT where runs are submitted and sites admitted. Whoever reaches it can run code"
-            " here, so it is this machine's loopback.",
-            ADDRESSES,
-        ),
-    ] = "127.0.0.1:9093",
-    serverappio_api_address: Annotated[
-        str, option("HOST:PORT where its own processes meet.", ADDRESSES)
-    ] = "127.0.0.1:9091",
+    folder: Path = Path(FOLDER),
+    host: list[str] | None = None,
+    certificates: Path | None = None,
+    certificates_only: bool = False,
+    insecure: bool = False,
+    fleet_api_address: str = "0.0.0.0:9092",
+    control_api_address: str = "127.0.0.1:9093",
+    serverappio_api_address: str = "127.0.0.1:9091",
 ) -> None:
     """Start a SuperLink: with a database, TLS, and only the nodes of sites that it has admitted.
 
@@ -91,9 +49,25 @@ def superlink(
     its database and the list of sites; back it up, and start it again with the same command.
 
     Example: fedmirage superlink federation --host fl.example.org
+
+    Arguments:
+        folder: Where it keeps everything; made if it is not there.
+    Certificates:
+        host: A name or an address by which nodes reach this machine, for the certificate; may be
+            given several times. [default: this machine's own names]
+        certificates: Folder of ca.crt, server.crt and server.key; what is missing is made.
+            [default: certificates in FOLDER]
+        certificates_only: Make what is missing, and start nothing.
+        insecure: Neither TLS nor keys: everybody who reaches it may take part; only where nobody
+            else can.
+    Addresses:
+        fleet_api_address: HOST:PORT where nodes connect.
+        control_api_address: HOST:PORT where runs are submitted and sites admitted. Whoever reaches
+            it can run code here, so it is this machine's loopback.
+        serverappio_api_address: HOST:PORT where its own processes meet.
     """
     from fedmirage.deployment.certificates import make_certificates
-    from fedmirage.deployment.home import Home
+    from fedmirage.deployment.link import Home
     from fedmirage.deployment.program import Program, start
 
     home = Home(folder.absolute())
@@ -112,20 +86,10 @@ def superlink(
 
 
 def admit(
-    keys: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Public keys, each called by its site: site-a.pub site-b.pub."),
-    ] = None,
-    superlink: Annotated[
-        Path, typer.Option(help="The folder of a SuperLink that runs on this machine.")
-    ] = Path(FOLDER),
-    revoke: Annotated[
-        list[str] | None,
-        typer.Option(help="A site whose key no longer counts; may be given several times."),
-    ] = None,
-    only: Annotated[
-        bool, typer.Option("--only", help="Revoke everybody whose key is not given here.")
-    ] = False,
+    keys: list[Path] | None = None,
+    superlink: Path = Path(FOLDER),
+    revoke: list[str] | None = None,
+    only: bool = False,
 ) -> None:
     """Admit sites: register their public keys, and bind each to a name and a partition.
 
@@ -133,9 +97,15 @@ def admit(
     name or partition is refused. If anything is wrong, nothing is changed.
 
     Example: fedmirage admit site-a.pub site-b.pub site-c.pub
+
+    Arguments:
+        keys: Public keys, each called by its site: site-a.pub site-b.pub.
+    Options:
+        superlink: The folder of a SuperLink that runs on this machine.
+        revoke: A site whose key no longer counts; may be given several times.
+        only: Revoke everybody whose key is not given here.
     """
-    from fedmirage.deployment.home import Home
-    from fedmirage.deployment.link import control, find_link
+    from fedmirage.deployment.link import Home, control, find_link
     from fedmirage.deployment.sites import Admitted
 
     home = Home(superlink.absolute())
@@ -161,22 +131,16 @@ def admit(
         say(out, line)
 
 
-def status(
-    where: Annotated[
-        str,
-        typer.Argument(
-            metavar="ADDRESS|DIR",
-            help="A SuperLink, by its folder, or by its name or address in Flower's config.toml; or"
-            " the folder of a run.",
-        ),
-    ] = FOLDER,
-    run: Annotated[
-        str | None, typer.Option(help="Only this run of the SuperLink, with all its clients.")
-    ] = None,
-) -> None:
+def status(where: str = FOLDER, run: str | None = None) -> None:
     """Show how a federation is getting on: runs and rounds, who is connected, late or away.
 
     Example: fedmirage status federation  ·  fedmirage status runs/first
+
+    Arguments:
+        where ADDRESS|DIR: A SuperLink, by its folder, or by its name or address in Flower's
+            config.toml; or the folder of a run.
+    Options:
+        run: Only this run of the SuperLink, with all its clients.
     """
     from fedmirage.deployment.link import control, find_link
     from fedmirage.deployment.status import describe_folder, list_runs, list_sites

@@ -7,21 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from fedmirage.commands.console import out
-from fedmirage.commands.flags import Flags, flag, place_flags
 from fedmirage.commands.work import pick_settings
 from fedmirage.common.errors import FedmirageError
 from fedmirage.runtimes.interrupts import interruptions
 from fedmirage.settings.layers import RUNS, choose_out, read_layers, settle
 from fedmirage.show.words import say
 
-SECURITY, ANSWERS, FLOWER = "The connection", "How it answers", "Passed on to Flower"
 FIXED = "cannot be set: fedmirage supernode decides itself how tasks are run; leave it out, or use"
 FIXED += " flower-supernode, which runs any code"
-
-
-def option(text: str, panel: str, *names: str, **more: Any) -> Any:
-    """Make an option that has its place in the help."""
-    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
 def refuse(context: typer.Context, parameter: Any, value: Any) -> None:
@@ -36,130 +29,25 @@ def fixed(*names: str) -> Any:
 
 
 def supernode(
-    superlink: Annotated[
-        str, option("HOST:PORT at which the SuperLink expects nodes.", SECURITY)
-    ] = "127.0.0.1:9092",
-    root_certificates: Annotated[
-        Path | None,
-        option(
-            "The certificate of the authority that signed the SuperLink's (ca.crt).",
-            SECURITY,
-            show_default="what this system trusts",
-        ),
-    ] = None,
-    auth_supernode_private_key: Annotated[
-        Path | None,
-        option(
-            "This node's private key; the SuperLink has its public half registered.",
-            SECURITY,
-            show_default="none",
-        ),
-    ] = None,
-    insecure: Annotated[
-        bool, option("Connect without TLS; only where nobody can listen.", SECURITY, "--insecure")
-    ] = False,
-    name: Annotated[
-        str,
-        option(
-            "What people call this site, e.g. site-a: the name under which its key was admitted.",
-            ANSWERS,
-            show_default="client N",
-        ),
-    ] = "",
-    node_config: Annotated[
-        str,
-        option(
-            "Pairs such as 'partition-id=0 data=\"/srv/x\"'. Keys: partition-id (which client this"
-            " is, from 0), data (its own data), memory (a folder), require, budget, budget-delta,"
-            " secagg-key, secagg-peers, allow, weights (docs/running.md). Or a TOML file.",
-            ANSWERS,
-            show_default="none",
-        ),
-    ] = "",
-    code: Annotated[
-        str,
-        option(
-            "own: only the code installed here; any: what a run brings.", ANSWERS, metavar="own|any"
-        ),
-    ] = "own",
-    tasks: Annotated[
-        str,
-        option(
-            "forked: from a process that has torch loaded; fresh: a new Python per message.",
-            ANSWERS,
-            metavar="forked|fresh",
-            envvar="FEDMIRAGE_TASKS",
-        ),
-    ] = "forked",
-    waiting: Annotated[
-        str,
-        option(
-            "adaptive: short while a run is active; flower: always three seconds.",
-            ANSWERS,
-            metavar="adaptive|flower",
-            envvar="FEDMIRAGE_WAITING",
-        ),
-    ] = "adaptive",
-    clientappio_api_address: Annotated[
-        str,
-        option("HOST:PORT where its own processes meet; one per node of a machine.", ANSWERS),
-    ] = "127.0.0.1:9094",  # Flower's default listens on every interface
-    forget: Annotated[
-        str | None,
-        option(
-            "Start nothing, but answer rounds of secure aggregation again that were answered in"
-            " this run (docs/security.md says what that may reveal).",
-            ANSWERS,
-            metavar="RUN",
-            show_default="none",
-        ),
-    ] = None,
-    check: Annotated[
-        bool,
-        option(
-            "Start nothing, but check data, keys, memory, certificates, the way to the SuperLink,"
-            " versions and device; exit with 1 on a fault. Every start checks the same, but for the"
-            " device.",
-            ANSWERS,
-            "--check",
-        ),
-    ] = False,
-    sent: Annotated[
-        bool,
-        option(
-            "Start nothing, but show what this node has sent: a table of its outgoing.jsonl.",
-            ANSWERS,
-            "--sent",
-        ),
-    ] = False,
-    memory: Annotated[
-        Path | None,
-        option(
-            "The folder where it keeps what it remembers and writes down what it sends; the same as"
-            " memory= in --node-config.",
-            ANSWERS,
-            show_default="$FLWR_HOME/fedmirage/memory",
-        ),
-    ] = None,
-    verbose: Annotated[
-        bool, option("Show Flower's messages too, with their ids.", ANSWERS, "--verbose")
-    ] = False,
-    max_retries: Annotated[
-        int | None,
-        option("Tries to reach the SuperLink again.", FLOWER, show_default="without end"),
-    ] = None,
-    max_wait_time: Annotated[
-        float | None,
-        option("Seconds to try to reach it again.", FLOWER, show_default="without end"),
-    ] = None,
-    trusted_entities: Annotated[
-        Path | None,
-        option("YAML file of who may sign apps.", FLOWER, show_default="anybody"),
-    ] = None,
-    health_server_address: Annotated[
-        str | None,
-        option("HOST:PORT of a health check.", FLOWER, show_default="none"),
-    ] = None,
+    superlink: str = "127.0.0.1:9092",
+    root_certificates: Path | None = None,
+    auth_supernode_private_key: Path | None = None,
+    insecure: bool = False,
+    name: str = "",
+    node_config: str = "",
+    code: str = "own",
+    tasks: Annotated[str, {"envvar": "FEDMIRAGE_TASKS"}] = "forked",
+    waiting: Annotated[str, {"envvar": "FEDMIRAGE_WAITING"}] = "adaptive",
+    clientappio_api_address: str = "127.0.0.1:9094",  # Flower's default listens on every interface
+    forget: str | None = None,
+    check: bool = False,
+    sent: bool = False,
+    memory: Path | None = None,
+    verbose: bool = False,
+    max_retries: int | None = None,
+    max_wait_time: float | None = None,
+    trusted_entities: Path | None = None,
+    health_server_address: str | None = None,
     isolation: Annotated[str | None, fixed()] = None,
     appio_ssl_certfile: Annotated[str | None, fixed()] = None,
     superexec_auth_secret_file: Annotated[str | None, fixed()] = None,
@@ -170,6 +58,41 @@ def supernode(
     by itself runs whatever code a run brings.
 
     Example: fedmirage supernode --insecure --superlink HOST:9092 --node-config 'partition-id=0'
+
+    The connection:
+        superlink: HOST:PORT at which the SuperLink expects nodes.
+        root_certificates: The certificate of the authority that signed the SuperLink's (ca.crt).
+            [default: what this system trusts]
+        auth_supernode_private_key: This node's private key; the SuperLink has its public half
+            registered. [default: none]
+        insecure: Connect without TLS; only where nobody can listen.
+    How it answers:
+        name: What people call this site, e.g. site-a: the name under which its key was admitted.
+            [default: client N]
+        node_config: Pairs such as 'partition-id=0 data="/srv/x"'. Keys: partition-id (which client
+            this is, from 0), data (its own data), memory (a folder), require, budget,
+            budget-delta, secagg-key, secagg-peers, allow, weights (docs/running.md). Or a TOML
+            file. [default: none]
+        code own|any: own: only the code installed here; any: what a run brings.
+        tasks forked|fresh: forked: from a process that has torch loaded; fresh: a new Python per
+            message.
+        waiting adaptive|flower: adaptive: short while a run is active; flower: always three
+            seconds.
+        clientappio_api_address: HOST:PORT where its own processes meet; one per node of a machine.
+        forget RUN: Start nothing, but answer rounds of secure aggregation again that were answered
+            in this run (docs/security.md says what that may reveal). [default: none]
+        check: Start nothing, but check data, keys, memory, certificates, the way to the SuperLink,
+            versions and device; exit with 1 on a fault. Every start checks the same, but for the
+            device.
+        sent: Start nothing, but show what this node has sent: a table of its outgoing.jsonl.
+        memory: The folder where it keeps what it remembers and writes down what it sends; the same
+            as memory= in --node-config. [default: $FLWR_HOME/fedmirage/memory]
+        verbose: Show Flower's messages too, with their ids.
+    Passed on to Flower:
+        max_retries: Tries to reach the SuperLink again. [default: without end]
+        max_wait_time: Seconds to try to reach it again. [default: without end]
+        trusted_entities: YAML file of who may sign apps. [default: anybody]
+        health_server_address: HOST:PORT of a health check. [default: none]
     """
     from fedmirage.node import checks
     from fedmirage.node import supernode as node
@@ -219,43 +142,47 @@ def require_one(asked: list[str]) -> None:
         raise FedmirageError(f"{' and '.join(asked)} exclude each other; write one of them")
 
 
-def submit_flags() -> Flags:
-    """Make the flags that only a submission has."""
-    text = "The SuperLink, by its folder on this machine or its name in Flower's config.toml."
-    name = typer.Argument(help=text)
-    pairs = "Settings as for `flwr run`, e.g. 'rounds=3'; may be given several times."
-    places = place_flags()
-    return {
-        "superlink": (Annotated[str, name], ...),
-        **{name: places[name] for name in ("preset", "config")},
-        "run_config": flag(list[str], [], pairs),
-    }
-
-
-def submit(superlink: str, **given: Any) -> None:
+def submit(
+    superlink: str,
+    preset: str | None = None,
+    config: list[Path] | None = None,
+    run_config: list[str] | None = None,
+    **given: Any,
+) -> None:
     """Submit a run to a SuperLink with nodes, show its rounds, and exit with 0 if it finished.
 
     Settings come from the defaults, then --preset, --config, --run-config, then flags. Ctrl-C stops
     the run. The results are on the SuperLink's machine, in --out; this prints where, and the
     command that copies them.
+
+    Arguments:
+        superlink: The SuperLink, by its folder on this machine or its name in Flower's config.toml.
+    Options:
+        preset: A published setting by name, e.g. fedcog-fmnist-niid2.
+        config: A TOML file of settings; may be given several times.
+        run_config: Settings as for `flwr run`, e.g. 'rounds=3'; may be given several times.
     """
     from flwr.common.config import parse_config_args
 
     from fedmirage.deployment.link import find_link
-    from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
+    from fedmirage.runtimes.superlink import LostRunError
     from fedmirage.show.progress import show_summary
     from fedmirage.submission import submit as hand_in
 
     link = find_link(superlink)
-    layers = read_layers(given["preset"], given["config"])
-    layers += [parse_config_args([line]) for line in given["run_config"]]
+    layers = read_layers(preset, config or [])
+    layers += [parse_config_args([line]) for line in run_config or []]
     runs = link.home.runs if link.home is not None else RUNS  # the SuperLink may write there
-    config = choose_out(settle(layers, pick_settings(given)), runs)
-    with interruptions.telling():
-        summary = hand_in(link, config, out)
-    folder = Path(summary.get("folder") or config.resume or config.out)
-    here = Path.cwd()
-    shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
+    settled = choose_out(settle(layers, pick_settings(given)), runs)
+    folder = Path(settled.resume or settled.out)
+    try:
+        with interruptions.telling():
+            summary = hand_in(link, settled, out)
+    except LostRunError:
+        say_how_to_continue(superlink, folder)
+        raise
+    folder = Path(summary.get("folder") or folder)
+    shown = shorten(folder)
     if "rounds" in summary:
         show_summary(out, summary, shown)
     else:
@@ -263,6 +190,19 @@ def submit(superlink: str, **given: Any) -> None:
     if link.home is not None or not link.here:
         say(out, f"to copy them: scp -r {link.host}:{shlex.quote(str(folder))} .")
     if summary["status"] != "finished":
-        if (folder / CHECKPOINT).exists():
-            say(out, f"to continue it: fedmirage submit {superlink} --resume {shown}")
+        say_how_to_continue(superlink, folder)
         raise typer.Exit(1)
+
+
+def say_how_to_continue(superlink: str, folder: Path) -> None:
+    """Name the command that continues a run which ended early, if it has done a round."""
+    from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
+
+    if (folder / CHECKPOINT).exists():
+        say(out, f"to continue it: fedmirage submit {superlink} --resume {shorten(folder)}")
+
+
+def shorten(folder: Path) -> Path:
+    """Write a folder as seen from here, if it lies here."""
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder

@@ -1,7 +1,5 @@
 """The flags of `run` and `compare`: every setting of the run configuration is one of them."""
 
-import inspect
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,64 +87,6 @@ def setting_flags(*left_out: str, **told: str) -> Flags:
     return {name: flag for name, flag in flags.items() if name not in left_out}
 
 
-def compare_flags() -> Flags:
-    """Make the flags that only a comparison has."""
-    runs = typer.Argument(
-        help="The folder of a comparison, or the folders of runs.", show_default=False
-    )
-    methods = "A methods line to compare; may be given several times. FedAvg is always there."
-    usual = "fedavg and the five methods with virtual data"
-    seeds = "The seeds, e.g. 0,1,2 or 0..9; differences are paired over them."
-    controls = (
-        "Run the placebo beside each method that has one: the method without what is supposed to"
-        " help."
-    )
-    tune = (
-        "How many learning rates every line may try (1, 1/3, 3, 1/9, ... times --lr), chosen by"
-        " validation data on the first seed; 0 keeps --lr."
-    )
-    schedules = (
-        "A schedule that every line may try besides --schedule, with each of its learning rates,"
-        ' e.g. "step(at=51, factor=0.2)"; may be given several times. Chosen like these.'
-    )
-    share = (
-        "Take over the first rounds of a method that begins as FedAvg from FedAvg's run, which then"
-        " keeps all its models."
-    )
-    title = "What the tables and the page call the comparison."
-    baseline = "The methods line that all others are compared with; it runs too."
-    score = (
-        "What is compared: the accuracy of the global model; that of local models, each on its own"
-        " shard of the test set; or another score of the global model, which skewed data need."
-    )
-    page = "Write report.html, a page about the comparison, into its folder."
-    return {
-        "runs": (Annotated[list[Path] | None, runs], None),
-        "methods": flag(list[str] | None, None, methods, show_default=usual),
-        "seeds": flag(str | None, None, seeds, show_default="0"),
-        "controls": flag(bool, True, controls),
-        "tune": flag(int, 0, tune),
-        "tune_schedules": flag(list[str], [], schedules),
-        "share_warm_up": flag(bool, True, share),
-        "title": flag(str, "", title),
-        "baseline": flag(str, "fedavg", baseline),
-        "score": flag(
-            str | None,
-            None,
-            score,
-            show_default="global",
-            metavar="global|local|balanced-accuracy|macro-f1|auc",
-        ),
-        "report": flag(bool, True, page),
-        "picture": flag(Path | None, None, "Draw the score by round into this PNG."),
-        "csv": flag(Path | None, None, "Export the numbers of every run to this CSV file."),
-        "json": flag(
-            Path | None, None, "Export settings, numbers and intervals to this JSON file."
-        ),
-        "latex": flag(Path | None, None, "Export the table to this LaTeX file."),
-    }
-
-
 def reproduce_flags() -> Flags:
     """Make the flags that choose cells of the papers' tables, and what to do with them."""
     table = typer.Argument(help="A table, e.g. fedcog/table1; without one, lists all.")
@@ -178,24 +118,6 @@ def reproduce_flags() -> Flags:
         "tables": flag(bool, False, pages, "--tables"),
         "results": flag(Path, Path("docs", "results"), results),
     }
-
-
-def with_flags(work: Callable[..., None], flags: Flags) -> Callable[..., None]:
-    """Give a function the flags as its signature, from which Typer makes a command."""
-
-    def command(**given: Any) -> None:
-        work(**given)
-
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, keyword, default=value, annotation=kind)
-            for name, (kind, value) in flags.items()
-        ]
-    )
-    command.__annotations__ = {name: kind for name, (kind, _) in flags.items()}
-    command.__doc__ = work.__doc__
-    return command
 
 
 def _values(info: FieldInfo, default: Any) -> str:

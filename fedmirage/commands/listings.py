@@ -52,10 +52,12 @@ def schedules(name: Annotated[str | None, name_of("schedule")] = None) -> None:
     show_schedules(out) if name is None else show_entry(out, find(SCHEDULES, name, "schedule"))
 
 
-def presets(
-    name: Annotated[str | None, typer.Argument(help="Show the file of this preset.")] = None,
-) -> None:
-    """List what --preset accepts: published settings, and what each sets."""
+def presets(name: str | None = None) -> None:
+    """List what --preset accepts: published settings, and what each sets.
+
+    Arguments:
+        name: Show the file of this preset.
+    """
     from fedmirage.show.catalogue import show_presets
 
     if name is None:
@@ -66,21 +68,17 @@ def presets(
 
 
 def datasets(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            help="Explain this data set and its parameters; with --picture, a dataset line."
-        ),
-    ] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Where to look for files.")] = None,
-    picture: Annotated[
-        Path | None,
-        typer.Option(help="Draw a sample of every class (and domain) of the set into this PNG."),
-    ] = None,
+    name: str | None = None, data_dir: str | None = None, picture: Path | None = None
 ) -> None:
     """List what --dataset accepts: every data set, and whether its files are here.
 
     With a name: its parameters.
+
+    Arguments:
+        name: Explain this data set and its parameters; with --picture, a dataset line.
+    Options:
+        data_dir: Where to look for files.
+        picture: Draw a sample of every class (and domain) of the set into this PNG.
     """
     from fedmirage.common.data.catalogue.params import DATASETS
     from fedmirage.common.data.loading import load

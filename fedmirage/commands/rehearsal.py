@@ -1,12 +1,9 @@
 """`fedmirage rehearse`: the federation at home, before any site joins."""
 
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from fedmirage.commands.console import out
-from fedmirage.commands.flags import Flags, flag
 from fedmirage.commands.work import carry_on, pick_settings
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.node.checks import read_node_config
@@ -18,23 +15,19 @@ OWN = ("partition-id", "num-partitions", "data", "memory", "name")  # what each 
 TOLD = ("data", "the run's line")
 
 
-def rehearsal_flags() -> Flags:
-    """Make the flags that only a rehearsal has."""
-    text = "A folder or file per site, as a node would name it in data=."
-    pairs = "What every site's node would have, e.g. 'skip=true' or 'require=\"secagg\"'."
-    return {
-        "sites": (Annotated[list[Path], typer.Argument(help=text, show_default=False)], ...),
-        "node_config": flag(str, "", pairs, show_default="none"),
-    }
-
-
-def rehearse(sites: list[Path], **given: Any) -> None:
+def rehearse(sites: list[Path], node_config: str = "", **given: Any) -> None:
     """Play a federation at home: one client per site, each with all of that site's data.
 
     It has the settings, the checks and the bits of the deployment in which a node per site names
     the same data. The server's own set is that of --dataset, with the line that the run will have.
+
+    Arguments:
+        sites: A folder or file per site, as a node would name it in data=.
+    Options:
+        node_config: What every site's node would have, e.g. 'skip=true' or 'require="secagg"'.
+            [default: none]
     """
-    nodes, settings = describe_sites(sites, given["node_config"]), pick_settings(given)
+    nodes, settings = describe_sites(sites, node_config), pick_settings(given)
     problems = list_problems(nodes, settings)
     layers = [settings, *read_layers(given["preset"], given["config"])]
     if not given["resume"] and not any("dataset" in layer for layer in layers):

@@ -3,63 +3,40 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from fedmirage.commands.console import err, out
 from fedmirage.show.words import say
 
-ModelFile = Annotated[
-    Path, typer.Argument(help="The model file of a run, such as runs/one/model.safetensors.")
-]
-Network = Annotated[
-    str,
-    typer.Option(
-        help="Your own network, if the file holds one: its line, such as mylab.nets:Net. No file"
-        " has code imported, so this is your consent."
-    ),
-]
-DataFolder = Annotated[str, typer.Option("--data-dir", help="Where to look for files.")]
-Resamples = Annotated[
-    int, typer.Option(help="Bootstrap resamples for the intervals; 0 leaves them out.", min=0)
-]
-Seed = Annotated[int, typer.Option(help="The seed of the resamples.", min=0)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-Encoder = Annotated[
-    str,
-    typer.Option(
-        help="The encoder of a model on embeddings, such as mylab.encoders:encode; your consent to"
-        " import it."
-    ),
-]
+Resamples = Annotated[int, {"min": 0}]
+OutFile = Annotated[Path | None, "--out"]
 
 
 def predict(
-    model_file: ModelFile,
-    inputs: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Pictures, folders with pictures, arrays (.npz, .npy), rows (.csv, .parquet,"
-            " .jsonl)."
-        ),
-    ],
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")] = False,
-    top: Annotated[int, typer.Option(help="How many classes to list, the likeliest first.")] = 1,
-    dataset: Annotated[
-        str,
-        typer.Option(
-            help="Read inputs as this dataset line says, not as the model file does; needed for"
-            " pictures if an earlier version wrote the file.",
-            show_default="the model file's",
-        ),
-    ] = "",
-    model: Network = "",
-    encoder: Encoder = "",
+    model_file: Path,
+    inputs: list[Path],
+    csv: bool = False,
+    top: int = 1,
+    dataset: str = "",
+    model: str = "",
+    encoder: str = "",
 ) -> None:
     """Predict classes with a trained model: a row per input, with the probability of its class.
 
     Inputs are read, resized and normalised exactly as in training: the model file says how.
 
     Example: fedmirage predict runs/one/model.safetensors photos/ --top 3
+
+    Arguments:
+        model_file: The model file of a run, such as runs/one/model.safetensors.
+        inputs: Pictures, folders with pictures, arrays (.npz, .npy), rows (.csv, .parquet, .jsonl).
+    Options:
+        csv: Print CSV instead of a table.
+        top: How many classes to list, the likeliest first.
+        dataset: Read inputs as this dataset line says, not as the model file does; needed for
+            pictures if an earlier version wrote the file. [default: the model file's]
+        model: Your own network, if the file holds one: its line, such as mylab.nets:Net. No file
+            has code imported, so this is your consent.
+        encoder: The encoder of a model on embeddings, such as mylab.encoders:encode; your consent
+            to import it.
     """
     from fedmirage.trained.model import load_trained
     from fedmirage.trained.prediction import as_csv, as_table
@@ -75,25 +52,16 @@ def predict(
 
 
 def evaluate(
-    model_file: ModelFile,
-    dataset: Annotated[str, typer.Option(help="The data set, as for `fedmirage run`.")],
-    split: Annotated[
-        str,
-        typer.Option(
-            help="Which samples: the test split (held out as in a run if the files have none), the"
-            " training split, or all.",
-            metavar="test|train|all",
-        ),
-    ] = "test",
-    json: Json = False,
-    picture: Annotated[
-        Path | None, typer.Option(help="Draw the reliability of the probabilities into this PNG.")
-    ] = None,
+    model_file: Path,
+    dataset: Annotated[str, "--dataset"],
+    split: str = "test",
+    json: bool = False,
+    picture: Path | None = None,
     resamples: Resamples = 1000,
-    seed: Seed = 0,
-    data_dir: DataFolder = "",
-    download: Annotated[bool, typer.Option(help="Fetch a missing set from the hub.")] = False,
-    model: Network = "",
+    seed: Resamples = 0,
+    data_dir: str = "",
+    download: Annotated[bool, "--download/--no-download"] = False,
+    model: str = "",
 ) -> None:
     """Evaluate a trained model on data with labels: scores with intervals, by class and by site.
 
@@ -102,6 +70,21 @@ def evaluate(
     line names with columns=). Size, channels and class names come from the model file.
 
     Example: fedmirage evaluate runs/one/model.safetensors --dataset "imagefolder(path='new')"
+
+    Arguments:
+        model_file: The model file of a run, such as runs/one/model.safetensors.
+    Options:
+        dataset: The data set, as for `fedmirage run`.
+        split test|train|all: Which samples: the test split (held out as in a run if the files have
+            none), the training split, or all.
+        json: Print JSON instead of tables.
+        picture: Draw the reliability of the probabilities into this PNG.
+        resamples: Bootstrap resamples for the intervals; 0 leaves them out.
+        seed: The seed of the resamples.
+        data_dir: Where to look for files.
+        download: Fetch a missing set from the hub.
+        model: Your own network, if the file holds one: its line, such as mylab.nets:Net. No file
+            has code imported, so this is your consent.
     """
     from fedmirage.trained.evaluation import evaluate as judge
     from fedmirage.trained.labelled import load_labelled
@@ -129,12 +112,10 @@ def show(found: dict[str, Any], json: bool) -> None:
 
 
 def export(
-    model_file: ModelFile,
-    to: Annotated[
-        str, typer.Option(help="The format.", metavar="onnx|torch-export", show_default=False)
-    ],
-    out_file: Annotated[Path, typer.Option("--out", help="The file to write.")],
-    model: Network = "",
+    model_file: Path,
+    to: Annotated[str, "--to"],
+    out_file: Annotated[Path, "--out"],
+    model: str = "",
 ) -> None:
     """Export a trained model for other programs: raw inputs in, one logit per class out.
 
@@ -142,6 +123,14 @@ def export(
     classes are. Nothing is written unless the exported model gives the same answers.
 
     Example: fedmirage export runs/one/model.safetensors --to onnx --out model.onnx
+
+    Arguments:
+        model_file: The model file of a run, such as runs/one/model.safetensors.
+    Options:
+        to onnx|torch-export: The format.
+        out_file: The file to write.
+        model: Your own network, if the file holds one: its line, such as mylab.nets:Net. No file
+            has code imported, so this is your consent.
     """
     from fedmirage.trained.export import export as write
     from fedmirage.trained.model import load_trained
@@ -150,41 +139,15 @@ def export(
 
 
 def personal(
-    run: Annotated[
-        str,
-        typer.Argument(
-            help="The id of the run in the memory; without one, lists the runs there.",
-            show_default=False,
-        ),
-    ] = "",
-    memory: Annotated[
-        Path | None,
-        typer.Option(
-            help="The node's memory, as in its --node-config; runs on one host have it in their"
-            " own folder.",
-            show_default="fedmirage/memory in FLWR_HOME",
-        ),
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option(help="Which client, if the memory has several.")
-    ] = None,
-    shared: Annotated[
-        Path | None,
-        typer.Option(
-            help="The model file of the run, whose shared part may be newer than this node's.",
-            show_default="the shared part as this node trained it last",
-        ),
-    ] = None,
-    out_file: Annotated[
-        Path | None,
-        typer.Option("--out", help="Write the model here; only its owner can read it."),
-    ] = None,
-    allow: Annotated[
-        str, typer.Option(help="Modules that may be imported, as in --node-config.")
-    ] = "",
-    json: Json = False,
+    run: str = "",
+    memory: Path | None = None,
+    partition: int | None = None,
+    shared: Path | None = None,
+    out_file: OutFile = None,
+    allow: str = "",
+    json: bool = False,
     resamples: Resamples = 1000,
-    seed: Seed = 0,
+    seed: Resamples = 0,
 ) -> None:
     """Assemble this node's personal model, evaluate it on held-out data, write it to a file.
 
@@ -192,6 +155,20 @@ def personal(
     the node's host: the model, the data and the scores stay there.
 
     Example: fedmirage personal 0123456789abcdef --memory /srv/memory --out mine.safetensors
+
+    Arguments:
+        run: The id of the run in the memory; without one, lists the runs there.
+    Options:
+        memory: The node's memory, as in its --node-config; runs on one host have it in their own
+            folder. [default: fedmirage/memory in FLWR_HOME]
+        partition: Which client, if the memory has several.
+        shared: The model file of the run, whose shared part may be newer than this node's.
+            [default: the shared part as this node trained it last]
+        out_file: Write the model here; only its owner can read it.
+        allow: Modules that may be imported, as in --node-config.
+        json: Print JSON instead of tables.
+        resamples: Bootstrap resamples for the intervals; 0 leaves them out.
+        seed: The seed of the resamples.
     """
     from fedmirage.common.memory import find_memory
     from fedmirage.trained.evaluation import evaluate as judge
@@ -210,31 +187,31 @@ def personal(
 
 
 def card(
-    place: Annotated[
-        Path, typer.Argument(metavar="MODEL|RUN", help="A model file, or the folder of a run.")
-    ],
-    dataset: Annotated[
-        str,
-        typer.Option(
-            help="Evaluate on this data set, for scores with intervals.",
-            show_default="the scores that the run recorded",
-        ),
-    ] = "",
-    split: Annotated[
-        str, typer.Option(help="Which of its samples.", metavar="test|train|all")
-    ] = "test",
-    out_file: Annotated[
-        Path | None, typer.Option("--out", help="Write it here instead of printing it.")
-    ] = None,
+    place: Path,
+    dataset: str = "",
+    split: str = "test",
+    out_file: OutFile = None,
     resamples: Resamples = 1000,
-    data_dir: DataFolder = "",
-    model: Network = "",
+    data_dir: str = "",
+    model: str = "",
 ) -> None:
     """Write a model card in Markdown: data, methods, rounds, privacy, scores, limits.
 
     It says what the model file and the results beside it say; what they do not is called unknown.
 
     Example: fedmirage card runs/one --dataset digits --out runs/one/card.md
+
+    Arguments:
+        place MODEL|RUN: A model file, or the folder of a run.
+    Options:
+        dataset: Evaluate on this data set, for scores with intervals. [default: the scores that
+            the run recorded]
+        split test|train|all: Which of its samples.
+        out_file: Write it here instead of printing it.
+        resamples: Bootstrap resamples for the intervals; 0 leaves them out.
+        data_dir: Where to look for files.
+        model: Your own network, if the file holds one: its line, such as mylab.nets:Net. No file
+            has code imported, so this is your consent.
     """
     from fedmirage.common.drafts import write_whole
     from fedmirage.common.models.files import read_facts

@@ -10,21 +10,29 @@ from fedmirage.commands.console import err, out
 from fedmirage.common.settings.config import configure, defaults
 from fedmirage.show.words import say
 
+USUAL = defaults()
+
 
 def partition(
-    dataset: Annotated[str, typer.Option(help="The data set.")] = defaults()["dataset"],
-    partition: Annotated[str, typer.Option(help="How to divide it.")] = defaults()["partition"],
-    clients: Annotated[int, typer.Option(help="The number of clients.", min=1)] = defaults()[
-        "clients"
-    ],
-    seed: Annotated[int, typer.Option(help="The seed of the run.", min=0)] = defaults()["seed"],
-    data_dir: Annotated[str, typer.Option(help="Where to look for files.")] = "",
-    download: Annotated[bool, typer.Option(help="Fetch a missing set from the hub.")] = False,
-    out_dir: Annotated[Path, typer.Option("--out", help="Where the pictures go.")] = Path(
-        "runs/partition"
-    ),
+    dataset: str = USUAL["dataset"],
+    partition: str = USUAL["partition"],
+    clients: Annotated[int, {"min": 1}] = USUAL["clients"],
+    seed: Annotated[int, {"min": 0}] = USUAL["seed"],
+    data_dir: str = "",
+    download: Annotated[bool, "--download/--no-download"] = False,
+    out_dir: Annotated[Path, "--out"] = Path("runs/partition"),
 ) -> None:
-    """Show which client holds what: samples by client and class, their skew, pictures of both."""
+    """Show which client holds what: samples by client and class, their skew, pictures of both.
+
+    Options:
+        dataset: The data set.
+        partition: How to divide it.
+        clients: The number of clients.
+        seed: The seed of the run.
+        data_dir: Where to look for files.
+        download: Fetch a missing set from the hub.
+        out_dir: Where the pictures go.
+    """
     from fedmirage.common.data.loading import load
     from fedmirage.common.data.partitions.named import divide
     from fedmirage.show.partition import measure, report, show_classes, show_heterogeneity
@@ -39,17 +47,17 @@ def partition(
         say(out, f"picture: {path}")
 
 
-def schema(
-    file: Annotated[Path, typer.Argument(help="The table: a .csv or .parquet file.")],
-    label: Annotated[str, typer.Option(help="The column that is to be predicted.")],
-    ignore: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out; give it several times.")
-    ] = None,
-) -> None:
+def schema(file: Path, label: Annotated[str, "--label"], ignore: list[str] | None = None) -> None:
     """Draft the schema of a table: fedmirage schema FILE.csv --label COLUMN > schema.toml.
 
     Read the draft and correct it: it says which columns are numbers, categories or left out, what
     becomes of missing values, and which classes there are. All nodes get a copy of it.
+
+    Arguments:
+        file: The table: a .csv or .parquet file.
+    Options:
+        label: The column that is to be predicted.
+        ignore: A column to leave out; give it several times.
     """
     from fedmirage.show.schema import draft_schema
 
@@ -57,32 +65,26 @@ def schema(
 
 
 def report(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(help="Folders of runs or of comparisons, or folders that hold some."),
-    ],
-    out_file: Annotated[
-        Path | None,
-        typer.Option("--out", help="The page.", show_default="report.html in the first folder"),
-    ] = None,
-    csv: Annotated[
-        Path | None, typer.Option(help="Export every round of every run to this CSV file.")
-    ] = None,
-    latex: Annotated[
-        Path | None, typer.Option(help="Export the table of accuracies to this LaTeX file.")
-    ] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(help="Export the answer and the numbers of all plots to this JSON file."),
-    ] = None,
-    tsne: Annotated[
-        bool, typer.Option("--tsne", help="Also map features with t-SNE; takes seconds per line.")
-    ] = False,
+    folders: list[Path],
+    out_file: Annotated[Path | None, "--out"] = None,
+    csv: Path | None = None,
+    latex: Path | None = None,
+    json: Path | None = None,
+    tsne: bool = False,
 ) -> None:
     """Write one HTML page about runs and comparisons; it opens from disk, without a network.
 
     It has the answer, curves, differences with intervals, classes, clients and domains, virtual
     images, settings and the commands that repeat them.
+
+    Arguments:
+        folders: Folders of runs or of comparisons, or folders that hold some.
+    Options:
+        out_file: The page. [default: report.html in the first folder]
+        csv: Export every round of every run to this CSV file.
+        latex: Export the table of accuracies to this LaTeX file.
+        json: Export the answer and the numbers of all plots to this JSON file.
+        tsne: Also map features with t-SNE; takes seconds per line.
     """
     from fedmirage.report.command import write_report
 
@@ -94,20 +96,15 @@ def report(
         say(out, f"{kind}: {path}")
 
 
-def doctor(
-    data_dir: Annotated[str | None, typer.Option(help="Where to look for data sets.")] = None,
-    gpu: Annotated[
-        bool,
-        typer.Option(
-            "--gpu",
-            help="Instead, run two rounds of every method on the GPU and on the CPU, in at most"
-            " five minutes; ends with 1 if one differs.",
-        ),
-    ] = False,
-) -> None:
+def doctor(data_dir: str | None = None, gpu: bool = False) -> None:
     """Show what this machine has: device, threads, versions, ports, free memory, data sets.
 
     It also shows until when the certificates of a federation are valid.
+
+    Options:
+        data_dir: Where to look for data sets.
+        gpu: Instead, run two rounds of every method on the GPU and on the CPU, in at most five
+            minutes; ends with 1 if one differs.
     """
     if gpu:
         from fedmirage.show.gpu import try_gpu

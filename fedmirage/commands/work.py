@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -73,7 +73,24 @@ def want(given: Mapping[str, Any]) -> Wanted:
     return Wanted(given["log"], given["watch"], given["watch_port"])
 
 
-def compare(runs: list[Path], **given: Any) -> None:
+def compare(
+    runs: list[Path] | None = None,
+    methods: list[str] | None = None,
+    seeds: str | None = None,
+    controls: bool = True,
+    tune: int = 0,
+    tune_schedules: list[str] | None = None,
+    share_warm_up: bool = True,
+    title: str = "",
+    baseline: str = "fedavg",
+    score: str | None = None,
+    report: bool = True,
+    picture: Path | None = None,
+    csv: Path | None = None,
+    json: Path | None = None,
+    latex: Path | None = None,
+    **given: Any,
+) -> None:
     """Compare methods: run each beside its placebo, and tell which differences the numbers support.
 
     All of them get the same clients, initial weights and sampling, with every seed. Without
@@ -82,40 +99,62 @@ def compare(runs: list[Path], **given: Any) -> None:
 
     With folders, nothing runs: the folder of a comparison is shown again, and folders of runs are
     compared; --score chooses another score than before, and --picture draws it by round.
-    """
-    settings = pick_settings(given)
-    files = {kind: given[kind] for kind in ("csv", "json", "latex")}
-    from fedmirage.comparison.rows import Question
 
+    Arguments:
+        runs: The folder of a comparison, or the folders of runs.
+    Options:
+        methods: A methods line to compare; may be given several times. FedAvg is always there.
+            [default: fedavg and the five methods with virtual data]
+        seeds: The seeds, e.g. 0,1,2 or 0..9; differences are paired over them. [default: 0]
+        controls: Run the placebo beside each method that has one: the method without what is
+            supposed to help.
+        tune: How many learning rates every line may try (1, 1/3, 3, 1/9, ... times --lr), chosen by
+            validation data on the first seed; 0 keeps --lr.
+        tune_schedules: A schedule that every line may try besides --schedule, with each of its
+            learning rates, e.g. "step(at=51, factor=0.2)"; may be given several times. Chosen like
+            these.
+        share_warm_up: Take over the first rounds of a method that begins as FedAvg from FedAvg's
+            run, which then keeps all its models.
+        title: What the tables and the page call the comparison.
+        baseline: The methods line that all others are compared with; it runs too.
+        score global|local|balanced-accuracy|macro-f1|auc: What is compared: the accuracy of the
+            global model; that of local models, each on its own shard of the test set; or another
+            score of the global model, which skewed data need. [default: global]
+        report: Write report.html, a page about the comparison, into its folder.
+        picture: Draw the score by round into this PNG.
+        csv: Export the numbers of every run to this CSV file.
+        json: Export settings, numbers and intervals to this JSON file.
+        latex: Export the table to this LaTeX file.
+    """
+    flags = pick_settings({"methods": None, **given})
+    files = {"csv": csv, "json": json, "latex": latex}
     if runs:
         from fedmirage.comparison.command import show_folders
 
-        names = ("seeds", "preset", "config", "log", "watch", "watch_port")
-        more = [name for name in names if given[name]]
-        usual = {"title": Question.title, "baseline": Question.baseline}
-        more += [name for name, value in usual.items() if given[name] != value]
-        extra = [f"--{key_of(name)}" for name in (*settings, *more)]
-        show_folders(runs, given["picture"], files, extra, out, given["score"])
+        names = ("preset", "config", "log", "watch", "watch_port")
+        typed = {"methods": methods, **dict.fromkeys(flags, True), "seeds": seeds}
+        typed |= {name: given[name] for name in names} | {"title": title}
+        typed |= {"baseline": baseline != "fedavg"}
+        extra = [f"--{key_of(name)}" for name, value in typed.items() if value]
+        show_folders(runs, picture, files, extra, out, score)
         return
     from fedmirage.comparison.command import plan_comparison, present, run_comparison, suggest
 
-    wanted = want(given)
-    flags = {name: value for name, value in settings.items() if name != "methods"}
-    asked = "methods seeds controls tune tune_schedules share_warm_up title baseline score"
-    given["score"] = given["score"] or Question.score
+    wanted, choices = want(given), (controls, tune, tune_schedules or [], share_warm_up)
+    asked = (*choices, title, baseline, score or "global")
     with report_together(wanted.find_problems()):
         layers = read_layers(given["preset"], given["config"])
-        plan = plan_comparison(layers, flags, *(given[name] for name in asked.split()))
+        plan = plan_comparison(layers, flags, methods or [], seeds, *asked)
     places = {name: given[name] for name in PLACES}
     with interruptions.telling():
         outcome = run_comparison(plan, out, **places, observers=wanted.make(out))
     present(outcome, out, files)
-    if given["report"] or wanted.watch:
+    if report or wanted.watch:
         show_page(outcome.folder)
-    if given["picture"]:
+    if picture:
         from fedmirage.comparison.curves import draw_runs
 
-        say(out, f"picture: {draw_runs(outcome.run_folders, given['picture'], outcome.question)}")
+        say(out, f"picture: {draw_runs(outcome.run_folders, picture, outcome.question)}")
     suggest(outcome, out)
     if any(standing.failed for standing in outcome.standings):
         raise typer.Exit(1)
@@ -141,15 +180,15 @@ def reproduce(**given: Any) -> None:
         raise typer.Exit(1)
 
 
-def new_method(
-    name: Annotated[str, typer.Argument(help="Its name, e.g. my-method.")],
-    folder: Annotated[
-        Path | None, typer.Option(help="Where to write it; the default is fedmirage-NAME.")
-    ] = None,
-) -> None:
+def new_method(name: str, folder: Path | None = None) -> None:
     """Write a package with a new method: declaration, halves, tests and pyproject.toml.
 
     It passes the test kit as it is. docs/own-method.md says how to go on.
+
+    Arguments:
+        name: Its name, e.g. my-method.
+    Options:
+        folder: Where to write it; the default is fedmirage-NAME.
     """
     from fedmirage.skeleton import write_skeleton
 

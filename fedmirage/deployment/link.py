@@ -1,4 +1,7 @@
-"""How to reach a SuperLink: by the folder in which it was started, or as Flower's settings say."""
+"""How to reach a SuperLink: by the folder in which it was started, or as Flower's settings say.
+
+Everything that a SuperLink keeps lies in its folder, which can be backed up.
+"""
 
 import os
 import socket
@@ -10,13 +13,69 @@ from pathlib import Path
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
+import tomli_w
 from flwr.proto.control_pb2_grpc import ControlStub
 
+from fedmirage.common.drafts import write_whole
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.memory import flower_home
 from fedmirage.common.settings.language import nearest
-from fedmirage.deployment.home import LINK, Home
 from fedmirage.node.admission import find_number
+
+LINK = "here"  # how Flower's command line calls the SuperLink of this folder
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a SuperLink has what."""
+
+    folder: Path
+
+    @property
+    def flower(self) -> Path:
+        """The FLWR_HOME of its programs: Flower's settings, and the code of runs."""
+        return self.folder / "flwr"
+
+    @property
+    def connection(self) -> Path:
+        """Where Flower's command line finds its address."""
+        return self.flower / "config.toml"
+
+    @property
+    def database(self) -> Path:
+        """Its runs, nodes and messages, which outlive a restart."""
+        return self.folder / "superlink.db"
+
+    @property
+    def nodes(self) -> Path:
+        """Which node stands for which site: the file of FEDMIRAGE_NODES."""
+        return self.folder / "nodes.toml"
+
+    @property
+    def certificates(self) -> Path:
+        """Its certificate and that of its authority, unless they lie elsewhere."""
+        return self.folder / "certificates"
+
+    @property
+    def runs(self) -> Path:
+        """The results of runs that were submitted without --out."""
+        return self.folder / "runs"
+
+    def write_connection(self, control: str, root: Path | None) -> None:
+        """Tell Flower's command line, and ours, where this SuperLink takes orders."""
+        host, _, port = control.rpartition(":")
+        local = "127.0.0.1" if host == "0.0.0.0" else "[::1]" if host == "[::]" else host
+        how = {"root-certificates": str(root)} if root else {"insecure": True}
+        entry = {"address": f"{local}:{port}", **how}
+        self.flower.mkdir(parents=True, exist_ok=True)
+        content = {"superlink": {"default": LINK, LINK: entry}}
+        write_whole(self.connection, tomli_w.dumps(content).encode())
+
+    @property
+    def exists(self) -> bool:
+        """Whether a SuperLink was started in this folder."""
+        return self.connection.exists()
+
 
 PATIENCE = 10.0  # seconds in which a SuperLink must answer
 HERE = ("127.", "localhost:", "[::1]:")  # how the address of a SuperLink on this machine begins

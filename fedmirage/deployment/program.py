@@ -18,7 +18,7 @@ from fedmirage.deployment.certificates import (
     own_names,
     read_certificate,
 )
-from fedmirage.deployment.home import Home
+from fedmirage.deployment.link import Home
 from fedmirage.node.checks import check_address
 from fedmirage.node.encryption import find_expired
 from fedmirage.runtimes.grpc import ENVIRONMENT

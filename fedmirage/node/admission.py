@@ -16,6 +16,7 @@ from fedmirage.common.flower import require
 from fedmirage.node.log import log
 
 NO_KEY, NOT_ADMITTED = 2001, 2004  # what Flower's SuperLink calls these refusals
+OWN_END = ("Locally", "Channel closed")  # gRPC's words for a request that this node has cancelled
 MAKER = "_make_fleet_connection_retry_invoker"
 
 
@@ -35,7 +36,9 @@ class Admission:
         def made(*arguments: Any, **options: Any) -> Any:
             invoker = make(*arguments, **options)
             gives_up, succeeds = invoker.should_giveup, invoker.on_success
-            invoker.should_giveup = lambda error: self.judge(error) or gives_up(error)
+            invoker.should_giveup = lambda error: (
+                self.judge(error) or (not is_cut_off(error) and gives_up(error))
+            )
 
             def succeed(state: Any) -> None:
                 self.greet()
@@ -60,10 +63,16 @@ class Admission:
         if reason:
             log.error("error: %s", reason)
             self.end(1)
-        elif code == "UNAVAILABLE" and not self.lost:
+        elif (code == "UNAVAILABLE" or is_cut_off(error)) and not self.lost:
             self.lost = True
             log.warning("the SuperLink at %s does not answer; trying again", self.superlink)
         return bool(reason)
+
+
+def is_cut_off(error: Any) -> bool:
+    """Whether the SuperLink ended while it had a request; Flower's node would end, too."""
+    own = str(error.details()).startswith(OWN_END)
+    return error.code().name == "CANCELLED" and not own
 
 
 def explain(code: str, details: str, superlink: str, key: str | None, connected: bool) -> str:

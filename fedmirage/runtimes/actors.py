@@ -11,8 +11,7 @@ import ray
 from flwr.app import Context, Message
 
 from fedmirage.common.settings.config import RunConfig
-from fedmirage.runtimes.parcels import Load, unpack
-from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
+from fedmirage.runtimes.parcels import Load, LostWorkerError, QueuedMessage, Worker, unpack
 
 
 class ClientAppActor:

@@ -80,7 +80,7 @@ def conduct(
     with collect(problems):
         weights = check(settings, Path(folder), actors, sites)
     if ray_address:
-        from fedmirage.runtimes.cluster.crew import plan_crew, simulate_on_cluster
+        from fedmirage.runtimes.cluster.room import plan_crew, simulate_on_cluster
 
         with collect(problems):
             planned = plan_crew(settings, Path(folder), ray_address, actors, verbose)

@@ -21,9 +21,8 @@ from flwr.common.constant import ErrorCode
 
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.flower import name_task
-from fedmirage.runtimes.parcels import Load
+from fedmirage.runtimes.parcels import Load, LostWorkerError, QueuedMessage, Worker
 from fedmirage.runtimes.sites import Sites
-from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
 from fedmirage.server.messages.replies import WaitingGrid
 
 FAILED = ErrorCode.CLIENT_APP_RAISED_EXCEPTION

@@ -30,9 +30,8 @@ from fedmirage.client.app import make_app
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.grid import FAILED, WorkerGrid
-from fedmirage.runtimes.parcels import Load, unpack
+from fedmirage.runtimes.parcels import Load, LostWorkerError, QueuedMessage, Worker, unpack
 from fedmirage.runtimes.sites import Sites
-from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
 from fedmirage.server.run import run
 
 START = 120.0  # seconds in which a helper must have loaded everything

@@ -1,18 +1,21 @@
-"""Packs messages for another process of this host; what several of them hold travels once.
+"""Workers in other processes that answer a grid's messages, and how messages are packed for them.
 
 The clients of a round get the same weights. A message is pickled without them, and says where in
-the load of the round they lie. The processes belong to one run and to one user, as they do for
-Python's own `multiprocessing`, which pickles as well. On a Ray cluster all of it travels in Ray's
-own messages, which are pickled: whoever may send these may run programs on its hosts.
+the load of the round they lie, so what several messages hold travels once. The processes belong to
+one run and to one user, as they do for Python's own `multiprocessing`, which pickles as well. On a
+Ray cluster all of it travels in Ray's own messages, which are pickled: whoever may send these may
+run programs on its hosts.
 """
 
 import io
 import pickle
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from flwr.app import Message
+from flwr.app import Context, Message
 
 LEAST = 1024  # bytes; what is smaller is not worth a place in the load
 
@@ -63,3 +66,44 @@ class _Unpacker(pickle.Unpickler):
 
     def persistent_load(self, place: int) -> bytes:
         return self.content[place]
+
+
+@dataclass(frozen=True)
+class QueuedMessage:
+    """A message that waits for a worker, and the load of its round."""
+
+    message: Message
+    find_load: Callable[[], Load]
+
+    @property
+    def load(self) -> Load:
+        """What several messages of the round hold; it is packed once, for the first worker."""
+        return self.find_load()
+
+
+class LostWorkerError(Exception):
+    """A worker's process has ended, or never began; the text says how."""
+
+
+class Worker(ABC):
+    """Answers messages in another process, in the order in which they come."""
+
+    @abstractmethod
+    def await_start(self) -> None:
+        """Wait until it can take messages; raises a LostWorkerError if it never can."""
+
+    @abstractmethod
+    def send(self, job: QueuedMessage, context: Context) -> None:
+        """Hand over a message without waiting for the reply."""
+
+    @abstractmethod
+    def receive(self) -> tuple[Message, Context]:
+        """Wait for the reply to the oldest message; raises a LostWorkerError."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End it, whatever it is doing."""
+
+    def replace(self) -> "Worker | None":
+        """Return a new worker for one that was lost; None if the others do its work."""
+        return None

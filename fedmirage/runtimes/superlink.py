@@ -27,6 +27,10 @@ STATUS_EVERY = 30.0  # seconds between two requests for the run's status
 NOT_BEGUN = ("pending", "starting")  # the status of a run that nobody has taken up yet
 
 
+class LostRunError(FedmirageError):
+    """A run is over, and has left no summary."""
+
+
 class SuperLink:
     """A SuperLink, which Flower's config.toml knows by a name."""
 
@@ -76,11 +80,11 @@ class SuperLink:
                     )
         return summary
 
-    def failure(self, run: Mapping[str, Any]) -> FedmirageError:
+    def failure(self, run: Mapping[str, Any]) -> LostRunError:
         """Make the error of a run that left no summary, with the reason that Flower kept."""
         reason = str(run.get("status-details") or "N/A").removeprefix(REASON)
         known = "without a summary" if reason == "N/A" else f"({reason})"
-        return FedmirageError(f"the run ended as {run['status']} {known}; see {self.log}")
+        return LostRunError(f"the run ended as {run['status']} {known}; see {self.log}")
 
     def check(self) -> None:
         """Raise a reason why the run cannot end any more, if there is one."""

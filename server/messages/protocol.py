@@ -21,8 +21,7 @@ from flwr.compat.common import recorddict_compat as compat
 from fedmirage.common.errors import WireError
 from fedmirage.common.secagg import keys, shamir
 from fedmirage.common.secagg import protocol as wire
-from fedmirage.common.secagg.keys import Steps, split
-from fedmirage.common.secagg.packing import reduce, unpack
+from fedmirage.common.secagg.keys import Steps, reduce, split, unpack
 from fedmirage.common.secagg.protocol import SecureTask, Try
 from fedmirage.server.messages.carrier import Carrier
 from fedmirage.server.messages.replies import clean

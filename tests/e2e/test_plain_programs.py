@@ -8,11 +8,9 @@ from uuid import uuid4
 import pytest
 
 from fedmirage.common.settings.project import ROOT
-from fedmirage.deployment.home import Home
-from fedmirage.deployment.keys import make_key
-from fedmirage.deployment.link import control, find_link
+from fedmirage.deployment.link import Home, control, find_link
 from fedmirage.deployment.program import Program
-from fedmirage.deployment.sites import Admitted
+from fedmirage.deployment.sites import Admitted, make_key
 from fedmirage.runtimes.grpc import ENVIRONMENT, free_addresses
 from fedmirage.runtimes.processes import Processes, environment
 from fedmirage.runtimes.superlink import PROGRAMS

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from fedmirage import cli, entry
 from fedmirage.cli import app
+from fedmirage.commands.told import explained
 from fedmirage.common.data.catalogue.params import DATASETS
 from fedmirage.common.data.partitions.params import PARTITIONS
 from fedmirage.common.dp.settings import DP
@@ -27,6 +29,8 @@ from fedmirage.common.settings.project import project
 from fedmirage.comparison.curves import draw_runs
 from fedmirage.runtimes.bundle import digest, own_code
 from fedmirage.runtimes.interrupts import Interruptions
+from fedmirage.runtimes.superlink import LostRunError
+from fedmirage.server.record.checkpoint import FILE as CHECKPOINT
 from fedmirage.server.record.results import Results
 from fedmirage.settings.layers import PRESETS, in_new_folder, read_toml, settle
 from tests.support.commands import TINY, fedmirage
@@ -106,6 +110,18 @@ def test_a_declaration_is_laid_out_for_the_terminal(monkeypatch: pytest.MonkeyPa
 def test_arguments_have_their_help() -> None:
     assert "One method, with everything you can set." in shown("methods", "--help")
     assert "The folder of a comparison, or the folders of runs." in shown("compare", "-h")
+
+
+def test_a_docstring_explains_no_flag_that_is_not_there() -> None:
+    def command(folder: str) -> None:
+        """Do something.
+
+        Options:
+            fodler: Where.
+        """
+
+    with pytest.raises(TypeError, match="explains fodler, which it does not have"):
+        explained(command)
 
 
 def test_the_version_is_that_of_the_project() -> None:
@@ -418,6 +434,29 @@ def test_secagg_needs_no_value(
     result = runner.invoke(app, ["run", *typed])
     assert result.exit_code == 0, result.output
     assert seen == [meant]
+
+
+def test_a_submitted_run_that_was_lost_says_how_to_continue_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its SuperLink was ended together with the server, which could not write a summary."""
+
+    def lose(*_: Any) -> None:
+        raise LostRunError("the run ended as finished:failed")
+
+    monkeypatch.setattr(
+        "fedmirage.deployment.link.find_link", lambda name: SimpleNamespace(home=None)
+    )
+    monkeypatch.setattr("fedmirage.submission.submit", lose)
+    monkeypatch.chdir(tmp_path)
+    words = ["submit", "federation", "--out", str(tmp_path / "first")]
+    told = "to continue it: fedmirage submit federation --resume first"
+    assert told not in runner.invoke(app, words).output
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / CHECKPOINT).touch()
+    result = runner.invoke(app, words)
+    assert told in result.output
+    assert isinstance(result.exception, LostRunError)
 
 
 def test_privacy_explains_every_key() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fedmirage.client.secagg import participant
 from fedmirage.common.errors import FedmirageError
-from fedmirage.common.secagg.packing import pack, unpack
+from fedmirage.common.secagg.keys import pack, unpack
 from fedmirage.common.secagg.protocol import ADVERTISE, MASK, OPEN, SEALED, SHARE
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.shamir import SHARE as SHARE_SIZE

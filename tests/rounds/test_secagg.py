@@ -15,8 +15,7 @@ from fedmirage.client.app import make_app
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.memory import local_models
 from fedmirage.common.methods import METHODS
-from fedmirage.common.secagg.keys import draw_mask
-from fedmirage.common.secagg.packing import unpack
+from fedmirage.common.secagg.keys import draw_mask, unpack
 from fedmirage.common.secagg.protocol import ADVERTISE, AGREE, MASK, OPEN, RECORD, REFUSAL, SHARE
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.settings.config import configure

@@ -18,8 +18,7 @@ from flwr.compat.common import recorddict_compat as compat
 from fedmirage.client.secagg.mod import secure
 from fedmirage.common.secagg import keys
 from fedmirage.common.secagg import protocol as wire
-from fedmirage.common.secagg.keys import split
-from fedmirage.common.secagg.packing import reduce, unpack
+from fedmirage.common.secagg.keys import reduce, split, unpack
 from fedmirage.common.secagg.protocol import SecureTask, Try, write_clients, write_number
 from fedmirage.common.secagg.settings import SecAggOn
 from fedmirage.common.secagg.shamir import SHARE, combine_shares

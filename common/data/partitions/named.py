@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedmirage.common.data.files.places import data_folder
-from fedmirage.common.data.partitions import dirichlet, groups, labels, listed
+from fedmirage.common.data.partitions import dirichlet, groups, listed
 from fedmirage.common.data.partitions import params as kinds
 from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.counts import Indices
@@ -78,9 +78,9 @@ def _divide(
         case kinds.DirichletClient():
             return dirichlet.dirichlet_client(params, numbers, classes, clients, random)
         case kinds.Classes():
-            return labels.by_classes(params, numbers, classes, clients)
+            return groups.by_classes(params, numbers, classes, clients)
         case kinds.Dominant():
-            return labels.dominant(params, numbers, classes, clients, random)
+            return groups.dominant(params, numbers, classes, clients, random)
         case kinds.Natural():
             return groups.natural(params, train, clients, random)
         case kinds.Domains():

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Iterable
 
 from fedmirage.common.settings.config import defaults
+from fedmirage.comparison.advice import repeat_comparison, repeat_run
 from fedmirage.comparison.choices import choice_of
-from fedmirage.comparison.repeat import repeat_comparison, repeat_run
 from fedmirage.comparison.rows import Question
 from fedmirage.comparison.scores import LAST, score_of
 from fedmirage.report.groups import Group

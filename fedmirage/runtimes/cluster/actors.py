@@ -20,8 +20,8 @@ from fedmirage.runtimes.actors import ActorWorker, ClientAppActor, Store
 from fedmirage.runtimes.cluster import belongings
 from fedmirage.runtimes.cluster.belongings import Changes, Files
 from fedmirage.runtimes.cluster.hosts import Requirements, find_faults, own_name
+from fedmirage.runtimes.parcels import LostWorkerError, QueuedMessage
 from fedmirage.runtimes.processes import Processes
-from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage
 
 PLACEMENT = "SPREAD"  # over as many hosts as there are, as Ray's scheduler sees fit
 

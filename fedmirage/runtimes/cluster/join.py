@@ -14,6 +14,7 @@ from fedmirage.runtimes.processes import environment
 from fedmirage.runtimes.ray_start import QUIET, hush
 
 KEY = "--ray-address"
+VARIABLE = "RAY_ADDRESS"
 AUTO = "auto"
 ADDRESS = re.compile(r"(?P<host>[^\s:/]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[1-9][0-9]{0,4})")
 ANSWER = 5.0  # seconds in which a cluster must answer
@@ -26,8 +27,18 @@ def check_address(address: str) -> None:
     match = ADDRESS.fullmatch(address)
     if address != AUTO and (match is None or int(match["port"]) > 65535):
         raise ConfigurationError(
-            f"{KEY} {address}: write auto, or HOST:PORT as `ray start --head` prints it"
+            f"{name_address(address)}: write auto, or HOST:PORT as `ray start --head` prints it"
         )
+
+
+def name_address(address: str) -> str:
+    """Write an address as it was given: by the flag, or by the variable of Ray."""
+    return f"{VARIABLE}={address}" if is_variable(address) else f"{KEY} {address}"
+
+
+def is_variable(address: str) -> bool:
+    """Whether an address stands in the variable, which may be meant for other programs."""
+    return os.environ.get(VARIABLE) == address
 
 
 def join(address: str, verbose: bool = False) -> str:
@@ -53,7 +64,7 @@ def find_address(address: str) -> str:
 
     if address != AUTO:
         return address
-    variable = os.environ.pop("RAY_ADDRESS", None)  # Ray would prefer it
+    variable = os.environ.pop(VARIABLE, None)  # Ray would prefer it
     try:
         return str(canonicalize_bootstrap_address_or_die(AUTO))
     except ConnectionError as error:
@@ -65,7 +76,7 @@ def find_address(address: str) -> str:
         ) from None
     finally:
         if variable is not None:
-            os.environ["RAY_ADDRESS"] = variable
+            os.environ[VARIABLE] = variable
 
 
 def ask_version(address: str) -> str:
@@ -94,13 +105,14 @@ def explain_silence(address: str, error: Any) -> str:
 
     if error.code() == grpc.StatusCode.UNAUTHENTICATED:
         return (
-            f"{KEY} {address}: the cluster refuses this command's token; set RAY_AUTH_MODE=token,"
-            " and its token as RAY_AUTH_TOKEN or in the file RAY_AUTH_TOKEN_PATH"
+            f"{name_address(address)}: the cluster refuses this command's token; set"
+            " RAY_AUTH_MODE=token, and its token as RAY_AUTH_TOKEN or in the file"
+            " RAY_AUTH_TOKEN_PATH"
         )
     return (
-        f"{KEY} {address}: no Ray cluster answers there; check the address, that `ray start --head`"
-        " runs on that host, and that this host reaches its port"
-    )
+        f"{name_address(address)}: no Ray cluster answers there; check the address, that `ray start"
+        " --head` runs on that host, and that this host reaches its port"
+    ) + (f'; {KEY} "" ignores the variable' if is_variable(address) else "")
 
 
 def require_same_ray(address: str, theirs: str) -> None:
@@ -109,8 +121,9 @@ def require_same_ray(address: str, theirs: str) -> None:
 
     if theirs != ray.__version__:
         raise ConfigurationError(
-            f"{KEY} {address}: the cluster runs Ray {theirs or 'of unknown version'}, and this"
-            f" fedmirage needs {ray.__version__}; start the cluster from an environment with it"
+            f"{name_address(address)}: the cluster runs Ray {theirs or 'of unknown version'}, and"
+            f" this fedmirage needs {ray.__version__}; start the cluster from an environment"
+            " with it"
         )
 
 
@@ -120,12 +133,13 @@ def explain(address: str, text: str) -> str:
     if "Version mismatch" in text and len(versions) == 2:
         own = ".".join(map(str, sys.version_info[:3]))
         return (
-            f"{KEY} {address}: the cluster runs Python {versions[0]}, and this command"
+            f"{name_address(address)}: the cluster runs Python {versions[0]}, and this command"
             f" {own}; start both from the same environment"
         )
     if "node_ip_address.json" in text or "IP address" in text or "raylet" in text.lower():
         return (
-            f"{KEY} {address}: this host does not belong to the cluster; run the command on one"
-            f" that does, or let this one join with `ray start --address {address} --num-cpus 0`"
+            f"{name_address(address)}: this host does not belong to the cluster; run the command"
+            f" on one that does, or let this one join with `ray start --address {address}"
+            " --num-cpus 0`"
         )
-    return f"{KEY} {address}: Ray did not join it: {' '.join(text.split())[:LONGEST]}"
+    return f"{name_address(address)}: Ray did not join it: {' '.join(text.split())[:LONGEST]}"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fedmirage.common.data.catalogue.params import DATASETS
-from fedmirage.common.data.catalogue.unread import find_open
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.outline import outline
 from fedmirage.common.run import form_of
 from fedmirage.common.settings.language import resolve_line, resolve_one
+from fedmirage.common.settings.without_data import find_open
 from tests.support.files import labels, png, write_files
 
 EMBEDDED = ["digits", "digits(size=20, channels=3, mean=0.2)", "digits-multi(train=60, test=20)"]

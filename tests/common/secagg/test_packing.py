@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from fedmirage.common.secagg.keys import draw_mask
-from fedmirage.common.secagg.packing import pack, reduce, unpack
+from fedmirage.common.secagg.keys import draw_mask, pack, reduce, unpack
 from fedmirage.common.secagg.settings import SecAggOn
 
 SIZE = 1000

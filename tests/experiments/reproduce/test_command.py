@@ -15,8 +15,7 @@ from experiments.reproduce.command import find_recorded, reproduce, show_tables
 from experiments.reproduce.cost import START, Clock, estimate, inputs_of, steps_of
 from experiments.reproduce.dispatch import check_flags
 from experiments.reproduce.jobs import is_recorded, make_work
-from experiments.reproduce.metrics import in_per_cent, read_metric
-from experiments.reproduce.tables import read_table
+from experiments.reproduce.tables import in_per_cent, read_metric, read_table
 from fedmirage.commands.flags import reproduce_flags
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.settings.config import configure

@@ -15,9 +15,10 @@ from experiments.reproduce.recording import (
     leave_out_recorded,
     record_finished,
     set_aside_without_models,
+    show_state,
+    time_left,
 )
 from experiments.reproduce.records import RESULTS, recorded_runs
-from experiments.reproduce.standing import show_state, time_left
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.server.record import checkpoint
 from tests.support.queues import write_queue

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from experiments.reproduce.cost import Clock
+from experiments.reproduce.dispatch import command_of, find_left, write_open
 from experiments.reproduce.pages import README
 from experiments.reproduce.queue import Queue, QueueJob, read_queue
 from experiments.reproduce.records import RESULTS
-from experiments.reproduce.still_open import command_of, find_left, write_open
 from fedmirage.common.errors import ConfigurationError
 
 QUEUE = """

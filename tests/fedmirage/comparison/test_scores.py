@@ -12,10 +12,9 @@ import fedmirage
 from fedmirage.cli import app
 from fedmirage.common.errors import ConfigurationError, DataError
 from fedmirage.common.wire.metrics import AVERAGE_SCORES
-from fedmirage.comparison.advice import advise
+from fedmirage.comparison.advice import advise, repeat_comparison
 from fedmirage.comparison.export import describe_outcome, latex_table, list_runs
 from fedmirage.comparison.outcome import read_outcome
-from fedmirage.comparison.repeat import repeat_comparison
 from fedmirage.comparison.rows import SCORES, SITES, Question, make_question
 from fedmirage.comparison.scores import score_of
 from fedmirage.comparison.table import remarks, show_outcome

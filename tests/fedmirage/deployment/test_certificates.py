@@ -11,7 +11,7 @@ import pytest
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.deployment import certificates
 from fedmirage.deployment.certificates import make_certificates, read_certificate
-from fedmirage.deployment.home import Home
+from fedmirage.deployment.link import Home
 from fedmirage.deployment.program import Program
 from fedmirage.node.encryption import distrust, find_expired
 

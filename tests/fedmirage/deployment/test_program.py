@@ -11,8 +11,7 @@ import pytest
 
 from fedmirage.cli import app
 from fedmirage.common.errors import ConfigurationError, FedmirageError
-from fedmirage.deployment.home import Home
-from fedmirage.deployment.link import find_link
+from fedmirage.deployment.link import Home, find_link
 
 FREE = ["--fleet-api-address", "127.0.0.1:0", "--control-api-address", "127.0.0.1:0"]
 FREE += ["--serverappio-api-address", "127.0.0.1:0"]

@@ -15,8 +15,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.superlink.federation import NoOpFederationManager
 
 from fedmirage.common.errors import ConfigurationError
-from fedmirage.deployment.keys import make_key
-from fedmirage.deployment.sites import Admitted
+from fedmirage.deployment.sites import Admitted, make_key
 from fedmirage.server.messages.node_ids import Site, read_node_ids
 
 

@@ -15,8 +15,7 @@ from flwr.proto.transport_pb2 import Scalar
 from fedmirage.cli import app
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import configure
-from fedmirage.deployment.home import Home
-from fedmirage.deployment.link import Link
+from fedmirage.deployment.link import Home, Link
 from fedmirage.deployment.status import describe_folder, list_runs, list_sites
 from fedmirage.server.record.results import Results
 

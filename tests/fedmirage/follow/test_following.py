@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 import pytest
 from rich.console import Console
 
-from fedmirage.follow import following
-from fedmirage.follow.following import Following
-from fedmirage.follow.journal import Journal
+from fedmirage.follow import wanted
 from fedmirage.follow.logger import Logger, Opening, find_problems, list_loggers
+from fedmirage.follow.wanted import Following, Journal
 from tests.support.commands import TINY, fedmirage
 from tests.support.followed import add_rounds, begin
 
@@ -94,7 +93,7 @@ class Faulty(Recorder):
 def test_a_logger_that_fails_is_named_once_and_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "find_logger", {"faulty": Faulty, "good": Recorder}.get)
+    monkeypatch.setattr(wanted, "find_logger", {"faulty": Faulty, "good": Recorder}.get)
     console = Console(file=io.StringIO(), width=200)
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
@@ -115,8 +114,8 @@ def test_a_logger_that_hangs_is_not_waited_for(
         def log_round(self, number: int, metrics: Mapping[str, float]) -> None:
             threading.Event().wait(20)
 
-    monkeypatch.setattr(following, "find_logger", lambda name: Hanging)
-    monkeypatch.setattr(following, "PATIENCE", 0.2)
+    monkeypatch.setattr(wanted, "find_logger", lambda name: Hanging)
+    monkeypatch.setattr(wanted, "PATIENCE", 0.2)
     add_rounds(begin(tmp_path), 1)
     console = Console(file=io.StringIO(), width=200)
     with Following(["hanging"], console) as follow:

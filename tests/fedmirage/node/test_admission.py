@@ -38,20 +38,23 @@ def test_without_a_key_nothing_can_be_revoked() -> None:
 class FaultError(Exception):
     """An error of gRPC's."""
 
-    def __init__(self, code: StatusCode) -> None:
+    def __init__(self, code: StatusCode, text: str = "") -> None:
         super().__init__(code)
-        self.status = code
+        self.status, self.text = code, text
 
     def code(self) -> StatusCode:
         return self.status
 
     def details(self) -> str:
-        return ""
+        return self.text
 
 
 def follow(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int]]:
     """Make the object through which all requests of a node go, and the codes with which it ends."""
-    calls = {"should_giveup": lambda error: False, "on_success": lambda state: None}
+    calls = {
+        "should_giveup": lambda error: error.code() is not StatusCode.UNAVAILABLE,  # as Flower's
+        "on_success": lambda state: None,
+    }
     monkeypatch.setattr(flower, MAKER, lambda: SimpleNamespace(**calls))
     admission, codes = Admission(*WHERE), []
     monkeypatch.setattr(admission, "end", codes.append)
@@ -74,6 +77,18 @@ def test_silence_is_said_once_and_a_revoked_key_ends_the_node(
     assert first == "the SuperLink at h:9092 does not answer; trying again"
     assert second == "connected to the SuperLink at h:9092"
     assert third.startswith("error: the SuperLink at h:9092 has revoked")
+
+
+def test_a_request_that_a_superlink_had_when_it_ended_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    invoker, codes = follow(monkeypatch)
+    with caplog.at_level(logging.INFO, "fedmirage"):
+        assert not invoker.should_giveup(FaultError(StatusCode.CANCELLED, "CANCELLED"))
+    assert caplog.messages == ["the SuperLink at h:9092 does not answer; trying again"]
+    for own in ("Locally cancelled by application!", "Channel closed!"):
+        assert invoker.should_giveup(FaultError(StatusCode.CANCELLED, own))
+    assert codes == []
 
 
 def test_a_flower_without_that_place_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from fedmirage.cli import app
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.settings.config import configure
+from fedmirage.comparison.advice import repeat_comparison, repeat_run
 from fedmirage.comparison.outcome import read_outcome
-from fedmirage.comparison.repeat import repeat_comparison, repeat_run
 from tests.support.comparison import plan_records, write_records
 
 RUNNER = CliRunner(env={"COLUMNS": "300", "TERM": "dumb"})

@@ -14,7 +14,7 @@ from fedmirage.comparison.rows import Question
 from fedmirage.comparison.statistics import Difference, spread
 from fedmirage.report.data import gather
 from fedmirage.report.groups import find_groups
-from fedmirage.report.sections.differences import useful_range
+from fedmirage.report.sections.answer import useful_range
 from fedmirage.server.record.folder import claim
 from tests.support.comparison import (
     plan_records,

@@ -10,8 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from fedmirage.common.errors import FedmirageError
 from fedmirage.runtimes import grid as grids
 from fedmirage.runtimes.grid import WorkerGrid, node_id
-from fedmirage.runtimes.parcels import Load, unpack
-from fedmirage.runtimes.workers import LostWorkerError, QueuedMessage, Worker
+from fedmirage.runtimes.parcels import Load, LostWorkerError, QueuedMessage, Worker, unpack
 from fedmirage.server.messages.replies import exchange
 
 WEIGHTS = bytes(5000)

@@ -15,8 +15,7 @@ from fedmirage.common.settings.config import configure
 from fedmirage.runtimes import inprocess
 from fedmirage.runtimes.grid import node_id
 from fedmirage.runtimes.inprocess import Helper, LocalGrid, run_in_process
-from fedmirage.runtimes.parcels import Load
-from fedmirage.runtimes.workers import QueuedMessage
+from fedmirage.runtimes.parcels import Load, QueuedMessage
 from fedmirage.server.messages.replies import exchange
 from tests.support.hanging import hang_once
 from tests.support.inprocess import run_in_process as run_alone

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from fedmirage.common.data.derived import digits as styles
-from fedmirage.common.data.derived.glyphs import FONTS, render
-from fedmirage.common.data.derived.textures import colour_patches, grey_surfaces
+from fedmirage.common.data.derived.digits import FONTS, colour_patches, grey_surfaces, render
 from fedmirage.common.data.files.formats import embedded
 from fedmirage.common.data.files.genuine import IDX_NAMES
 from fedmirage.common.data.files.raw import PictureForm
@@ -154,7 +153,7 @@ def test_rendered_digits_show_their_label() -> None:
 
 
 def test_fonts_differ_and_labels_are_balanced() -> None:
-    from fedmirage.common.data.derived.glyphs import _rasters
+    from fedmirage.common.data.derived.digits import _rasters
 
     shapes = _rasters(28).flatten(2)  # (fonts, 10, pixels)
     assert shapes.shape[:2] == (len(FONTS), 10)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from fedmirage.follow.journal import Journal
 from fedmirage.follow.logger import Logger
 from fedmirage.follow.loggers.mlflow import MlflowLogger
 from fedmirage.follow.loggers.wandb import WandbLogger
+from fedmirage.follow.wanted import Journal
 from tests.support.followed import add_rounds, begin
 
 Calls = list[tuple[Any, ...]]

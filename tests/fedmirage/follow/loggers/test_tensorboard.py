@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fedmirage.follow.journal import Journal
 from fedmirage.follow.loggers.tensorboard import TensorBoardLogger
+from fedmirage.follow.wanted import Journal
 from tests.support.commands import TINY, fedmirage
 from tests.support.followed import add_rounds, begin
 from tests.support.runs import lines

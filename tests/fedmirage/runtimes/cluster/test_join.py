@@ -65,6 +65,18 @@ def test_an_address_that_does_not_answer() -> None:
     assert time.monotonic() - began < 8
 
 
+def test_who_set_the_variable_only_reads_of_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    sentence = (
+        r"^RAY_ADDRESS=127\.0\.0\.1:9: no Ray cluster .*; --ray-address \"\" ignores the variable$"
+    )
+    with pytest.raises(ConfigurationError, match=sentence):
+        join("127.0.0.1:9")
+    monkeypatch.setenv("RAY_ADDRESS", "here")
+    with pytest.raises(ConfigurationError, match="RAY_ADDRESS=here: write auto"):
+        find_cluster("auto", None)
+
+
 def test_a_cluster_of_another_version_of_ray() -> None:
     match = r"runs Ray 2\.40\.0, and .* needs 2\.55\.1"
     with head("2.40.0") as address, pytest.raises(ConfigurationError, match=match):
