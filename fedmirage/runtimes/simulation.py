@@ -32,7 +32,8 @@ class ActorPlan:
     def __str__(self) -> str:
         gpu = f", {self.gpu_share:.2g} of a GPU each" if self.gpu_share else ""
         return (
-            f"{self.actors} clients at a time, {self.threads} thread{'s' * (self.threads > 1)}"
+            f"{self.actors} client{'s' * (self.actors > 1)} at a time,"
+            f" {self.threads} thread{'s' * (self.threads > 1)}"
             f" each{gpu}"
         )
 

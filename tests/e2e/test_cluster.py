@@ -64,7 +64,7 @@ def test_the_same_bits_as_on_one_host(tmp_path: Path, cpus: tuple[int, ...]) -> 
         require_empty(cluster)
         assert not cluster.folders
         for name, text in zip(("one", "two"), said, strict=True):
-            assert f"{len(cpus)} hosts, 1 clients at a time, 1 CPU each" in text
+            assert f"{len(cpus)} hosts, 1 client at a time, 1 CPU each" in text
             assert_same_bits(tmp_path / "plain", tmp_path / name)
             assert without_times(tmp_path / "plain") == without_times(tmp_path / name)
             assert pictures(tmp_path / "plain") == pictures(tmp_path / name)
@@ -170,7 +170,7 @@ def test_what_is_wrong_with_a_cluster_is_a_sentence(tmp_path: Path) -> None:
             assert "Traceback" not in said
             assert time.monotonic() - began < 60
         said = finish(begin(cluster, tmp_path / "gpu", "--actors", "2", "--device", "auto"))
-        assert "1 clients at a time, 1 CPU and 0.5 of a GPU each" in said
+        assert "1 client at a time, 1 CPU and 0.5 of a GPU each" in said
         cluster.add(1, variables={"FEDMIRAGE_DATA": str(tmp_path / "none"), "HOME": str(tmp_path)})
         flags = ("--dataset", "cifar100", "--clients", "4")
         said = finish(begin(cluster, tmp_path / "run", *flags), code=1)

@@ -150,7 +150,7 @@ class PlannedCrew:
     def __str__(self) -> str:
         return (
             f"Ray cluster {self.address}: {self.hosts} host{'s' * (self.hosts > 1)},"
-            f" {self.count} clients at a time, {self.need} each"
+            f" {self.count} client{'s' * (self.count > 1)} at a time, {self.need} each"
         )
 
 
