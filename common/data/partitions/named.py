@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from fedmirage.common.data.files.places import data_folder
 from fedmirage.common.data.partitions import dirichlet, groups, listed
 from fedmirage.common.data.partitions import params as kinds
 from fedmirage.common.data.partitions.checks import check, check_columns
 from fedmirage.common.data.partitions.counts import Indices
-from fedmirage.common.data.partitions.drawn import Drawn
+from fedmirage.common.data.partitions.groups import Division
 from fedmirage.common.data.partitions.params import PARTITIONS, PartitionParams
 from fedmirage.common.data.set import DataSet, Split, Task
 from fedmirage.common.errors import ConfigurationError, refuse
@@ -21,6 +21,17 @@ from fedmirage.common.settings.language import resolve_one, write
 
 if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
+
+DIVIDERS: dict[type[PartitionParams], Callable[[Any, Division], list[Indices]]] = {
+    kinds.Iid: groups.iid,
+    kinds.Dirichlet: dirichlet.dirichlet,
+    kinds.DirichletEqual: dirichlet.dirichlet_equal,
+    kinds.DirichletClient: dirichlet.dirichlet_client,
+    kinds.Classes: groups.by_classes,
+    kinds.Dominant: groups.dominant,
+    kinds.Natural: groups.natural,
+    kinds.Domains: groups.domains,
+}
 
 
 def divide(config: RunConfig, dataset: DataSet) -> Sequence[Indices]:
@@ -52,7 +63,7 @@ def split(
     if isinstance(params, kinds.OwnDraw):
         return Drawn(len(train), clients, params.per_client, seed)
     generator = numpy_generator(seed, "partition", params.name)
-    parts = _divide(params, train, classes, clients, generator)
+    parts = DIVIDERS[type(params)](params, Division(train, classes, clients, generator))
     empty = [client for client, part in enumerate(parts) if len(part) == 0]
     if empty:
         raise ConfigurationError(
@@ -63,29 +74,30 @@ def split(
     return parts
 
 
-def _divide(
-    params: PartitionParams, train: Split, classes: int, clients: int, random: np.random.Generator
-) -> list[Indices]:
-    # class numbers; the partitions that read them are refused for multi-label sets
-    numbers: npt.NDArray[np.int64] = np.asarray(train.labels, dtype=np.int64)
-    match params:
-        case kinds.Iid():
-            return groups.iid(len(train), clients, random)
-        case kinds.Dirichlet():
-            return dirichlet.dirichlet(params, numbers, classes, clients, random)
-        case kinds.DirichletEqual():
-            return dirichlet.dirichlet_equal(params, numbers, classes, clients, random)
-        case kinds.DirichletClient():
-            return dirichlet.dirichlet_client(params, numbers, classes, clients, random)
-        case kinds.Classes():
-            return groups.by_classes(params, numbers, classes, clients)
-        case kinds.Dominant():
-            return groups.dominant(params, numbers, classes, clients, random)
-        case kinds.Natural():
-            return groups.natural(params, train, clients, random)
-        case kinds.Domains():
-            return groups.domains(params, train, clients, random)
-    raise ConfigurationError(
-        f"partition: {params.name!r} has params but no function that splits by them; add one in"
-        " common/data/partitions"
-    )
+@dataclass(frozen=True)
+class Drawn(Sequence[Indices]):
+    """The parts of all clients, none of which is kept: a part is drawn anew by client and seed."""
+
+    samples: int  # of the whole training split
+    clients: int
+    per_client: int
+    seed: int
+
+    def __len__(self) -> int:
+        return self.clients
+
+    @overload
+    def __getitem__(self, client: int) -> Indices: ...
+
+    @overload
+    def __getitem__(self, client: slice) -> list[Indices]: ...
+
+    def __getitem__(self, client: int | slice) -> Indices | list[Indices]:
+        if isinstance(client, slice):
+            return [self[one] for one in range(self.clients)[client]]
+        from fedmirage.common.seeds import numpy_generator
+
+        number = range(self.clients)[client]
+        generator = numpy_generator(self.seed, "partition", "draw", number)
+        drawn = generator.choice(self.samples, self.per_client, replace=False, shuffle=False)
+        return np.sort(drawn).astype(np.int64)
