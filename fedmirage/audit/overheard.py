@@ -12,7 +12,7 @@ from flwr.app import Context, RecordDict
 from flwr.server.strategy import Strategy
 from torch import Tensor
 
-from fedmirage.audit.record import PICTURES
+from fedmirage.audit.attack import PICTURES
 from fedmirage.audit.tap import Exchange, Tap
 from fedmirage.client.app import make_app
 from fedmirage.client.build import build_client

@@ -7,11 +7,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedmirage.audit.attack import AuditFinding, AuditPicture, AuditTable
+from fedmirage.audit.attack import (
+    AuditFinding,
+    AuditPicture,
+    AuditTable,
+    read_finding,
+    write_finding,
+)
 from fedmirage.audit.attacks import ATTACKS, Inversion, read_attacks
 from fedmirage.audit.command import audit
 from fedmirage.audit.plan import make_plan
-from fedmirage.audit.record import read_finding, write_finding
 from fedmirage.common.errors import ConfigurationError, DataError
 from fedmirage.report.data import gather
 from fedmirage.report.page import render
