@@ -23,7 +23,6 @@ from fedmirage.records.lines import (
     read_record,
     read_rounds,
 )
-from fedmirage.report.groups import Group
 from fedmirage.server.record.folder import LOCK
 from fedmirage.server.record.results import summarise
 
@@ -161,10 +160,10 @@ def curve(runs: Mapping[int, ReportedRun], value: Value) -> Columns:
     return columns
 
 
-def curves(group: Group, value: Value) -> list[dict[str, Any]]:
+def curves(rows: Iterable[Mapping[int, ReportedRun]], value: Value) -> list[dict[str, Any]]:
     """Make the curves of all rows that have any."""
     found = []
-    for number, runs in enumerate(group.runs.values()):
+    for number, runs in enumerate(rows):
         columns = curve(runs, value)
         if columns["mean"]:
             found.append({"series": number, **columns})

@@ -108,7 +108,7 @@ def draw(
     """
     options, tables = [], []
     for name, value in values.items():
-        found = curves(group, value)
+        found = curves(group.runs.values(), value)
         if found:
             scale = 100 if name in percent else 1
             options.append({"label": name, "percent": scale == 100, "lines": found})
