@@ -22,7 +22,7 @@ from fedmirage.commands import (
 )
 from fedmirage.commands.console import err, out
 from fedmirage.commands.parser import Command, Commands, RunCommand
-from fedmirage.commands.told import explained
+from fedmirage.commands.told import explained, list_flags
 from fedmirage.common.errors import FedmirageError, reason
 from fedmirage.common.settings.project import project
 
@@ -73,7 +73,7 @@ def options(
 
 
 quiet = flags.flag(bool, False, "Print nothing but errors.", "--quiet")
-places = {**flags.place_flags(), **flags.follow_flags()}
+places = {**list_flags(flags.place), **flags.follow_flags()}
 run_flags = {"quiet": quiet, **places, **flags.setting_flags()}
 compared = flags.setting_flags(
     "methods",

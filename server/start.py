@@ -13,8 +13,7 @@ import torch
 from fedmirage.common import device
 from fedmirage.common.data.loading import load
 from fedmirage.common.data.outline import outline
-from fedmirage.common.data.partitions.checks import check, check_columns
-from fedmirage.common.data.partitions.named import divide
+from fedmirage.common.data.partitions.named import check, check_columns, divide
 from fedmirage.common.data.set import DataSet
 from fedmirage.common.data.tables.statistics import find_unscaled
 from fedmirage.common.errors import (

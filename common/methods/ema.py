@@ -14,16 +14,12 @@ Sections: none. All that common/methods/swa.py says about its average holds for 
 is scored and saved, its place in the methods line, later runs, and BatchNorm.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from fedmirage.common.method import NETWORK, Method, Parts, Place, first_round
-
-if TYPE_CHECKING:
-    from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.config import RunConfig
 
 
 class Ema(Method):

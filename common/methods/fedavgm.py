@@ -11,16 +11,12 @@ One round
                        zero)
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from fedmirage.common.method import Method, Place, first_round
-
-if TYPE_CHECKING:
-    from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.config import RunConfig
 
 
 class FedAvgM(Method):

@@ -23,16 +23,12 @@ Differs from the code: images and logits are both those of the best step, becaus
 images are those of the last step and do not belong to the logits.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from fedmirage.common.method import NETWORK, Method, Parts, first_round
-
-if TYPE_CHECKING:
-    from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.config import RunConfig
 
 EARLY = 5  # the last round in which a global model has little to teach
 

@@ -17,15 +17,11 @@ Differs from the paper: beside fedprox, a_i is still that of plain SGD, because 
 counts as part of the gradient.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from fedmirage.common.learning.steps import check_sgd
 from fedmirage.common.method import Method, Place, Section
-
-if TYPE_CHECKING:
-    from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.config import RunConfig
 
 EFFECTIVE_STEPS = "effective_steps"  # the section: a_i, one number
 

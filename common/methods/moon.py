@@ -17,16 +17,12 @@ Differs from the paper: z are the penultimate features, without its two-layer pr
 FedCOG's comparison, because a head would change the model that all methods are compared on.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from fedmirage.common.method import FEATURES, Method, Parts, first_round
-
-if TYPE_CHECKING:
-    from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.config import RunConfig
 
 
 class Moon(Method):

@@ -22,15 +22,11 @@ Differs from the paper: a is FedNova's a_i, which is K for plain SGD and more wi
 with momentum (w - w_i) / (K eta) is up to 1 / (1 - momentum) times the mean gradient.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from fedmirage.common.learning.steps import check_sgd
 from fedmirage.common.method import NETWORK, Method, Parts, Section, first_round
-
-if TYPE_CHECKING:
-    from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.config import RunConfig
 
 CONTROL = "control"  # the section down: c
 CONTROL_DELTA = "control-delta"  # the section up: c_i+ - c_i

@@ -22,16 +22,12 @@ Differs from the paper: the learning rate belongs to the run (`schedule`), becau
 also of use where the rate is not cyclical.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from fedmirage.common.method import NETWORK, Method, Parts, Place, first_round
-
-if TYPE_CHECKING:
-    from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.config import RunConfig
 
 
 class Swa(Method):

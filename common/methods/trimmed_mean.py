@@ -21,16 +21,12 @@ Differs from the paper: clients send what several local steps lead to, not gradi
 w, so the order of their models' values is that of their updates'.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from fedmirage.common.methods._robust import RobustMethod
-
-if TYPE_CHECKING:
-    from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.config import RunConfig
 
 
 class TrimmedMean(RobustMethod):

@@ -6,62 +6,52 @@ pooling comes first here: values and gradients are the same bits, and ReLU has l
 """
 
 import math
+from dataclasses import dataclass
 
 from torch import nn
 
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.models.base import Model, Shape, chain, norm_layer, require_size
-from fedmirage.common.models.params import (
-    Cnn1d,
-    Cnn3,
-    ConvNet,
-    DlgCnn,
-    LenetBn,
-    Mlp,
-    SimpleCnn,
-    VhlCnn,
-)
+from fedmirage.common.models.params import Cnn1d, ConvNet, DlgCnn, LenetBn, Mlp, ModelParams
 from fedmirage.common.settings.language import write
 
 
-def simple_cnn(params: SimpleCnn, shape: Shape, outputs: int) -> Model:
-    """FedCOG section 5.1 and its code: a pool after each convolution, ReLU, no padding."""
-    require_size(params, shape, 16)
-    channels, height, width = shape
-    flat = 16 * _simple_cnn_side(height) * _simple_cnn_side(width)
-    features = chain(
-        stage1=_convolution(channels, 6, kernel=5),
-        stage2=_convolution(6, 16, kernel=5),
-        flatten=nn.Flatten(),
-        hidden1=_linear(flat, 120),
-        hidden2=_linear(120, 84),
-    )
-    return Model(features, nn.Linear(84, outputs), feature_dim=84)
+@dataclass(frozen=True)
+class PlainCnn:
+    """Convolutions, each with a pool and ReLU, and behind them linear layers with ReLU."""
+
+    least: int  # pixels of a side
+    kernel: int
+    padding: int
+    widths: tuple[int, ...]  # of the convolutions
+    hidden: tuple[int, ...]  # of the linear layers
+
+    def __call__(self, params: ModelParams, shape: Shape, outputs: int) -> Model:
+        """Build the network."""
+        require_size(params, shape, self.least)
+        size, *sides = shape
+        layers: dict[str, nn.Module] = {}
+        for index, width in enumerate(self.widths, start=1):
+            layers[f"stage{index}"] = chain(
+                conv=nn.Conv2d(size, width, self.kernel, padding=self.padding),
+                pool=nn.MaxPool2d(2),
+                activation=nn.ReLU(),
+            )
+            size = width
+            sides = [(side + 2 * self.padding - self.kernel + 1) // 2 for side in sides]
+        layers["flatten"] = nn.Flatten()
+        size *= math.prod(sides)
+        for index, width in enumerate(self.hidden, start=1):
+            layers[f"hidden{index}"] = _linear(size, width)
+            size = width
+        return Model(chain(**layers), nn.Linear(size, outputs), feature_dim=size)
 
 
-def _simple_cnn_side(side: int) -> int:
-    return ((side - 4) // 2 - 4) // 2
-
-
-def cnn3(params: Cnn3, shape: Shape, outputs: int) -> Model:
-    """FedCOG's network for CIFAR-100: three unpadded convolutions, each with ReLU and a pool."""
-    require_size(params, shape, 22)
-    channels, height, width = shape
-    flat = 64 * _cnn3_side(height) * _cnn3_side(width)
-    features = chain(
-        stage1=_convolution(channels, 16, kernel=3),
-        stage2=_convolution(16, 32, kernel=3),
-        stage3=_convolution(32, 64, kernel=3),
-        flatten=nn.Flatten(),
-        hidden1=_linear(flat, 128),
-    )
-    return Model(features, nn.Linear(128, outputs), feature_dim=128)
-
-
-def _cnn3_side(side: int) -> int:
-    for _ in range(3):
-        side = (side - 2) // 2
-    return side
+# FedCOG section 5.1 and its code; FedCOG's network for CIFAR-100; and the network of two
+# convolutions in VHL's code, which at 28 pixels give 3,136 values.
+simple_cnn = PlainCnn(least=16, kernel=5, padding=0, widths=(6, 16), hidden=(120, 84))
+cnn3 = PlainCnn(least=22, kernel=3, padding=0, widths=(16, 32, 64), hidden=(128,))
+vhl_cnn = PlainCnn(least=4, kernel=5, padding=2, widths=(32, 64), hidden=(512,))
 
 
 def lenet_bn(params: LenetBn, shape: Shape, outputs: int) -> Model:
@@ -150,19 +140,6 @@ def cnn1d(params: Cnn1d, shape: Shape, outputs: int) -> Model:
     return Model(features, nn.Linear(params.hidden, outputs), feature_dim=params.hidden)
 
 
-def vhl_cnn(params: VhlCnn, shape: Shape, outputs: int) -> Model:
-    """The network of two convolutions in VHL's code; at 28 pixels they give 3,136 values."""
-    require_size(params, shape, 4)
-    channels, height, width = shape
-    features = chain(
-        stage1=_convolution(channels, 32, kernel=5, padding=2),
-        stage2=_convolution(32, 64, kernel=5, padding=2),
-        flatten=nn.Flatten(),
-        hidden1=_linear(64 * (height // 4) * (width // 4), 512),
-    )
-    return Model(features, nn.Linear(512, outputs), feature_dim=512)
-
-
 def dlg_cnn(params: DlgCnn, shape: Shape, outputs: int) -> Model:
     """The network of DLG's code (Zhu et al., 2019), smooth everywhere, with its initial weights."""
     require_size(params, shape, 4)
@@ -183,14 +160,6 @@ def dlg_cnn(params: DlgCnn, shape: Shape, outputs: int) -> Model:
 def _sigmoid_convolution(channels: int, stride: int) -> nn.Sequential:
     convolution = nn.Conv2d(channels, 12, 5, stride=stride, padding=2)
     return chain(conv=convolution, activation=nn.Sigmoid())
-
-
-def _convolution(channels: int, width: int, kernel: int, padding: int = 0) -> nn.Sequential:
-    return chain(
-        conv=nn.Conv2d(channels, width, kernel, padding=padding),
-        pool=nn.MaxPool2d(2),
-        activation=nn.ReLU(),
-    )
 
 
 def _strided_convolution(channels: int, width: int) -> nn.Sequential:

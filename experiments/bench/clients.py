@@ -9,8 +9,7 @@ from typing import Any
 from flwr.app import Context, RecordDict
 from rich.table import Table
 
-from experiments.bench.app import benchmark, out
-from experiments.bench.measure import measure_processor, run_and_read
+from experiments.bench.app import benchmark, measure_processor, out, run_and_read
 from fedmirage.client.build import build_client
 from fedmirage.client.train import train
 from fedmirage.common import device

@@ -4,8 +4,7 @@ from typing import Any
 
 from rich.table import Table
 
-from experiments.bench.app import benchmark, out
-from experiments.bench.measure import compare_rounds, run_and_read
+from experiments.bench.app import benchmark, compare_rounds, out, run_and_read
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.metrics import TIMES
 

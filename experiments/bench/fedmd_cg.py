@@ -1,7 +1,6 @@
 """Rounds of FedMD-CG, and of methods that share less, beside FedAvg's."""
 
-from experiments.bench.app import benchmark, out
-from experiments.bench.measure import compare_rounds
+from experiments.bench.app import benchmark, compare_rounds, out
 
 
 @benchmark

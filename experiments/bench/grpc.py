@@ -4,8 +4,7 @@ import os
 
 from rich.table import Table
 
-from experiments.bench.app import benchmark, out
-from experiments.bench.measure import measure_round
+from experiments.bench.app import benchmark, measure_round, out
 from fedmirage.common import device
 from fedmirage.common.settings.config import configure
 

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from rich.table import Table
 
-from experiments.bench.app import benchmark, out
-from experiments.bench.measure import measure_processor, measure_round
+from experiments.bench.app import benchmark, measure_processor, measure_round, out
 from fedmirage.common.settings.config import configure
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.table import Table as Shown
 
-from experiments.reproduce.cells import Cell, Scale
+from experiments.reproduce.jobs import Cell, Scale
 from experiments.reproduce.tables import in_per_cent, read_metric
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.export import Writers, as_csv, as_json

@@ -9,9 +9,18 @@ from typing import Any
 from rich.console import Console
 
 from experiments.reproduce.answer import WRITERS, Answer, make_answer, say_number, show_answers
-from experiments.reproduce.cells import SCALES, Cell, choose_cells, describe_small, list_cells
 from experiments.reproduce.cost import Clock, estimate_jobs
-from experiments.reproduce.jobs import ChosenCells, find_lacking, is_recorded, make_work
+from experiments.reproduce.jobs import (
+    SCALES,
+    Cell,
+    ChosenCells,
+    choose_cells,
+    describe_small,
+    find_lacking,
+    is_recorded,
+    list_cells,
+    make_work,
+)
 from experiments.reproduce.records import recorded_runs
 from experiments.reproduce.tables import list_tables, read_table
 from fedmirage.commands.flags import PLACES

@@ -37,8 +37,7 @@ from pydantic import Field, NonNegativeInt
 from rich.console import Console
 
 from experiments.reproduce import recording
-from experiments.reproduce.cells import Scale, choose_cells
-from experiments.reproduce.jobs import share_all
+from experiments.reproduce.jobs import Scale, choose_cells, share_all
 from experiments.reproduce.recording import show_state
 from experiments.reproduce.tables import Written, read_table
 from fedmirage.commands.flags import PLACES

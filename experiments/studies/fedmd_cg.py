@@ -17,7 +17,7 @@ from rich.table import Table
 from torch import Tensor
 
 from experiments.studies.command import run_study
-from fedmirage.client.methods.fedmd_cg.generator import imitate
+from fedmirage.client.methods.fedmd_cg.client import imitate
 from fedmirage.client.round import Step
 from fedmirage.common.data.batches import Resident, batches, normalise
 from fedmirage.common.data.loading import load

@@ -13,8 +13,15 @@ from typing import Annotated, Any
 from matplotlib.figure import Figure
 
 from experiments.studies.command import Runs, run_study
-from fedmirage.report.tsne.clouds import MARKERS, Cloud, cloud, domain_cloud, domain_names, embed
-from fedmirage.report.tsne.finished import FinishedRun
+from fedmirage.report.tsne.finished import (
+    MARKERS,
+    Cloud,
+    FinishedRun,
+    cloud,
+    domain_cloud,
+    domain_names,
+    embed,
+)
 
 
 def main(

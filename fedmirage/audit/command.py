@@ -7,9 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fedmirage.audit.attack import AuditFinding, AuditTable
+from fedmirage.audit.attack import AuditFinding, AuditTable, show_cell, write_finding
 from fedmirage.audit.plan import AuditJob, AuditPlan
-from fedmirage.audit.record import show_cell, write_finding
 from fedmirage.common.errors import FedmirageError
 from fedmirage.show.progress import Watch
 from fedmirage.show.words import make_table, muted, say

@@ -23,10 +23,8 @@ from torch.func import functional_call
 
 from fedmirage.audit.attack import AuditFinding, AuditPicture, AuditTable, Cell
 from fedmirage.audit.attacks import Histograms
-from fedmirage.audit.inversion.labels import answer_noise, name_last_bias
-from fedmirage.audit.inversion.sights import draw_features, look
-from fedmirage.audit.overheard import Overheard
-from fedmirage.audit.tap import SUM, Exchange, TappedReply
+from fedmirage.audit.inversion.sights import answer_noise, draw_features, look, name_last_bias
+from fedmirage.audit.overheard import SUM, Exchange, Overheard, TappedReply
 from fedmirage.common.learning.steps import effective_steps
 from fedmirage.common.methods._labels import COUNTS
 from fedmirage.common.seeds import torch_generator

@@ -27,11 +27,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedmirage.audit.attack import AuditFinding, AuditPicture, AuditTable
+from fedmirage.audit.attack import PICTURES, AuditFinding, AuditPicture, AuditTable
 from fedmirage.audit.attacks_on_outcomes import Membership
 from fedmirage.audit.halves import Halves, read_halves, write_split
 from fedmirage.audit.overheard import Overheard
-from fedmirage.audit.record import PICTURES
 from fedmirage.audit.roc import LOW, Roc, draw_rocs, make_roc
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.runtimes.inprocess import run_in_process

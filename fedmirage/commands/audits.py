@@ -6,7 +6,8 @@ from typing import Any
 
 from fedmirage.audit.attacks import ATTACKS
 from fedmirage.commands.console import out
-from fedmirage.commands.flags import Flags, flag
+from fedmirage.commands.flags import flag
+from fedmirage.commands.told import Flags
 from fedmirage.commands.work import pick_settings, show_page
 from fedmirage.runtimes.interrupts import interruptions
 from fedmirage.settings.layers import RUNS, read_layers

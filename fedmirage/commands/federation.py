@@ -170,7 +170,7 @@ def submit(
     from fedmirage.submission import submit as hand_in
 
     link = find_link(superlink)
-    layers = read_layers(preset, config or [])
+    layers = read_layers(preset, config)
     layers += [parse_config_args([line]) for line in run_config or []]
     runs = link.home.runs if link.home is not None else RUNS  # the SuperLink may write there
     settled = choose_out(settle(layers, pick_settings(given)), runs)

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import typer
 from pydantic.fields import FieldInfo
 
+from fedmirage.commands.told import Flags, list_flags
 from fedmirage.common.settings.config import RunConfig, defaults, key_of
 from fedmirage.common.settings.describe import allowed
 from fedmirage.follow.logger import list_loggers
 
-Flags = dict[str, tuple[Any, Any]]  # by name: what Typer must know, and the default
 PLACES = ("runtime", "actors", "verbose", "ray_address")  # of these flags, those that say where
 KINDS = {int: "INTEGER", float: "NUMBER", str: "TEXT"}
 PANELS = {
@@ -31,24 +31,28 @@ def flag(kind: Any, default: Any, text: str, *names: str, **more: Any) -> tuple[
     return Annotated[kind, typer.Option(*names, help=text, **more)], default
 
 
-def place_flags() -> Flags:
-    """Make the flags that say where a run takes place and where its settings come from."""
-    runtimes = (
-        "inprocess (one host, no Ray), simulation (one host, Ray), grpc (a SuperLink and"
-        " SuperNodes, real processes), or auto: inprocess on the CPU, simulation on GPUs."
-    )
-    cluster = (
-        "Use the Ray cluster that runs there, instead of this host alone; auto is the one of which"
-        " this host is a part. Default: the variable RAY_ADDRESS, or none."
-    )
-    return {
-        "runtime": flag(str, "auto", runtimes, metavar="auto|inprocess|simulation|grpc"),
-        "ray_address": flag(str | None, None, cluster, metavar="auto|HOST:PORT"),
-        "preset": flag(str | None, None, "A published setting by name, e.g. fedcog-fmnist-niid2."),
-        "config": flag(list[Path], [], "A TOML file of settings; may be given several times."),
-        "actors": flag(int, 0, "Clients that train at the same time; 0 means one per core."),
-        "verbose": flag(bool, False, "Show the messages of Flower and Ray too.", "--verbose"),
-    }
+def place(
+    runtime: str = "auto",
+    ray_address: str | None = None,
+    preset: str | None = None,
+    config: list[Path] | None = None,
+    actors: int = 0,
+    verbose: bool = False,
+) -> None:
+    """Say where a run takes place and where its settings come from.
+
+    Options:
+        runtime auto|inprocess|simulation|grpc: inprocess (one host, no Ray), simulation (one host,
+            Ray), grpc (a SuperLink and SuperNodes, real processes), or auto: inprocess on the CPU,
+            simulation on GPUs.
+        ray_address auto|HOST:PORT: Use the Ray cluster that runs there, instead of this host alone;
+            auto is the one of which this host is a part. Default: the variable RAY_ADDRESS, or
+            none.
+        preset: A published setting by name, e.g. fedcog-fmnist-niid2.
+        config: A TOML file of settings; may be given several times.
+        actors: Clients that train at the same time; 0 means one per core.
+        verbose: Show the messages of Flower and Ray too.
+    """
 
 
 def follow_flags() -> Flags:
@@ -98,7 +102,7 @@ def reproduce_flags() -> Flags:
     pages = "Make the tables and pictures of docs/results anew."
     record = "Keep a finished run as docs/results/runs/NAME."
     results = "The folder that --record and --tables write into."
-    places = place_flags()
+    places = list_flags(place)
     return {
         "table": (Annotated[str | None, table], None),
         "row": flag(list[str] | None, None, row),

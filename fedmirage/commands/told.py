@@ -17,9 +17,9 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from fedmirage.commands.flags import Flags
 from fedmirage.common.settings.config import key_of
 
+Flags = dict[str, tuple[Any, Any]]  # by name: what Typer must know, and the default
 ARGUMENTS, OPTIONS = "Arguments", "Options"
 HEADING = re.compile(r"^([A-Z][\w ]*):\n((?:    .*\n?)+)", re.MULTILINE)
 ENTRY = re.compile(r"^ {4}(\w+)(?: (\S+))?: (.*(?:\n {5,}.*)*)", re.MULTILINE)

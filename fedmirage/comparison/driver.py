@@ -18,7 +18,7 @@ from typing import Any
 
 import ray
 
-from fedmirage.common.errors import ConfigurationError, FedmirageError, reason
+from fedmirage.common.errors import FedmirageError, reason
 from fedmirage.common.settings.config import RunConfig, validate
 from fedmirage.comparison.on_host import (
     PARENT,
@@ -30,6 +30,7 @@ from fedmirage.comparison.on_host import (
     receive,
 )
 from fedmirage.runtimes.actors import find_cause
+from fedmirage.runtimes.child import ending_process
 from fedmirage.runtimes.cluster.hosts import Requirements, require_fit_hosts
 from fedmirage.runtimes.cluster.join import join
 from fedmirage.runtimes.cluster.room import Host, Need, count_gpus, count_room, list_hosts
@@ -51,24 +52,13 @@ def serve() -> None:
             with lock:
                 pipe.write(json.dumps(line) + "\n")
 
-        code = 1
-        try:
+        with ending_process(tell):
             cluster = Cluster(request)
             tell(**cluster.survey())
             for line in sys.stdin:
                 run = json.loads(line)
                 answer = partial(tell, run=run["run"])
                 threading.Thread(target=cluster.do, args=(run, answer), daemon=True).start()
-            code = 0
-        except ConfigurationError as error:
-            tell(problems=error.problems)
-        except FedmirageError as error:
-            tell(failure=reason(error))
-        except BaseException:
-            traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 class Cluster:

@@ -13,9 +13,8 @@ from fedmirage.common.errors import ConfigurationError, DataError
 from fedmirage.common.own_methods import nothing_imported
 from fedmirage.common.settings.config import RunConfig, configure
 from fedmirage.common.settings.language import parse
-from fedmirage.comparison.choices import Choice, choice_of
 from fedmirage.comparison.plan import QUESTION, Job, Plan
-from fedmirage.comparison.rows import FEDAVG, Question, check_score
+from fedmirage.comparison.rows import FEDAVG, Choice, Question, check_score, choice_of
 from fedmirage.comparison.scores import Score, read_score
 from fedmirage.comparison.statistics import (
     Difference,

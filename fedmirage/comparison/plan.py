@@ -10,16 +10,19 @@ from typing import Any
 
 from fedmirage.common.errors import collect, refuse
 from fedmirage.common.settings.config import RunConfig, configure
-from fedmirage.comparison.choices import Choice, choice_of, make_choices, read_schedules
 from fedmirage.comparison.rows import (
     FEDAVG,
     GLOBAL,
     LOCAL,
     SITES,
+    Choice,
     Question,
     Row,
+    choice_of,
     headline,
+    make_choices,
     make_rows,
+    read_schedules,
 )
 from fedmirage.records.lines import recorded_settings
 from fedmirage.server.record.folder import require_same_settings

@@ -8,9 +8,8 @@ from typing import Any
 
 from fedmirage.common.errors import DataError
 from fedmirage.common.wire.metrics import AVERAGE_SCORES, TEST_SHARD
-from fedmirage.comparison.choices import Choice, choice_of
 from fedmirage.comparison.plan import Job
-from fedmirage.comparison.rows import GLOBAL, LOCAL, METRICS, SCORES, SITES
+from fedmirage.comparison.rows import GLOBAL, LOCAL, METRICS, SCORES, SITES, Choice, choice_of
 from fedmirage.records.lines import find_summary, read_rounds
 
 LAST = 5  # evaluated rounds in the headline score

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.outcome import Outcome, Standing
+from fedmirage.comparison.rows import choice_of
 from fedmirage.comparison.statistics import UNDECIDED, VERDICTS, Difference, Spread
 
 Cell = TypeVar("Cell")

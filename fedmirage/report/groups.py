@@ -12,10 +12,9 @@ from typing import Any
 from fedmirage.common.errors import ConfigurationError, DataError
 from fedmirage.common.own_methods import nothing_imported
 from fedmirage.common.settings.config import RunConfig, configure
-from fedmirage.comparison.choices import choice_of
 from fedmirage.comparison.outcome import FILE as COMPARISON
 from fedmirage.comparison.outcome import Outcome, Standing, make_entry, read_outcome, stand
-from fedmirage.comparison.rows import FEDAVG, Question, headline, placebo_of
+from fedmirage.comparison.rows import FEDAVG, Question, choice_of, headline, placebo_of
 from fedmirage.comparison.table import name_row
 from fedmirage.report.runs import DAMAGED, ReportedRun, read_run
 from fedmirage.server.record.folder import MOVABLE, PLACES

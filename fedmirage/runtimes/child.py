@@ -11,6 +11,8 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,28 +33,35 @@ from fedmirage.server.record.folder import explain, is_mistake
 
 
 def serve() -> None:
-    """Read a request and do what it asks for; the exit code is 0 if it went well."""
+    """Read a request and do what it asks for."""
     request = json.load(sys.stdin)
     writer, terminal = request.pop("pipe"), request.pop("terminal")
     for descriptor in (writer, *terminal):
         os.set_inheritable(descriptor, False)
-    code = 1
     with os.fdopen(writer, "w", buffering=1) as pipe:
 
         def tell(**line: Any) -> None:
             pipe.write(json.dumps(line) + "\n")
 
-        try:
+        with ending_process(tell):
             if terminal:
                 sys.breakpointhook = Debugger(tell, terminal)
             (check_all if "configs" in request else conduct)(tell, **request)
-            code = 0
-        except ConfigurationError as error:
-            tell(problems=error.problems)
-        except (FedmirageError, OSError) as error:  # a full disk is not a fault of this program
-            tell(failure=reason(error))
-        except BaseException:
-            traceback.print_exc()
+
+
+@contextmanager
+def ending_process(tell: Any) -> Iterator[None]:
+    """Say why the work of this process failed, and end it; the exit code is 0 if it went well."""
+    code = 1
+    try:
+        yield
+        code = 0
+    except ConfigurationError as error:
+        tell(problems=error.problems)
+    except (FedmirageError, OSError) as error:  # a full disk is not a fault of this program
+        tell(failure=reason(error))
+    except BaseException:
+        traceback.print_exc()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # threads of Ray and Flower may wait for something that never comes

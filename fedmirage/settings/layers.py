@@ -44,10 +44,10 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         ) from None
 
 
-def read_layers(preset: str | None, files: Sequence[Path]) -> list[dict[str, Any]]:
+def read_layers(preset: str | None, files: Sequence[Path] | None) -> list[dict[str, Any]]:
     """Read a preset and TOML files, in the order in which they override each other."""
     first = [read_preset(preset)] if preset else []
-    return first + [read_toml(path, "config") for path in files]
+    return first + [read_toml(path, "config") for path in files or ()]
 
 
 @contextmanager

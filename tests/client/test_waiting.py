@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from fedmirage.client import train as loop
-from fedmirage.client.methods.fedcg import adversary
-from fedmirage.client.methods.fedmd_cg import generator
+from fedmirage.client.methods.fedcg import client as fedcg
+from fedmirage.client.methods.fedmd_cg import client as fedmd_cg
 from fedmirage.common.methods import METHODS
 from fedmirage.testing.simulated_device import DEVICE, simulated_device
 from tests.support.inprocess import run_in_process
@@ -46,7 +46,7 @@ def count_waits(
             del simulation.waits[before:]
             return values
 
-        for module in (loop, adversary, generator):
+        for module in (loop, fedcg, fedmd_cg):
             patch.setattr(module, "train_phase", watched)
         patch.setattr(loop.TermMeans, "values", uncounted)
         settings = {**BASE, "methods": methods, "local_epochs": 0, "local_steps": steps}

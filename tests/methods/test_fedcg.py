@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fedmirage.client.data import LocalData
 from fedmirage.client.methods.fedcg import FedCgClient
-from fedmirage.client.methods.fedcg.adversary import discriminator_loss, generator_loss
+from fedmirage.client.methods.fedcg.client import discriminator_loss, generator_loss
 from fedmirage.client.round import LocalRound
 from fedmirage.client.train import train
 from fedmirage.common.data.batches import Resident

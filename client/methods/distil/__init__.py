@@ -1,6 +1,6 @@
 """Distil on the client, the only half it has.
 
-FedLGD builds on `virtual_set` and `prepare_virtual_set` (virtual.py), and on
+FedLGD builds on `virtual_set` and `prepare_virtual_set` (client.py), and on
 `match_distributions` (matching.py).
 """
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fedmirage.client.handout import receive
-from fedmirage.client.methods.distil.matching import Matching, RealImages, match_distributions
-from fedmirage.client.methods.distil.virtual import (
+from fedmirage.client.methods.distil.client import (
     draw_virtual_set,
     prepare_virtual_set,
     virtual_set,
 )
+from fedmirage.client.methods.distil.matching import Matching, RealImages, match_distributions
 from fedmirage.client.objective import Objective
 from fedmirage.client.round import LocalClient, LocalRound, Step
 from fedmirage.common.learning.losses import kernel_discrepancy, supervised_contrast

@@ -10,6 +10,7 @@ from fedmirage.common.data.partitions.counts import (
     divide_evenly,
     split_by_counts,
 )
+from fedmirage.common.data.partitions.groups import Division
 from fedmirage.common.data.partitions.params import Dirichlet, DirichletClient, DirichletEqual
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.settings.language import write
@@ -19,12 +20,8 @@ PASSES = 1000  # most passes of DynaFed's equalisation
 # replaces shares that underflowed to zero, so that no client's shares are all zero
 SMALLEST = 1e-290
 
-Labels = npt.NDArray[np.int64]
 
-
-def dirichlet(
-    params: Dirichlet, labels: Labels, classes: int, clients: int, generator: np.random.Generator
-) -> list[Indices]:
+def dirichlet(params: Dirichlet, what: Division) -> list[Indices]:
     """Split like FedCOG's NIID-1 and VHL: class by class, redrawn until every client has enough.
 
     flwr-datasets' DirichletPartitioner(self_balancing=True) cuts the same shares in the same way,
@@ -33,14 +30,13 @@ def dirichlet(
     client as a whole, and eleven draws are the limit (100 clients with alpha 0.1 need four on
     average).
     """
-    sizes = np.bincount(labels, minlength=classes)
     for _ in range(ATTEMPTS):
-        counts = _draw(params, sizes, clients, generator)
+        counts = _draw(params, what.sizes, what.clients, what.generator)
         if counts is not None and counts.sum(axis=1).min() >= params.min_size:
-            return split_by_counts(labels, counts, generator)
+            return split_by_counts(what.labels, counts, what.generator)
     raise ConfigurationError(
         f"partition: {write(params)}: {ATTEMPTS} draws with alpha={params.alpha:g} never gave"
-        f" all of clients={clients} at least min_size={params.min_size} of {len(labels)}"
+        f" all of clients={what.clients} at least min_size={params.min_size} of {len(what.train)}"
         " samples; set a larger alpha, a smaller min_size or fewer clients"
     )
 
@@ -62,25 +58,19 @@ def _draw(
     return counts
 
 
-def dirichlet_equal(
-    params: DirichletEqual,
-    labels: Labels,
-    classes: int,
-    clients: int,
-    generator: np.random.Generator,
-) -> list[Indices]:
+def dirichlet_equal(params: DirichletEqual, what: Division) -> list[Indices]:
     """Split like DynaFed: Dirichlet shares of every class, scaled to equally large clients.
 
     Classes are cut in the order of the data set. Sizes are equal up to rounding (746 to 758 for 80
     clients and 60,000 samples) if the scaling converges.
     """
-    sizes = np.bincount(labels, minlength=classes)
-    shares = generator.dirichlet(np.full(clients, params.alpha), size=classes).T
+    sizes, counts = what.sizes, what.no_counts()
+    alphas = np.full(what.clients, params.alpha)
+    shares = what.generator.dirichlet(alphas, size=what.classes).T
     amounts = equalise(shares * sizes, sizes)  # (clients, classes)
-    counts = np.zeros((clients, classes), dtype=np.int64)
     for label in np.flatnonzero(sizes):
         counts[:, label] = apportion(sizes[label], amounts[:, label])
-    return split_by_counts(labels, counts)
+    return split_by_counts(what.labels, counts)
 
 
 def equalise(amounts: npt.NDArray[np.float64], sizes: Counts) -> npt.NDArray[np.float64]:
@@ -106,13 +96,7 @@ def equalise(amounts: npt.NDArray[np.float64], sizes: Counts) -> npt.NDArray[np.
     return result
 
 
-def dirichlet_client(
-    params: DirichletClient,
-    labels: Labels,
-    classes: int,
-    clients: int,
-    generator: np.random.Generator,
-) -> list[Indices]:
+def dirichlet_client(params: DirichletClient, what: Division) -> list[Indices]:
     """Split like FedMD-CG: one client after the other draws its shares, then N/K samples by them.
 
     Samples are drawn without replacement, each weighted by the share of its class. An exhausted
@@ -120,10 +104,10 @@ def dirichlet_client(
     the order of E/w with E exponential, so one partial sort replaces a loop; samples whose share
     underflowed to zero come last, in random order.
     """
+    labels, generator, parts = what.labels, what.generator, []
     left = np.arange(len(labels), dtype=np.int64)
-    parts = []
-    for size in divide_evenly(len(labels), clients):
-        shares = np.maximum(generator.dirichlet(np.full(classes, params.alpha)), SMALLEST)
+    for size in divide_evenly(len(labels), what.clients):
+        shares = np.maximum(generator.dirichlet(np.full(what.classes, params.alpha)), SMALLEST)
         ranks = np.log(generator.standard_exponential(len(left))) - np.log(shares)[labels[left]]
         chosen = np.zeros(len(left), dtype=bool)
         chosen[np.argpartition(ranks, size - 1)[:size]] = True

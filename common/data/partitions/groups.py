@@ -1,5 +1,8 @@
 """The partitions that draw no shares: even, by a column of the data, or by fixed classes."""
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,7 +13,7 @@ from fedmirage.common.data.partitions.counts import (
     divide_evenly,
     split_by_counts,
 )
-from fedmirage.common.data.partitions.params import Classes, Domains, Dominant, Natural
+from fedmirage.common.data.partitions.params import Classes, Domains, Dominant, Iid, Natural
 from fedmirage.common.data.set import Split
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.settings.language import write
@@ -20,17 +23,45 @@ ATTEMPTS = 1000  # draws before the minimum of `domains` is refused
 Labels = npt.NDArray[np.int64]
 
 
-def iid(samples: int, clients: int, generator: np.random.Generator) -> list[Indices]:
+@dataclass(frozen=True)
+class Division:
+    """Training samples that are to be divided, and the generator that all draws come from."""
+
+    train: Split
+    classes: int
+    clients: int
+    generator: np.random.Generator
+
+    @cached_property
+    def labels(self) -> Labels:
+        """Class numbers; the partitions that read them are refused for multi-label sets."""
+        return np.asarray(self.train.labels, dtype=np.int64)
+
+    @cached_property
+    def sizes(self) -> Counts:
+        """The number of samples of every class."""
+        return np.bincount(self.labels, minlength=self.classes)
+
+    def no_counts(self) -> Counts:
+        """Make an empty table of the samples of every client and class."""
+        return np.zeros((self.clients, self.classes), dtype=np.int64)
+
+
+def iid(params: Iid, what: Division) -> list[Indices]:
+    """Shuffle, then cut into equal pieces."""
+    return cut_evenly(len(what.train), what.clients, what.generator)
+
+
+def cut_evenly(samples: int, pieces: int, generator: np.random.Generator) -> list[Indices]:
     """Shuffle, then cut into equal pieces."""
     shuffled = generator.permutation(np.arange(samples, dtype=np.int64))
-    return [np.sort(piece) for piece in np.array_split(shuffled, clients)]
+    return [np.sort(piece) for piece in np.array_split(shuffled, pieces)]
 
 
-def natural(
-    params: Natural, train: Split, clients: int, generator: np.random.Generator
-) -> list[Indices]:
+def natural(params: Natural, what: Division) -> list[Indices]:
     """Give each client one group in order; if there are more, go round, or draw."""
-    groups, group_of = np.unique(train.columns[params.by], return_inverse=True)
+    clients, generator = what.clients, what.generator
+    groups, group_of = np.unique(what.train.columns[params.by], return_inverse=True)
     order = np.arange(len(groups)) if len(groups) == clients else generator.permutation(len(groups))
     # Unused groups belong to one client too many, which is dropped at the end.
     client_of = np.full(len(groups), clients, dtype=np.int64)
@@ -41,15 +72,12 @@ def natural(
     return np.split(by_client, np.cumsum(np.bincount(owners, minlength=clients + 1))[:-1])[:clients]
 
 
-def domains(
-    params: Domains, train: Split, clients: int, generator: np.random.Generator
-) -> list[Indices]:
+def domains(params: Domains, what: Division) -> list[Indices]:
     """Cut one domain after the other into its shards."""
-    column, labels = train.columns["domain"], np.asarray(train.labels, dtype=np.int64)
-    parts = []
+    column, parts = what.train.columns["domain"], []
     for name in np.unique(column):
         members = np.flatnonzero(column == name)
-        shards = _shards(params, int(name), labels[members], generator)
+        shards = _shards(params, int(name), what.labels[members], what.generator)
         parts += [members[shard] for shard in shards]
     return parts
 
@@ -59,7 +87,7 @@ def _shards(
 ) -> list[Indices]:
     """Cut one domain into shards, given as positions within the domain."""
     if params.minimum == 0 and params.alpha is None:
-        return iid(len(labels), params.shards, generator)
+        return cut_evenly(len(labels), params.shards, generator)
     sizes = np.bincount(labels)
     present = np.flatnonzero(sizes)
     for label in present:
@@ -87,7 +115,7 @@ def _even_shards(
     """Split evenly, again and again until every shard has its minimum of every class."""
     sizes = np.bincount(labels)
     for _ in range(ATTEMPTS):
-        shards = iid(len(labels), params.shards, generator)
+        shards = cut_evenly(len(labels), params.shards, generator)
         held = [np.bincount(labels[shard], minlength=len(sizes)) for shard in shards]
         least = np.min(held, axis=0)
         short = np.flatnonzero((sizes > 0) & (least < params.minimum))
@@ -105,20 +133,20 @@ def _unreachable(params: Domains, domain: int, label: int, size: int) -> Configu
     )
 
 
-def by_classes(params: Classes, labels: Labels, classes: int, clients: int) -> list[Indices]:
+def by_classes(params: Classes, what: Division) -> list[Indices]:
     """Split like FedCOG's NIID-2: blocks of s classes, cut in the order of the data set."""
-    sizes = np.bincount(labels, minlength=classes)
+    classes, clients = what.classes, what.clients
     blocks = -(-classes // params.per_client)
     firsts = params.per_client * (np.arange(clients) % blocks)
     holds = (firsts[:, None] + np.arange(params.per_client)) % classes  # (clients, per_client)
-    counts = np.zeros((clients, classes), dtype=np.int64)
+    counts = what.no_counts()
     for label in range(classes):
         holders = np.flatnonzero((holds == label).any(axis=1))
         if len(holders):
-            counts[holders, label] = divide_evenly(sizes[label], len(holders))
+            counts[holders, label] = divide_evenly(what.sizes[label], len(holders))
     if params.samples is not None:
         counts = _limit(params.samples, counts, holds)
-    return split_by_counts(labels, counts)
+    return split_by_counts(what.labels, counts)
 
 
 def _limit(samples: int, counts: Counts, holds: Counts) -> Counts:
@@ -138,22 +166,19 @@ def _limit(samples: int, counts: Counts, holds: Counts) -> Counts:
     return limited
 
 
-def dominant(
-    params: Dominant, labels: Labels, classes: int, clients: int, generator: np.random.Generator
-) -> list[Indices]:
+def dominant(params: Dominant, what: Division) -> list[Indices]:
     """Split like VHL's subset: `share` of a class to its own clients, the rest evenly to others.
 
     On CIFAR-10 with ten clients, the others get 5 or 6 samples each.
     """
-    sizes = np.bincount(labels, minlength=classes)
-    counts = np.zeros((clients, classes), dtype=np.int64)
+    classes, clients, counts = what.classes, what.clients, what.no_counts()
     everybody = np.arange(clients)
-    for label in range(classes):
+    for label, size in enumerate(map(int, what.sizes)):
         own = everybody % classes == label if clients >= classes else everybody == label % clients
         # shuffled, so that it is not always client 0 that gets the odd sample
-        others = generator.permutation(everybody[~own])
-        stays = round(params.share * int(sizes[label])) if len(others) else int(sizes[label])
+        others = what.generator.permutation(everybody[~own])
+        stays = round(params.share * size) if len(others) else size
         counts[own, label] = divide_evenly(stays, int(own.sum()))
         if len(others):
-            counts[others, label] = divide_evenly(int(sizes[label]) - stays, len(others))
-    return split_by_counts(labels, counts, generator)
+            counts[others, label] = divide_evenly(size - stays, len(others))
+    return split_by_counts(what.labels, counts, what.generator)

@@ -25,16 +25,12 @@ Differs from the code: extractors are in evaluation mode, because a BatchNorm la
 would subtract the very means that are matched; models without BatchNorm do the same in both modes.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from fedmirage.common.method import Method
-
-if TYPE_CHECKING:
-    from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.config import RunConfig
 
 OPERATIONS = ("color", "crop", "cutout", "flip", "scale", "rotate")
 COPIES = 2  # with so few real images per class, virtual ones can be copies of them

@@ -37,17 +37,13 @@ Differs from the code: a client always starts from theta, because in the code on
 in the last round starts from an older model.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from fedmirage.common.method import NETWORK, Parts, Place, Section, Weighting, first_round
 from fedmirage.common.methods.distil.declaration import Distilling
-
-if TYPE_CHECKING:
-    from fedmirage.common.settings.config import RunConfig
+from fedmirage.common.settings.config import RunConfig
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]

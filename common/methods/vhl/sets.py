@@ -1,4 +1,7 @@
-"""The virtual set of a run: made from a seed, and the same on every machine that makes it."""
+"""The virtual set of a run: made from a seed, and the same on every machine that makes it.
+
+Gaussian noise, the simplest of its generators, is made here.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,13 +15,35 @@ from fedmirage.common.data.loading import load
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.method import Shape
 from fedmirage.common.methods.vhl import Vhl
-from fedmirage.common.methods.vhl.gaussian import gaussian, gaussian_inputs
 from fedmirage.common.methods.vhl.simple_cnn import simple_cnn
 from fedmirage.common.methods.vhl.stylegan import stylegan
 from fedmirage.common.models.base import Model
 from fedmirage.common.seeds import derive, torch_generator
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.common.wire.payload import Array, Arrays
+
+SIDE = 8  # the side of the noise before it is upsampled, in pixels
+STD = 0.5
+
+
+def gaussian(params: Vhl, classes: int, side: int, generator: torch.Generator) -> Tensor:
+    """Draw mu_c ~ N(0, 1) once per class; every image is N(mu_c, 0.5^2) in 3x8x8, upsampled."""
+    means = torch.randn(classes, 1, 3, SIDE, SIDE, generator=generator)
+    noise = torch.randn(classes, params.per_class, 3, SIDE, SIDE, generator=generator)
+    return F.interpolate(
+        (means + STD * noise).flatten(0, 1), size=(side, side), mode="bilinear", align_corners=False
+    )
+
+
+def gaussian_inputs(params: Vhl, classes: int, shape: Shape, generator: torch.Generator) -> Tensor:
+    """Draw mu_c ~ N(0, 1) once per class; every input is N(mu_c, 0.5^2), as if it were normalised.
+
+    For rows of a table, signals and embeddings, which have no neighbours to upsample between.
+    """
+    means = torch.randn(classes, 1, *shape, generator=generator)
+    noise = torch.randn(classes, params.per_class, *shape, generator=generator)
+    return (means + STD * noise).flatten(0, 1)
+
 
 # params, C_v, side, generator -> (C_v * per_class, 3, side, side)
 Maker = Callable[[Vhl, int, int, torch.Generator], Tensor]

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fedmirage.client.build import load_common_view
 from fedmirage.client.client import FederatedClient
+from fedmirage.client.methods.distil.client import virtual_set
 from fedmirage.client.methods.distil.matching import RealImages
-from fedmirage.client.methods.distil.virtual import virtual_set
 from fedmirage.client.round import LocalClient
 from fedmirage.common.data.view import ClientView
 from fedmirage.common.learning.losses import kernel_discrepancy

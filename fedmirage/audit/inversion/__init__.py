@@ -11,12 +11,10 @@ from torch import Tensor
 
 from fedmirage.audit.attack import AuditFinding, AuditPicture, AuditTable
 from fedmirage.audit.attacks import Inversion
-from fedmirage.audit.inversion.labels import infer_labels
 from fedmirage.audit.inversion.matching import Guess, Matcher, rebuild
 from fedmirage.audit.inversion.scores import assign, psnr, ssim
-from fedmirage.audit.inversion.sights import Victim, draw_features, find_victims
-from fedmirage.audit.overheard import Overheard
-from fedmirage.audit.tap import SUM
+from fedmirage.audit.inversion.sights import Victim, draw_features, find_victims, infer_labels
+from fedmirage.audit.overheard import SUM, Overheard
 from fedmirage.common.image_grid import draw_grid
 from fedmirage.common.seeds import torch_generator
 

@@ -18,7 +18,7 @@ from torch.func import functional_call
 
 from fedmirage.audit.attacks import Inversion
 from fedmirage.audit.inversion.sights import Named, Sight, Victim
-from fedmirage.audit.tap import SUM
+from fedmirage.audit.overheard import SUM
 from fedmirage.common.learning.steps import effective_steps
 from fedmirage.common.method import NETWORK
 from fedmirage.common.models.base import Model

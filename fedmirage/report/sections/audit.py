@@ -5,8 +5,15 @@ from pathlib import Path
 
 from PIL import Image
 
-from fedmirage.audit.attack import AuditFinding, AuditTable
-from fedmirage.audit.record import FILE, PICTURES, RecordedFinding, read_finding, show_cell
+from fedmirage.audit.attack import (
+    FILE,
+    PICTURES,
+    AuditFinding,
+    AuditTable,
+    RecordedFinding,
+    read_finding,
+    show_cell,
+)
 from fedmirage.common.errors import DataError
 from fedmirage.report.groups import Group
 from fedmirage.report.html import Html, PageSection, bullets, element, join, table

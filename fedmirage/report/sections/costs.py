@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from pandas import DataFrame
 
 from fedmirage.common.wire.metrics import TIMES
-from fedmirage.report.bands import brief
 from fedmirage.report.groups import Group
 from fedmirage.report.html import Html, PageSection, element, join, plot_section, table
-from fedmirage.report.runs import ReportedRun
+from fedmirage.report.runs import ReportedRun, brief
 
 PHASES = {"preparation": "preparation", "clients": "clients"}
 PHASES |= {"aggregate": "server", "evaluate": "evaluation"}

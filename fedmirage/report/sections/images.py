@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 from fedmirage.common.errors import FedmirageError
-from fedmirage.report.bands import brief
 from fedmirage.report.galleries import Gallery, find_galleries
 from fedmirage.report.groups import Group
 from fedmirage.report.html import (
@@ -17,7 +16,7 @@ from fedmirage.report.html import (
     plot_section,
     table,
 )
-from fedmirage.report.runs import ReportedRun
+from fedmirage.report.runs import ReportedRun, brief
 
 SAMPLES = 300  # test samples of a map
 SEED = 0  # chooses them, and starts t-SNE
@@ -69,8 +68,7 @@ def features(group: Group, tsne: bool) -> PageSection:
 def find_map(run: ReportedRun) -> dict[str, Any] | str:
     """Compute the map of a run; a sentence says why there is none."""
     # Imported here, because they load torch and scikit-learn.
-    from fedmirage.report.tsne.clouds import cloud, embed
-    from fedmirage.report.tsne.finished import FinishedRun
+    from fedmirage.report.tsne.finished import FinishedRun, cloud, embed
 
     try:
         if not run.settings.shares_all:

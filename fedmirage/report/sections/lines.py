@@ -9,10 +9,9 @@ from fedmirage.common.wire.metrics import FURTHER_SCORES
 from fedmirage.comparison.rows import METRICS
 from fedmirage.comparison.scores import score_of
 from fedmirage.comparison.table import capitalise
-from fedmirage.report.bands import Value, curves
 from fedmirage.report.groups import Group
 from fedmirage.report.html import Html, PageSection, element, join, plot_section, table
-from fedmirage.report.runs import AXES
+from fedmirage.report.runs import AXES, Value, curves
 from fedmirage.server.strategy.budget import spent
 from fedmirage.show.words import spread_out
 
@@ -109,7 +108,7 @@ def draw(
     """
     options, tables = [], []
     for name, value in values.items():
-        found = curves(group, value)
+        found = curves(group.runs.values(), value)
         if found:
             scale = 100 if name in percent else 1
             options.append({"label": name, "percent": scale == 100, "lines": found})

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 
 from fedmirage.common.settings.config import defaults
 from fedmirage.comparison.advice import repeat_comparison, repeat_run
-from fedmirage.comparison.choices import choice_of
-from fedmirage.comparison.rows import Question
+from fedmirage.comparison.rows import Question, choice_of
 from fedmirage.comparison.scores import LAST, score_of
 from fedmirage.report.groups import Group
 from fedmirage.report.html import (

@@ -14,10 +14,9 @@ from fedmirage.common.data.partitions.params import PARTITIONS
 from fedmirage.common.errors import FedmirageError, reason
 from fedmirage.common.settings.config import configure, defaults
 from fedmirage.common.wire.metrics import ON_OWN_LABELS, ON_TEST, TEST_SHARD
-from fedmirage.report.bands import brief
 from fedmirage.report.groups import Group
 from fedmirage.report.html import Html, PageSection, bullets, element, join, plot_section, table
-from fedmirage.report.runs import ReportedRun
+from fedmirage.report.runs import ReportedRun, brief
 from fedmirage.show.words import spread_out
 
 CLIENT_SCORES = {

@@ -10,11 +10,10 @@ from rich.console import Console
 
 from experiments.reproduce import tables
 from experiments.reproduce.answer import read_paper
-from experiments.reproduce.cells import list_cells
 from experiments.reproduce.command import find_recorded, reproduce, show_tables
 from experiments.reproduce.cost import START, Clock, estimate, inputs_of, steps_of
 from experiments.reproduce.dispatch import check_flags
-from experiments.reproduce.jobs import is_recorded, make_work
+from experiments.reproduce.jobs import is_recorded, list_cells, make_work
 from experiments.reproduce.tables import in_per_cent, read_metric, read_table
 from fedmirage.commands.flags import reproduce_flags
 from fedmirage.common.errors import ConfigurationError, FedmirageError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.reproduce import tables
-from experiments.reproduce.cells import choose_cells, list_cells, with_arguments
+from experiments.reproduce.jobs import choose_cells, list_cells, with_arguments
 from experiments.reproduce.tables import Table, list_tables, read_papers, read_table
 from fedmirage.common.errors import ConfigurationError
 

@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedmirage.audit.attack import AuditFinding, AuditPicture, AuditTable
+from fedmirage.audit.attack import (
+    AuditFinding,
+    AuditPicture,
+    AuditTable,
+    RecordedFinding,
+    read_finding,
+    write_finding,
+)
 from fedmirage.audit.attacks import ATTACKS, Histograms, Inversion, read_attacks
 from fedmirage.audit.command import audit
 from fedmirage.audit.plan import make_plan
-from fedmirage.audit.record import RecordedFinding, read_finding, write_finding
 from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
 from fedmirage.report.data import gather
 from fedmirage.report.page import render

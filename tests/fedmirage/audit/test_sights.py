@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from fedmirage.audit.attacks import Inversion
-from fedmirage.audit.inversion.labels import infer_labels
-from fedmirage.audit.inversion.sights import find_victims
-from fedmirage.audit.tap import SUM
+from fedmirage.audit.inversion.sights import find_victims, infer_labels
+from fedmirage.audit.overheard import SUM
 from fedmirage.common.wire.payload import SHARED
 from tests.support.inverted import distance_of_truth, guess_truth, listen
 

@@ -11,11 +11,10 @@ from typer.testing import CliRunner
 from fedmirage.cli import app
 from fedmirage.common.settings.config import configure
 from fedmirage.common.wire.metrics import TEST_SHARD
-from fedmirage.comparison.choices import Choice
 from fedmirage.comparison.export import WRITERS, write_files
 from fedmirage.comparison.outcome import allows_secagg, read_outcome, record
 from fedmirage.comparison.plan import Job, Plan, make_plan
-from fedmirage.comparison.rows import Question
+from fedmirage.comparison.rows import Choice, Question
 from fedmirage.comparison.scores import choose, score_of
 from fedmirage.comparison.statistics import paired_difference
 from fedmirage.comparison.table import remarks, sentences, show_outcome

@@ -8,10 +8,9 @@ import pytest
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.methods import METHODS
 from fedmirage.common.settings.config import configure
-from fedmirage.comparison.choices import Choice, choice_of, learning_rates
 from fedmirage.comparison.command import plan_comparison
 from fedmirage.comparison.plan import Plan, make_plan, read_seeds, shared_rounds
-from fedmirage.comparison.rows import FEDAVG, VIRTUAL, placebo_of
+from fedmirage.comparison.rows import FEDAVG, VIRTUAL, Choice, choice_of, learning_rates, placebo_of
 from tests.support.inprocess import run_in_process
 from tests.support.runs import SMALL, assert_same_bits
 

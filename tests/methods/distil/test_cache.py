@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from fedmirage.client.methods.distil.cache import CacheFile, fingerprint
+from fedmirage.client.methods.distil.client import begin_matching, prepare_virtual_set, virtual_set
 from fedmirage.client.methods.distil.matching import RealImages
-from fedmirage.client.methods.distil.virtual import begin_matching, prepare_virtual_set, virtual_set
 from fedmirage.client.round import LocalClient
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.methods.distil import Distil

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedmirage.client.methods.distil.client import begin_matching, build_extractor, step_generator
 from fedmirage.client.methods.distil.matching import (
     Matching,
     RealImages,
@@ -14,7 +15,6 @@ from fedmirage.client.methods.distil.matching import (
     match_distributions,
     matching_loss,
 )
-from fedmirage.client.methods.distil.virtual import begin_matching, build_extractor, step_generator
 from fedmirage.common.learning import diffaugment
 from fedmirage.common.methods.distil import Distil
 from fedmirage.common.methods.distil.declaration import OPERATIONS

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from fedmirage.client.methods.distil.matching import RealImages
-from fedmirage.client.methods.distil.start import (
+from fedmirage.client.methods.distil.client import (
+    begin_matching,
     class_statistics,
     draw_start,
     explain_counts,
     plan_counts,
 )
-from fedmirage.client.methods.distil.virtual import begin_matching
+from fedmirage.client.methods.distil.matching import RealImages
 from fedmirage.common.errors import ConfigurationError, FedmirageError
 from fedmirage.common.methods import METHODS
 from fedmirage.common.methods.distil import Distil

@@ -16,8 +16,7 @@ from experiments.studies.fedlgd.study import show, study
 from experiments.studies.tsne import draw_domains
 from fedmirage.common.errors import FedmirageError
 from fedmirage.common.models.factory import build
-from fedmirage.report.tsne.clouds import domain_cloud
-from fedmirage.report.tsne.finished import FinishedRun
+from fedmirage.report.tsne.finished import FinishedRun, domain_cloud
 from tests.support.fedlgd import BASE, fedlgd
 from tests.support.inprocess import run_in_process
 

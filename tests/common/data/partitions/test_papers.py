@@ -5,8 +5,10 @@ import pytest
 
 from fedmirage.common.data.partitions import dirichlet
 from fedmirage.common.data.partitions.counts import apportion, divide_evenly, split_by_counts
+from fedmirage.common.data.partitions.groups import Division
 from fedmirage.common.data.partitions.named import split
 from fedmirage.common.data.partitions.params import Dirichlet, DirichletClient
+from fedmirage.common.data.set import Split
 from fedmirage.common.errors import ConfigurationError
 from tests.support.label_samples import balanced, make_split, table
 
@@ -188,9 +190,8 @@ def test_fedmdcg_draws_like_a_weighted_choice() -> None:
     labels = np.repeat([0, 1, 2], [30, 60, 90])
     ours, numpys = np.zeros(3), np.zeros(3)
     for seed in range(400):
-        parts = dirichlet.dirichlet_client(
-            DirichletClient(alpha=1), labels, 3, 2, np.random.default_rng(seed)
-        )
+        what = Division(Split(labels, labels), 3, 2, np.random.default_rng(seed))
+        parts = dirichlet.dirichlet_client(DirichletClient(alpha=1), what)
         ours += np.bincount(labels[parts[0]], minlength=3) / 400
         generator = np.random.default_rng(seed)
         weights = generator.dirichlet(np.ones(3))[labels]

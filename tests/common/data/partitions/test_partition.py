@@ -9,8 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedmirage.common.data.partitions.checks import check
-from fedmirage.common.data.partitions.named import split
+from fedmirage.common.data.partitions.named import check, split
 from fedmirage.common.data.partitions.params import PARTITIONS, PartitionParams
 from fedmirage.common.data.set import Split
 from fedmirage.common.errors import ConfigurationError
