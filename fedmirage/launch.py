@@ -22,13 +22,7 @@ from typing import Any
 
 from rich.console import Console
 
-from fedmirage.common.errors import (
-    TRACEBACK,
-    ConfigurationError,
-    FedmirageError,
-    collect,
-    refuse,
-)
+from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageError, collect, refuse
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.breakpoints import copy_terminal
 from fedmirage.runtimes.cluster.join import AUTO, KEY, check_address

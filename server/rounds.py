@@ -44,12 +44,7 @@ from fedmirage.server.record.line import make_round_line
 from fedmirage.server.record.results import Results
 from fedmirage.server.record.scores import Evaluator
 from fedmirage.server.record.shown import describe_scores, describe_sites
-from fedmirage.server.site_scores import (
-    KIND,
-    ask_for_scores,
-    describe_missing,
-    make_sites_line,
-)
+from fedmirage.server.site_scores import KIND, ask_for_scores, describe_missing, make_sites_line
 from fedmirage.server.strategy.wrapper import idle, release, save_state
 
 

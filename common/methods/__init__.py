@@ -17,14 +17,7 @@ from fedmirage.common.method import Method, clashes
 from fedmirage.common.own_code import is_reference
 from fedmirage.common.settings.language import parse
 
-__all__ = [
-    "METHODS",
-    "Method",
-    "clashes",
-    "find_methods",
-    "half",
-    "list_own",
-]
+__all__ = ["METHODS", "Method", "clashes", "find_methods", "half", "list_own"]
 
 T = TypeVar("T")
 

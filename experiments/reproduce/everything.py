@@ -19,11 +19,7 @@ from fedmirage.common.settings.config import configure
 from fedmirage.comparison.outcome import bare
 from fedmirage.comparison.rows import FEDAVG, placebo_of
 from fedmirage.comparison.scores import read_score
-from fedmirage.comparison.statistics import (
-    Difference,
-    judge_together,
-    paired_difference,
-)
+from fedmirage.comparison.statistics import Difference, judge_together, paired_difference
 from fedmirage.comparison.table import AVERAGED, say_difference, say_verdict
 from fedmirage.report.html import element, join, table
 from fedmirage.report.page import ASSETS, STYLES

@@ -16,12 +16,7 @@ from experiments.reproduce.everything import PAGE, make_markdown, make_page, mak
 from experiments.reproduce.tables import WORDS, When, Written, look_up, read_metric
 from fedmirage.common.errors import DataError
 from fedmirage.comparison.curves import Curve, draw_by_round
-from fedmirage.comparison.statistics import (
-    Difference,
-    judge_together,
-    paired_difference,
-    spread,
-)
+from fedmirage.comparison.statistics import Difference, judge_together, paired_difference, spread
 from fedmirage.comparison.table import NONE, say_difference, say_spread, say_verdict
 from fedmirage.records.lines import read_record, read_rounds
 

@@ -34,11 +34,7 @@ ENVIRONMENT = {
 
 
 def deploy(
-    config: RunConfig,
-    console: Console,
-    verbose: bool = False,
-    code: str = "own",
-    sites: Sites = (),
+    config: RunConfig, console: Console, verbose: bool = False, code: str = "own", sites: Sites = ()
 ) -> None:
     """Start everything, submit the run, wait for its end, and stop everything.
 

@@ -52,10 +52,7 @@ def list_rows(model: TrainedModel, found: Sequence[Prediction], top: int) -> lis
     """List the answers, one row per input: its name, then classes with their probabilities."""
     names = model.facts.classes
     return [
-        [
-            one.input,
-            *(cell for at in one.rank(top) for cell in (names[at], one.probabilities[at])),
-        ]
+        [one.input, *(cell for at in one.rank(top) for cell in (names[at], one.probabilities[at]))]
         for one in found
     ]
 
