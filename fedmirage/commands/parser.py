@@ -55,8 +55,16 @@ class Command(TyperCommand):
         """Write the help in two columns: Rich's four leave no room for sentences at 80 columns."""
         click.Command.format_help(self, ctx, formatter)
 
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the arguments, which the usage line names."""
+        arguments = [one for one in self.get_params(ctx) if isinstance(one, TyperArgument)]
+        records = [record for one in arguments if (record := one.get_help_record(ctx))]
+        if records:
+            with formatter.section("Arguments"):
+                formatter.write_dl([(name, plain(told)) for name, told in records])
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options under the headings of their panels; click writes the arguments."""
+        """Write the options under the headings of their panels."""
         panels: dict[str, list[tuple[str, str]]] = {}
         for option in self.get_params(ctx):
             record = option.get_help_record(ctx)

@@ -49,6 +49,11 @@ def shown(*arguments: str) -> str:
     return result.output
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_written_for_a_terminal(name: str) -> None:
+    assert "\\[" not in shown(name, "--help")  # how Rich would be told that a bracket is one
+
+
 def test_every_setting_is_a_flag_with_its_sentence() -> None:
     text = shown("run", "--help")
     for name in RunConfig.model_fields:
