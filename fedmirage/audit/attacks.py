@@ -147,12 +147,21 @@ ATTACKS: dict[str, type[Attack]] = {
 }
 
 
+def is_every(line: str) -> bool:
+    """Whether a line names no attack, but stands for each of them."""
+    return list_pieces(line) == [EVERY]
+
+
+def list_pieces(line: str) -> list[str]:
+    """List what stands between the commas of a line."""
+    return [piece.strip().lower() for piece in split(line)]
+
+
 def read_attacks(line: str) -> list[Attack]:
     """Read a line of attacks; "all" stands for each of them as it is by default."""
-    names = [piece.strip().lower() for piece in split(line)]
-    if names == [EVERY]:
+    if is_every(line):
         return [kind() for kind in ATTACKS.values()]
-    if EVERY in names:
+    if EVERY in list_pieces(line):
         raise ConfigurationError(
             f"attack: {line!r}: all stands for every attack; write it alone, or name the attacks"
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmirage.audit.attack import Attack
-from fedmirage.audit.attacks import ATTACKS, EVERY, read_attacks
+from fedmirage.audit.attacks import ATTACKS, is_every, read_attacks
 from fedmirage.common.errors import ConfigurationError, collect, refuse
 from fedmirage.common.method import parts_of
 from fedmirage.common.settings.config import RunConfig, configure
@@ -52,7 +52,7 @@ def make_plan(
     attacks: list[Attack] = []
     with collect(problems):
         attacks = read_attacks(line)
-    named = line.strip().lower() != EVERY
+    named = not is_every(line)
     jobs, notes, places = list[AuditJob](), list[str](), set[str]()
     for methods in dict.fromkeys(lines):
         left = len(jobs)

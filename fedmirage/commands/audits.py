@@ -52,6 +52,6 @@ def audit(**given: Any) -> None:
     except KeyboardInterrupt:
         say(out, f"interrupted; {folder} has what was found before; use another --out for the rest")
         raise
-    if given["report"]:
+    if given["report"] and audited.found:
         show_page(folder)
     audited.complain()

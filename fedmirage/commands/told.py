@@ -7,7 +7,8 @@
         memory: Where it keeps what it remembers. [default: the current folder]
 
 What follows a name is the word that stands for its value. What an annotation has beside the type
-are the flag's names and other keywords of Typer's. A flag that Typer knows already needs no line.
+are the flag's names and other keywords of Typer's. A flag that Typer knows already needs no line;
+every other one does.
 """
 
 import inspect
@@ -16,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
+from typer.models import ParameterInfo
 
 from fedmirage.common.settings.config import key_of
 
@@ -50,11 +52,7 @@ def explained(command: Callable[..., None], more: Flags | None = None) -> Callab
 
 def list_flags(command: Callable[..., None]) -> Flags:
     """List the flags of a command that are named in its signature."""
-    told = {
-        name: (panel, metavar, " ".join(text.split()))
-        for panel, entries in HEADING.findall(f"{inspect.getdoc(command)}\n")
-        for name, metavar, text in ENTRY.findall(entries)
-    }
+    told, unexplained = read_entries(command), []
     hints, flags = get_type_hints(command, include_extras=True), Flags()
     for name, parameter in inspect.signature(command).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -67,10 +65,25 @@ def list_flags(command: Callable[..., None]) -> Flags:
             names = names or ([f"--{key_of(name)}"] if usual is False else [])
             options = [words for words in more if isinstance(words, dict)]
             hint = Annotated[kind, make_flag(*told.pop(name), names, *options)]
+        elif not any(isinstance(one, ParameterInfo) for one in getattr(hint, "__metadata__", ())):
+            unexplained.append(name)
         flags[name] = (hint, usual)
     if told:
         raise TypeError(f"{command.__name__} explains {', '.join(told)}, which it does not have")
+    if unexplained:
+        raise TypeError(f"{command.__name__} does not explain {', '.join(unexplained)}")
     return flags
+
+
+def read_entries(command: Callable[..., None]) -> dict[str, tuple[str, str, str]]:
+    """Read what a docstring says of each flag: the heading, the word for its value, the text."""
+    told = {}
+    for panel, entries in HEADING.findall(f"{inspect.getdoc(command)}\n"):
+        if left := ENTRY.sub("", entries).strip():
+            raise TypeError(f"{command.__name__}: {left!r} under {panel} explains no flag")
+        for name, metavar, text in ENTRY.findall(entries):
+            told[name] = (panel, metavar, " ".join(text.split()))
+    return told
 
 
 def make_flag(

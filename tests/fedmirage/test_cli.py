@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import click
 import pytest
@@ -126,6 +126,26 @@ def test_a_docstring_explains_no_flag_that_is_not_there() -> None:
         """
 
     with pytest.raises(TypeError, match="explains fodler, which it does not have"):
+        explained(command)
+
+
+def test_a_flag_that_no_line_explains_is_refused() -> None:
+    def command(known: Annotated[str, typer.Option(help="Typer's.")], folder: str) -> None:
+        """Do something."""
+
+    with pytest.raises(TypeError, match=r"command does not explain folder$"):
+        explained(command)
+
+
+def test_a_line_that_explains_no_flag_is_refused() -> None:
+    def command(known: Annotated[str, typer.Option(help="Typer's.")]) -> None:
+        """Do something.
+
+        Options:
+            known Its colon is missing.
+        """
+
+    with pytest.raises(TypeError, match=r"colon is missing.* under Options explains no flag"):
         explained(command)
 
 

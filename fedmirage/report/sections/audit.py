@@ -22,14 +22,21 @@ TITLE = "What the messages give away"
 
 
 def is_audited(group: Group) -> bool:
-    """Whether every run of a group was done for an attack, and not to compare accuracies."""
-    runs = group.all_runs
-    return bool(runs) and all((run.folder / FILE).exists() for run in runs)
+    """Whether runs of a group were done for attacks, and not to compare accuracies.
+
+    An attack that failed has left nothing in the folder of its run, so one run is enough.
+    """
+    return any((run.folder / FILE).exists() for run in group.all_runs)
 
 
 def name_attacks(group: Group) -> str:
-    """Name an audited group after its attacks and the methods that were attacked."""
+    """Name an audited group after its attacks and the methods that were attacked.
+
+    What they found may be unreadable; the section says so.
+    """
     found = [one for run in group.all_runs if (one := _read(run.folder)[0])]
+    if not found:
+        return TITLE
     attacks = dict.fromkeys(one.attack.partition("(")[0] for one in found)
     methods = dict.fromkeys(one.methods for one in found)
     name = f"{', '.join(attacks)} on {'; '.join(methods)}"

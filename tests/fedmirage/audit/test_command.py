@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from fedmirage.audit.attack import (
     AuditFinding,
@@ -18,6 +19,7 @@ from fedmirage.audit.attack import (
 from fedmirage.audit.attacks import ATTACKS, Histograms, Inversion, read_attacks
 from fedmirage.audit.command import audit
 from fedmirage.audit.plan import make_plan
+from fedmirage.cli import app
 from fedmirage.common.errors import ConfigurationError, DataError, FedmirageError
 from fedmirage.report.data import gather
 from fedmirage.report.page import render
@@ -82,6 +84,17 @@ def test_an_attack_that_fails_does_not_end_the_audit(
         done.complain()
 
 
+def test_a_page_about_nothing_hides_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedmirage.audit.command.attack", fail)
+    typed = ["audit", "--attack", "histograms", "--dataset", TINY["dataset"], "--model", "dlg-cnn"]
+    result = CliRunner().invoke(app, [*typed, "--out", str(tmp_path / "audit")])
+    assert "failed: training diverged" in result.output
+    assert isinstance(result.exception, FedmirageError)
+    assert "1 of 1 attacks failed" in str(result.exception)
+
+
 def fail(*given: Any) -> AuditFinding:
     raise FedmirageError("training diverged")
 
@@ -97,8 +110,26 @@ def test_pages_of_several_attacks_begin_with_what_each_of_them_found(tmp_path: P
     assert len(behind) == 2
 
 
-def test_all_leaves_out_what_does_not_fit(tmp_path: Path) -> None:
-    made = plan(tmp_path, ["vhl"], "all", dataset="digits(limit=300)")
+def test_one_failed_attack_does_not_turn_the_page_to_accuracy(tmp_path: Path) -> None:
+    """It has left no audit.json, beside another one of the same settings that has."""
+    audit(plan(tmp_path, ["fedavg", "lg-fedavg"], QUICK), Console(quiet=True))
+    (tmp_path / "lg-fedavg-inversion" / "audit.json").unlink()
+    (group,) = gather([tmp_path])["html"]["groups"]
+    assert group["title"] == "Inversion on fedavg"
+    assert group["sections"][0]["id"].endswith("-audit")
+
+
+def test_the_page_about_an_audit_that_cannot_be_read(tmp_path: Path) -> None:
+    audit(plan(tmp_path, ["fedavg"], QUICK), Console(quiet=True))
+    (tmp_path / "fedavg-inversion" / "audit.json").write_text('{"version": 1}')
+    (group,) = gather([tmp_path])["html"]["groups"]
+    assert group["title"] == "What the messages give away"
+    assert "is damaged" in group["sections"][0]["html"]
+
+
+@pytest.mark.parametrize("line", ["all", " ALL, "])
+def test_all_leaves_out_what_does_not_fit(line: str, tmp_path: Path) -> None:
+    made = plan(tmp_path, ["vhl"], line, dataset="digits(limit=300)")
     assert "inversion" not in [job.attack.name for job in made.jobs]
     assert any("inversion is for fedavg" in note for note in made.notes)
 
