@@ -47,18 +47,19 @@ def join(address: str, verbose: bool = False) -> str:
     os.environ.update({key: os.environ.get(key, value) for key, value in QUIET.items()})
     import ray
 
-    found = find_address(address)
-    require_same_ray(found, ask_version(found))
+    given = name_address(address)  # before the variable is put aside, and before auto is found
+    found = find_address(address, given)
+    require_same_ray(ask_version(found, given), given)
     known = environment()
     carried = {name: known[name] for name in CARRIED if name in known}
     try:
         ray.init(address=found, runtime_env={"env_vars": carried}, **hush(verbose))
     except Exception as error:
-        raise ConfigurationError(explain(found, str(error))) from None
+        raise ConfigurationError(explain(found, str(error), given)) from None
     return found
 
 
-def find_address(address: str) -> str:
+def find_address(address: str, given: str) -> str:
     """Return the address itself; for `auto`, that of the only cluster of which this host is one."""
     from ray._private.services import canonicalize_bootstrap_address_or_die
 
@@ -70,7 +71,7 @@ def find_address(address: str) -> str:
     except ConnectionError as error:
         several = "multiple" in str(error)
         raise ConfigurationError(
-            f"{KEY} auto: this host belongs to {'several Ray clusters' if several else 'no Ray'}"
+            f"{given}: this host belongs to {'several Ray clusters' if several else 'no Ray'}"
             f"{'' if several else ' cluster'}; write HOST:PORT of its head"
             f"{'' if several else ', after `ray start --address HOST:PORT` on this host'}"
         ) from None
@@ -79,7 +80,7 @@ def find_address(address: str) -> str:
             os.environ[VARIABLE] = variable
 
 
-def ask_version(address: str) -> str:
+def ask_version(address: str, given: str) -> str:
     """Ask a cluster which version of Ray it runs; refuse an address where none answers."""
     import grpc  # type: ignore[import-untyped]
     from ray._private.grpc_utils import init_grpc_channel
@@ -93,53 +94,53 @@ def ask_version(address: str) -> str:
             service: Any = services.NodeInfoGcsServiceStub(channel)  # type: ignore[no-untyped-call]
             answer = service.CheckAlive(requests.CheckAliveRequest(), timeout=ANSWER)
     except grpc.RpcError as error:
-        raise ConfigurationError(explain_silence(address, error)) from None
+        raise ConfigurationError(explain_silence(error, given)) from None
     except Exception as error:  # Ray found that it has no token to send
-        raise ConfigurationError(explain(address, str(error))) from None
+        raise ConfigurationError(explain(address, str(error), given)) from None
     return str(answer.ray_version)
 
 
-def explain_silence(address: str, error: Any) -> str:
+def explain_silence(error: Any, given: str) -> str:
     """Say why a cluster gave no answer."""
     import grpc
 
     if error.code() == grpc.StatusCode.UNAUTHENTICATED:
         return (
-            f"{name_address(address)}: the cluster refuses this command's token; set"
+            f"{given}: the cluster refuses this command's token; set"
             " RAY_AUTH_MODE=token, and its token as RAY_AUTH_TOKEN or in the file"
             " RAY_AUTH_TOKEN_PATH"
         )
     return (
-        f"{name_address(address)}: no Ray cluster answers there; check the address, that `ray start"
+        f"{given}: no Ray cluster answers there; check the address, that `ray start"
         " --head` runs on that host, and that this host reaches its port"
-    ) + (f'; {KEY} "" ignores the variable' if is_variable(address) else "")
+    ) + (f'; {KEY} "" ignores the variable' if given.startswith(f"{VARIABLE}=") else "")
 
 
-def require_same_ray(address: str, theirs: str) -> None:
+def require_same_ray(theirs: str, given: str) -> None:
     """Refuse a cluster of another version of Ray."""
     import ray
 
     if theirs != ray.__version__:
         raise ConfigurationError(
-            f"{name_address(address)}: the cluster runs Ray {theirs or 'of unknown version'}, and"
+            f"{given}: the cluster runs Ray {theirs or 'of unknown version'}, and"
             f" this fedmirage needs {ray.__version__}; start the cluster from an environment"
             " with it"
         )
 
 
-def explain(address: str, text: str) -> str:
+def explain(address: str, text: str, given: str) -> str:
     """Say in a sentence why Ray did not let this process in."""
     versions = PYTHON.findall(text)
     if "Version mismatch" in text and len(versions) == 2:
         own = ".".join(map(str, sys.version_info[:3]))
         return (
-            f"{name_address(address)}: the cluster runs Python {versions[0]}, and this command"
+            f"{given}: the cluster runs Python {versions[0]}, and this command"
             f" {own}; start both from the same environment"
         )
     if "node_ip_address.json" in text or "IP address" in text or "raylet" in text.lower():
         return (
-            f"{name_address(address)}: this host does not belong to the cluster; run the command"
+            f"{given}: this host does not belong to the cluster; run the command"
             f" on one that does, or let this one join with `ray start --address {address}"
             " --num-cpus 0`"
         )
-    return f"{name_address(address)}: Ray did not join it: {' '.join(text.split())[:LONGEST]}"
+    return f"{given}: Ray did not join it: {' '.join(text.split())[:LONGEST]}"

@@ -77,6 +77,25 @@ def test_who_set_the_variable_only_reads_of_the_variable(monkeypatch: pytest.Mon
         find_cluster("auto", None)
 
 
+def test_who_set_the_variable_to_auto_reads_of_the_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which is put aside while Ray looks for the cluster, and whose address the user never saw."""
+
+    def find_none(address: str) -> str:
+        raise ConnectionError("Could not find any running Ray instance")
+
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    finder = "ray._private.services.canonicalize_bootstrap_address_or_die"
+    monkeypatch.setattr(finder, find_none)
+    with pytest.raises(ConfigurationError, match=r"^RAY_ADDRESS=auto: this host belongs to no Ray"):
+        join("auto")
+    with head("2.40.0") as address:
+        monkeypatch.setattr(finder, lambda given: address)
+        with pytest.raises(ConfigurationError, match=r"^RAY_ADDRESS=auto: the cluster runs Ray"):
+            join("auto")
+
+
 def test_a_cluster_of_another_version_of_ray() -> None:
     match = r"runs Ray 2\.40\.0, and .* needs 2\.55\.1"
     with head("2.40.0") as address, pytest.raises(ConfigurationError, match=match):
@@ -86,13 +105,13 @@ def test_a_cluster_of_another_version_of_ray() -> None:
 def test_a_token_that_is_missing() -> None:
     match = "refuses this command's token; set RAY_AUTH"
     with head(token="secret") as address, pytest.raises(ConfigurationError, match=match):
-        ask_version(address)
+        ask_version(address, "--ray-address a:1")
 
 
 def test_what_ray_says_becomes_a_sentence() -> None:
     text = "Version mismatch: The cluster was started with:\n  Ray: 2.55.1\n  Python: 3.12.3\n"
     text += "This process on node was started with:\n  Ray: 2.55.1\n  Python: 3.11.9"
-    assert "runs Python 3.12.3, and this command" in explain("a:1", text)
+    assert "runs Python 3.12.3, and this command" in explain("a:1", text, "b")
     text = "Can't find a `node_ip_address.json` file from /tmp/ray."
-    assert "this host does not belong to the cluster" in explain("a:1", text)
-    assert explain("a:1", "what\n now").endswith("Ray did not join it: what now")
+    assert "this host does not belong to the cluster" in explain("a:1", text, "b")
+    assert explain("a:1", "what\n now", "b") == "b: Ray did not join it: what now"
