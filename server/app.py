@@ -5,6 +5,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedmirage.common.flower import fetch_as_configured
 from fedmirage.common.settings.config import RunConfig, validate
+from fedmirage.server.interruption import heard_first
 from fedmirage.server.refusal import in_a_sentence
 from fedmirage.server.run import run
 
@@ -15,7 +16,7 @@ def make_app(config: RunConfig | None = None) -> ServerApp:
 
     @server_app.main()
     def main(grid: Grid, context: Context) -> None:
-        with in_a_sentence():
+        with in_a_sentence(), heard_first():
             fetch_as_configured()
             run(grid, config or validate(context.run_config))
 
