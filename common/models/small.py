@@ -47,10 +47,11 @@ class PlainCnn:
         return Model(chain(**layers), nn.Linear(size, outputs), feature_dim=size)
 
 
-# FedCOG section 5.1 and its code; FedCOG's network for CIFAR-100; and the network of two
-# convolutions in VHL's code, which at 28 pixels give 3,136 values.
+# FedCOG section 5.1, and its code.
 simple_cnn = PlainCnn(least=16, kernel=5, padding=0, widths=(6, 16), hidden=(120, 84))
+# FedCOG's network for CIFAR-100.
 cnn3 = PlainCnn(least=22, kernel=3, padding=0, widths=(16, 32, 64), hidden=(128,))
+# The network of two convolutions in VHL's code; at 28 pixels they give 3,136 values.
 vhl_cnn = PlainCnn(least=4, kernel=5, padding=2, widths=(32, 64), hidden=(512,))
 
 

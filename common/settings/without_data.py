@@ -6,16 +6,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedmirage.common.data.catalogue.base import DatasetParams, OwnParams
+from fedmirage.common.data.catalogue.encoded import Embeddings
+from fedmirage.common.data.catalogue.params import OwnTable
 from fedmirage.common.method import Place
+from fedmirage.common.settings.language import write
 
 if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
     from fedmirage.common.settings.lines import Lines
-
-from fedmirage.common.data.catalogue.base import DatasetParams, OwnParams
-from fedmirage.common.data.catalogue.encoded import Embeddings
-from fedmirage.common.data.catalogue.params import OwnTable
-from fedmirage.common.settings.language import write
 
 START = "server-data='none'"
 

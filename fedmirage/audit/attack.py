@@ -5,27 +5,26 @@ What it finds is kept in audit.json, beside the run that it attacked.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedmirage.common.settings.language import Params
+from fedmirage.common.drafts import write_whole
+from fedmirage.common.errors import DataError
+from fedmirage.common.settings.language import Params, write
 
 if TYPE_CHECKING:
     from fedmirage.audit.overheard import Overheard
     from fedmirage.common.data.set import DataSet
     from fedmirage.common.settings.config import RunConfig
 
-import json
-from dataclasses import asdict
-from pathlib import Path
-
-from fedmirage.common.drafts import write_whole
-from fedmirage.common.errors import DataError
-from fedmirage.common.settings.language import write
-
 Cell = str | float | int | None  # None is shown as "-"
+FILE = "audit.json"
+PICTURES = "audit"  # the folder of an attack's pictures, in that of its run
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -82,11 +81,6 @@ class Attack(Params):
         """Attack what the server of a run has seen."""
         found: AuditFinding = import_module(self.module).carry_out(self, seen)
         return found
-
-
-FILE = "audit.json"
-PICTURES = "audit"  # the folder of an attack's pictures, in that of its run
-VERSION = 1
 
 
 def write_finding(folder: Path, attack: Attack, methods: str, found: AuditFinding) -> None:

@@ -37,6 +37,7 @@ from fedmirage.server.strategy.average import Aggregated, Failures, Results
 from fedmirage.server.strategy.wrapper import Instructions, StrategyWrapper
 
 SUM = -1  # in place of a partition: one reply that stands for all, as under secure aggregation
+Batch = tuple[Tensor, Tensor]  # normalised inputs, and labels
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,6 @@ def read_reply(result: FitRes) -> TappedReply:
     numbers = {name: float(one) for name, one in told.items() if isinstance(one, int | float)}
     participants = int(numbers.pop(PARTICIPANTS, 1))
     return TappedReply(read_sections(result), result.num_examples, numbers, participants)
-
-
-Batch = tuple[Tensor, Tensor]  # normalised inputs, and labels
 
 
 def silent(text: str) -> None:

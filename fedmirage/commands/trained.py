@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fedmirage.commands.console import err, out
 from fedmirage.show.words import say
 
-Resamples = Annotated[int, {"min": 0}]
+NotNegative = Annotated[int, {"min": 0}]
 OutFile = Annotated[Path | None, "--out"]
 
 
@@ -57,8 +57,8 @@ def evaluate(
     split: str = "test",
     json: bool = False,
     picture: Path | None = None,
-    resamples: Resamples = 1000,
-    seed: Resamples = 0,
+    resamples: NotNegative = 1000,
+    seed: NotNegative = 0,
     data_dir: str = "",
     download: Annotated[bool, "--download/--no-download"] = False,
     model: str = "",
@@ -146,8 +146,8 @@ def personal(
     out_file: OutFile = None,
     allow: str = "",
     json: bool = False,
-    resamples: Resamples = 1000,
-    seed: Resamples = 0,
+    resamples: NotNegative = 1000,
+    seed: NotNegative = 0,
 ) -> None:
     """Assemble this node's personal model, evaluate it on held-out data, write it to a file.
 
@@ -191,7 +191,7 @@ def card(
     dataset: str = "",
     split: str = "test",
     out_file: OutFile = None,
-    resamples: Resamples = 1000,
+    resamples: NotNegative = 1000,
     data_dir: str = "",
     model: str = "",
 ) -> None:

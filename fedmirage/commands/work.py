@@ -126,6 +126,8 @@ def compare(
         json: Export settings, numbers and intervals to this JSON file.
         latex: Export the table to this LaTeX file.
     """
+    from fedmirage.comparison.rows import Question
+
     flags = pick_settings({"methods": None, **given})
     files = {"csv": csv, "json": json, "latex": latex}
     if runs:
@@ -134,14 +136,14 @@ def compare(
         names = ("preset", "config", "log", "watch", "watch_port")
         typed = {"methods": methods, **dict.fromkeys(flags, True), "seeds": seeds}
         typed |= {name: given[name] for name in names} | {"title": title}
-        typed |= {"baseline": baseline != "fedavg"}
+        typed |= {"baseline": baseline != Question.baseline}
         extra = [f"--{key_of(name)}" for name, value in typed.items() if value]
         show_folders(runs, picture, files, extra, out, score)
         return
     from fedmirage.comparison.command import plan_comparison, present, run_comparison, suggest
 
     wanted, choices = want(given), (controls, tune, tune_schedules or [], share_warm_up)
-    asked = (*choices, title, baseline, score or "global")
+    asked = (*choices, title, baseline, score or Question.score)
     with report_together(wanted.find_problems()):
         layers = read_layers(given["preset"], given["config"])
         plan = plan_comparison(layers, flags, methods or [], seeds, *asked)

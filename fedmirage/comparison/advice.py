@@ -14,6 +14,7 @@ from fedmirage.comparison.statistics import AHEAD, UNDECIDED
 FEW = 3  # seeds with which intervals begin to say something
 NOT_NEEDED = {"methods", "server-threads", "diagnostics", "save-images"}
 LONGEST = 10  # rounds over which the last average goes at most
+LEFT_OUT = {"out", "resume", "warm-start"}  # where results go, and where a run began
 
 
 def advise(outcome: Outcome) -> str:
@@ -80,9 +81,6 @@ def _run(outcome: Outcome, methods: str) -> str:
     settings = outcome.settings.flat()
     kept = {key: value for key, value in settings.items() if key not in NOT_NEEDED}
     return shlex.join(["fedmirage", "run", "--methods", methods, *flags_of(kept)])
-
-
-LEFT_OUT = {"out", "resume", "warm-start"}  # where results go, and where a run began
 
 
 def repeat_run(config: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ SCORES = {GLOBAL: "accuracy", LOCAL: "accuracy"}
 SCORES |= {name.replace("_", "-"): name for name in FURTHER_SCORES}
 SCORES |= dict.fromkeys(SITES, "accuracy")
 VIRTUAL = ("fedcog", "vhl", "dynafed", "fedlgd", "fedmd-cg")  # compared if nothing else is named
+STEP = 3.0  # learning rates that are tried lie this factor apart
 
 
 @dataclass(frozen=True)
@@ -146,9 +147,6 @@ def spell(calls: Sequence[Call]) -> str:
         arguments = ", ".join(f"{key}={value!r}" for key, value in call.arguments.items())
         texts.append(f"{call.name}({arguments})" if arguments else call.name)
     return ", ".join(texts)
-
-
-STEP = 3.0  # learning rates that are tried lie this factor apart
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from fedmirage.common.settings.language import nearest
 from fedmirage.node.admission import find_number
 
 LINK = "here"  # how Flower's command line calls the SuperLink of this folder
+PATIENCE = 10.0  # seconds in which a SuperLink must answer
+HERE = ("127.", "localhost:", "[::1]:")  # how the address of a SuperLink on this machine begins
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,6 @@ class Home:
     def exists(self) -> bool:
         """Whether a SuperLink was started in this folder."""
         return self.connection.exists()
-
-
-PATIENCE = 10.0  # seconds in which a SuperLink must answer
-HERE = ("127.", "localhost:", "[::1]:")  # how the address of a SuperLink on this machine begins
 
 
 @dataclass(frozen=True)

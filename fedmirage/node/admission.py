@@ -70,7 +70,7 @@ class Admission:
 
 
 def is_cut_off(error: Any) -> bool:
-    """Whether the SuperLink ended while it had a request; Flower's node would end, too."""
+    """Whether the SuperLink ended while it had a request. Flower's own node would give up here."""
     own = str(error.details()).startswith(OWN_END)
     return error.code().name == "CANCELLED" and not own
 

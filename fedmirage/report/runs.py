@@ -31,6 +31,8 @@ UNFINISHED = "unfinished"
 DAMAGED = "damaged"
 MISSING = "missing"
 AXES = ("rounds", "samples", "bytes", "seconds")  # what a curve can be drawn against
+Value = Callable[[dict[str, Any]], float | None]  # of a line about a round
+Columns = dict[str, list[Any]]  # mean, low, high, seeds, and every axis; one entry per round
 
 
 @dataclass(frozen=True)
@@ -129,10 +131,6 @@ def _running_total(values: Iterable[float | None]) -> list[float | None]:
         return None if total is None or value is None else total + value
 
     return list(accumulate(values, add))
-
-
-Value = Callable[[dict[str, Any]], float | None]  # of a line about a round
-Columns = dict[str, list[Any]]  # mean, low, high, seeds, and every axis; one entry per round
 
 
 def curve(runs: Mapping[int, ReportedRun], value: Value) -> Columns:

@@ -1,8 +1,8 @@
 """Distil on the client: prepares its virtual images, and trains on nothing else.
 
 Declared in common/methods/distil. A client's virtual set is made before its first round, in turns,
-and read in every round. It starts from noise, statistics or real images, and a class gets as many
-as `plan_counts` says.
+and read in every round. It starts from noise, statistics or real images; `plan_counts` says how
+many images each class gets.
 """
 
 import math
@@ -29,6 +29,25 @@ from fedmirage.common.seeds import derive, torch_generator
 from fedmirage.common.wire.preparation import Preparation
 
 Counts = npt.NDArray[np.int64]  # (classes,)
+
+
+class DistilClient(Objective[Distil]):
+    """The images are made before the first round, and stay as they are."""
+
+    def prepare_client(self, local: LocalClient, until: float) -> Preparation:
+        """Learn the virtual images, turn by turn."""
+        return prepare_virtual_set(self.params, local, until)
+
+    def begin(self, local: LocalRound) -> None:
+        """Replace the client's data by its virtual images."""
+        virtual = virtual_set(self.params, local)
+        local.data.replace(virtual.images, virtual.labels)
+        if math.isfinite(virtual.loss):
+            local.report["distil.loss"] = virtual.loss
+        if local.images is not None:
+            draw_virtual_set(
+                local, virtual, local.images / f"client-{local.partition:05d}-distil.png"
+            )
 
 
 def plan_counts(params: Distilling, real: Counts) -> Counts:
@@ -157,22 +176,3 @@ def build_extractor(local: LocalClient, step: int) -> nn.Module:
 def step_generator(local: LocalClient, step: int) -> torch.Generator:
     """Make the generator that draws the real images and the changes of one step."""
     return torch_generator(local.config.seed, "distil.step", local.partition, step)
-
-
-class DistilClient(Objective[Distil]):
-    """The images are made before the first round, and stay as they are."""
-
-    def prepare_client(self, local: LocalClient, until: float) -> Preparation:
-        """Learn the virtual images, turn by turn."""
-        return prepare_virtual_set(self.params, local, until)
-
-    def begin(self, local: LocalRound) -> None:
-        """Replace the client's data by its virtual images."""
-        virtual = virtual_set(self.params, local)
-        local.data.replace(virtual.images, virtual.labels)
-        if math.isfinite(virtual.loss):
-            local.report["distil.loss"] = virtual.loss
-        if local.images is not None:
-            draw_virtual_set(
-                local, virtual, local.images / f"client-{local.partition:05d}-distil.png"
-            )

@@ -1,15 +1,17 @@
 """Splits the training samples by the partition that a line names.
 
-What is wrong with a partition is found before, as far as that is known.
+`check` finds what is wrong with a partition before any sample is split, as far as that can be
+known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from fedmirage.common.data.files.places import data_folder
 from fedmirage.common.data.partitions import dirichlet, groups, listed
@@ -23,10 +25,6 @@ from fedmirage.common.settings.language import resolve_one, write
 
 if TYPE_CHECKING:
     from fedmirage.common.settings.config import RunConfig
-
-from collections.abc import Mapping
-
-import numpy.typing as npt
 
 DIVIDERS: dict[type[PartitionParams], Callable[[Any, Division], list[Indices]]] = {
     kinds.Iid: groups.iid,
@@ -139,17 +137,17 @@ def check_columns(
             f"partition: {params.name} needs the column {name!r} of the data, but {present}; choose"
             " another column, data set or partition"
         ]
-    groups = len(np.unique(columns[name]))
-    if isinstance(params, kinds.Natural) and groups < clients:
+    values = len(np.unique(columns[name]))
+    if isinstance(params, kinds.Natural) and values < clients:
         return [
-            f"partition: {write(params)}: column {params.by!r} has {groups} groups for"
-            f" clients={clients}; set clients to {groups} or fewer"
+            f"partition: {write(params)}: column {params.by!r} has {values} groups for"
+            f" clients={clients}; set clients to {values} or fewer"
         ]
-    if isinstance(params, kinds.Domains) and groups * params.shards != clients:
+    if isinstance(params, kinds.Domains) and values * params.shards != clients:
         return [
-            f"partition: {write(params)}: {groups} domains times shards={params.shards} are"
-            f" {groups * params.shards} clients, not clients={clients}; set"
-            f" clients={groups * params.shards} or another number of shards"
+            f"partition: {write(params)}: {values} domains times shards={params.shards} are"
+            f" {values * params.shards} clients, not clients={clients}; set"
+            f" clients={values * params.shards} or another number of shards"
         ]
     return []
 

@@ -18,6 +18,15 @@ from fedmirage.audit.overheard import SUM, Overheard
 from fedmirage.common.image_grid import draw_grid
 from fedmirage.common.seeds import torch_generator
 
+ACROSS = 10  # images of a picture
+PICTURE = "rebuilt.png"
+HEAD = ("client", "round", "images", "PSNR", "SSIM", "PSNR of restarts", "distance", "labels")
+NOTE = (
+    "PSNR in dB and SSIM are means over a client's images, each paired with the rebuilt image that"
+    " fits it; of the restarts, the one with the smallest distance counts, which the attacker sees."
+    " The last column counts the labels that the attack inferred rightly."
+)
+
 
 @dataclass(frozen=True)
 class Rebuilt:
@@ -111,16 +120,6 @@ def count_shared(labels: Tensor, others: Tensor) -> int:
     most = int(max(labels.max(), others.max())) + 1
     counts = (one.bincount(minlength=most) for one in (labels, others))
     return int(torch.minimum(*counts).sum())
-
-
-ACROSS = 10  # images of a picture
-PICTURE = "rebuilt.png"
-HEAD = ("client", "round", "images", "PSNR", "SSIM", "PSNR of restarts", "distance", "labels")
-NOTE = (
-    "PSNR in dB and SSIM are means over a client's images, each paired with the rebuilt image that"
-    " fits it; of the restarts, the one with the smallest distance counts, which the attacker sees."
-    " The last column counts the labels that the attack inferred rightly."
-)
 
 
 def show(params: Inversion, seen: Overheard, found: Sequence[Rebuilt]) -> AuditFinding:

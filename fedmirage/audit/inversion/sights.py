@@ -28,6 +28,7 @@ from fedmirage.common.wire.payload import SHARED
 
 Named = dict[str, Tensor]
 DRAWS = 64  # features that a generator makes of each class
+DUMMIES = 64  # images of noise, for what the network answers without having learnt much
 
 
 @dataclass(frozen=True)
@@ -150,9 +151,6 @@ def draw_features(seen: Overheard, reply: TappedReply, drawn: torch.Generator) -
     noise = draw_noise(method.noise, len(labels), method.noise_dim, drawn)
     made: Tensor = generator(noise, labels)
     return made.view(seen.run.classes, DRAWS, -1)
-
-
-DUMMIES = 64  # images of noise, for what the network answers without having learnt much
 
 
 def infer_labels(

@@ -45,6 +45,9 @@ AREA = (
     " The area under the ROC curve says how well the outputs rank samples: 50 is chance. It cannot"
     " be added up from parts, so clients' own models have none."
 )
+Compare = Callable[[Standing], Difference | None]
+HEAD = ("Methods", "Percentage points", "Seeds", "Verdict", "Smallest visible", "Seeds missing")
+FAR = 2.5  # times as far out as the middle one of all rows lies outside the axis
 
 
 def answer(group: Group) -> PageSection:
@@ -148,11 +151,6 @@ def _state(group: Group, standing: Standing) -> str:
     states = [run.status for run in group.runs[standing.entry.name].values()]
     counted = {state: states.count(state) for state in dict.fromkeys(states)}
     return ", ".join(f"{count} {state}" for state, count in counted.items())
-
-
-Compare = Callable[[Standing], Difference | None]
-HEAD = ("Methods", "Percentage points", "Seeds", "Verdict", "Smallest visible", "Seeds missing")
-FAR = 2.5  # times as far out as the middle one of all rows lies outside the axis
 
 
 def differences(group: Group) -> PageSection | None:

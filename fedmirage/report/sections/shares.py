@@ -26,6 +26,8 @@ CLIENT_SCORES = {
 }
 SHOWN = 40  # rows and columns that the table beside a heat map has at most
 Found = Callable[[ReportedRun], Mapping[str, float | None]]
+LARGEST = 20_000  # cells of a table that a page can show
+DECIDING = ("dataset", "data-dir", "partition", "clients", "seed")
 
 
 def classes(group: Group) -> PageSection:
@@ -190,10 +192,6 @@ def _client_score(name: str) -> Found:
         return {run.names.get(client, str(client)): found[client] for client in sorted(found)}
 
     return find
-
-
-LARGEST = 20_000  # cells of a table that a page can show
-DECIDING = ("dataset", "data-dir", "partition", "clients", "seed")
 
 
 @dataclass(frozen=True)

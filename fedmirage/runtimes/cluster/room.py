@@ -1,6 +1,6 @@
-"""A run whose clients train in actors of a cluster: asks its hosts, and counts the room on them.
+"""Runs whose clients train in actors of a cluster.
 
-The run uses what is added to the cluster while it goes on.
+How a run asks its hosts, counts the room on them, and uses what is added while it goes on.
 """
 
 import contextlib

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from fedmirage.client.methods._pairs import frozen_network
 from fedmirage.client.methods.fedmd_cg import FedMdCgClient
 from fedmirage.client.methods.fedmd_cg.cache import cached_batches
-from fedmirage.client.methods.fedmd_cg.client import frozen_network
 from fedmirage.client.train import train
 from fedmirage.common.memory import Memory
 from fedmirage.common.methods.fedmd_cg import FedMdCg

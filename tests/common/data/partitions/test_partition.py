@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedmirage.common.data.partitions.named import check, split
-from fedmirage.common.data.partitions.params import PARTITIONS, PartitionParams
+from fedmirage.common.data.partitions.named import DIVIDERS, check, split
+from fedmirage.common.data.partitions.params import PARTITIONS, Listed, OwnDraw, PartitionParams
 from fedmirage.common.data.set import Split
 from fedmirage.common.errors import ConfigurationError
 from fedmirage.common.settings.language import resolve_one, write
@@ -35,6 +35,11 @@ EVERY = [*LINES, "draw(per_client=20)"]
 
 def read(line: str) -> PartitionParams:
     return resolve_one(line, PARTITIONS, "partition")
+
+
+def test_every_partition_has_a_divider() -> None:
+    """Or is read from a file, or drawn client by client."""
+    assert {*DIVIDERS, Listed, OwnDraw} == set(PARTITIONS.values())
 
 
 @st.composite
