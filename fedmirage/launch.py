@@ -26,6 +26,7 @@ from fedmirage.common.errors import TRACEBACK, ConfigurationError, FedmirageErro
 from fedmirage.common.settings.config import RunConfig
 from fedmirage.runtimes.breakpoints import copy_terminal
 from fedmirage.runtimes.cluster.join import AUTO, KEY, check_address
+from fedmirage.runtimes.interrupts import interruptions
 from fedmirage.runtimes.observers import Observers
 from fedmirage.runtimes.processes import Processes, environment, undisturbed
 from fedmirage.runtimes.sites import Sites, keep_sites, require_same_sites
@@ -109,6 +110,7 @@ def describe_run(config: RunConfig, console: Console, sites: Sites = ()) -> None
         console.print(f"note: {caution}", style="yellow", highlight=False, markup=False)
 
 
+@interruptions.telling()
 def conduct(
     config: RunConfig,
     runtime: str,

@@ -51,7 +51,7 @@ def carry_on(
     places = {name: given[name] for name in PLACES if name in given}
     places |= {"ray_address": ""} if sites else {}  # their data are on this host alone
     console = Console(quiet=True) if quiet else out
-    with interruptions.telling(), in_new_folder(config) as config:
+    with in_new_folder(config) as config:
         folder, followed = Path(config.out), wanted.make(console)
         summary = launch(
             config, folder=folder, console=console, observers=followed, sites=sites, **places

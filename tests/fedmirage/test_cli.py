@@ -532,6 +532,23 @@ def test_only_runs_are_said_not_to_have_begun(
     assert ("before the run began" in capsys.readouterr().err) == run
 
 
+@pytest.mark.parametrize(("place", "told"), [("describe_run", False), ("attend", True)])
+def test_an_interrupted_run_is_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, told: bool
+) -> None:
+    """By what conducts it, or, if it came before that, by the entry point."""
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry.interruptions, "told", False)
+    monkeypatch.setattr(f"fedmirage.launch.{place}", interrupt)
+    result = runner.invoke(app, ["run", *TINY, "--out", str(tmp_path / "run")])
+    assert result.exit_code == 130
+    assert ("the same command starts it again" in result.output) == told
+    assert entry.interruptions.told == told
+
+
 def test_code_of_ones_own_is_found_in_the_current_folder(tmp_path: Path) -> None:
     """Also by the installed program, on whose path Python does not put that folder."""
     write_method(tmp_path / "pull_here.py")
