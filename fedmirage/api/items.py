@@ -12,8 +12,8 @@ import numpy.typing as npt
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from fedmirage.api.samples import Conversion, Convert, flatten, say_shape, to_array
+from fedmirage.common.data.files.decoding import DEEP_MODES, GREY_MODES
 from fedmirage.common.data.files.formats.npz import to_bytes
-from fedmirage.common.data.files.raw import DEEP_MODES, GREY_MODES
 from fedmirage.common.errors import DataError, say_kind
 from fedmirage.show.bar import make_bar
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fedmirage.common.data.files.decoding import open_picture
 from fedmirage.common.data.files.places import list_pictures
-from fedmirage.common.data.files.raw import PictureForm, open_picture
+from fedmirage.common.data.files.raw import PictureForm
 from fedmirage.common.data.loading import list_available
 from fedmirage.common.errors import DataError, FedmirageError
 from fedmirage.node.findings import FAULT, OK, WARNING, Finding

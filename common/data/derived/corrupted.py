@@ -11,15 +11,8 @@ import torch
 
 from fedmirage.common.data.catalogue.derived import Cifar10C
 from fedmirage.common.data.derived.corruptions import corrupt
-from fedmirage.common.data.files.raw import (
-    Images,
-    PictureForm,
-    Raw,
-    RawSplit,
-    Values,
-    arrange,
-    reading,
-)
+from fedmirage.common.data.files.decoding import arrange
+from fedmirage.common.data.files.raw import Images, PictureForm, Raw, RawSplit, Values, reading
 from fedmirage.common.data.holdout import choose_held_out
 from fedmirage.common.data.partitions.counts import Indices, split_evenly
 from fedmirage.common.errors import DataError

@@ -24,7 +24,8 @@ from fedmirage.common.data.derived.resample import (
     turn,
     uniform,
 )
-from fedmirage.common.data.files.raw import Images, PictureForm, Raw, RawSplit, arrange
+from fedmirage.common.data.files.decoding import arrange
+from fedmirage.common.data.files.raw import Images, PictureForm, Raw, RawSplit
 from fedmirage.common.data.partitions.counts import split_evenly
 from fedmirage.common.seeds import numpy_generator, torch_generator
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fedmirage.common.data.files.decoding import arrange, open_picture
 from fedmirage.common.data.files.formats.npz import to_bytes, to_floats
 from fedmirage.common.data.files.places import ENDINGS, is_picture, list_pictures
-from fedmirage.common.data.files.raw import RawSplit, Values, arrange, open_picture, reading
+from fedmirage.common.data.files.raw import RawSplit, Values, reading
 from fedmirage.common.data.reading import Reading
 from fedmirage.common.errors import DataError
 from fedmirage.common.own_code import find, hash_source

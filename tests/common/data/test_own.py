@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedmirage.common.data.files.raw import PictureForm, arrange, decode
+from fedmirage.common.data.files.decoding import arrange, decode
+from fedmirage.common.data.files.raw import PictureForm
 from fedmirage.common.data.loading import load
 from fedmirage.common.errors import ConfigurationError, DataError
 from tests.support.files import labels, pictures, png, write_files
@@ -291,7 +292,7 @@ def test_pictures_are_read_by_decoders_of_pixels_only(tmp_path: Path) -> None:
 def test_pictures_that_would_fill_the_memory_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, words: str
 ) -> None:
-    monkeypatch.setattr(f"fedmirage.common.data.files.raw.{limit}", 10)
+    monkeypatch.setattr(f"fedmirage.common.data.files.decoding.{limit}", 10)
     for name in ("bag", "shoe"):
         write_files(tmp_path, {f"{name}/{n}.png": png(GREY) for n in range(3)})
     with pytest.raises(DataError, match=f"{words}.*smaller"):

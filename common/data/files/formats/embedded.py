@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from fedmirage.common.data.files.raw import Images, PictureForm, Raw, RawSplit, arrange
+from fedmirage.common.data.files.decoding import arrange
+from fedmirage.common.data.files.raw import Images, PictureForm, Raw, RawSplit
 from fedmirage.common.data.holdout import choose_held_out
 from fedmirage.common.seeds import numpy_generator
 

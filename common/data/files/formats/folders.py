@@ -10,8 +10,9 @@ import numpy as np
 
 from fedmirage.common.data.catalogue.cards import DIGITS, NAMES
 from fedmirage.common.data.files.archives import read_entries, read_text
+from fedmirage.common.data.files.decoding import decode
 from fedmirage.common.data.files.places import is_picture, list_pictures
-from fedmirage.common.data.files.raw import PictureForm, Raw, RawSplit, decode
+from fedmirage.common.data.files.raw import PictureForm, Raw, RawSplit
 from fedmirage.common.errors import DataError
 
 Item = tuple[str, str, bytes | Path]  # class, name, content

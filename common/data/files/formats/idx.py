@@ -10,15 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from fedmirage.common.data.files.archives import check_size, read_content, read_entries
-from fedmirage.common.data.files.raw import (
-    Images,
-    PictureForm,
-    Raw,
-    RawSplit,
-    Values,
-    arrange,
-    reading,
-)
+from fedmirage.common.data.files.decoding import arrange
+from fedmirage.common.data.files.raw import Images, PictureForm, Raw, RawSplit, Values, reading
 from fedmirage.common.errors import DataError
 
 UNSIGNED_BYTE = 0x08

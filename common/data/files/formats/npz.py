@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedmirage.common.data.files.decoding import arrange
 from fedmirage.common.data.files.raw import (
     Images,
     PictureForm,
@@ -11,7 +12,6 @@ from fedmirage.common.data.files.raw import (
     RawSplit,
     Rows,
     Values,
-    arrange,
     list_texts,
     number_values,
     reading,

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fedmirage.common.data.catalogue.cards import Card
+from fedmirage.common.data.files.decoding import decode
 from fedmirage.common.data.files.formats.labels import read_labels, to_array
 from fedmirage.common.data.files.formats.npz import to_floats
 from fedmirage.common.data.files.raw import (
@@ -19,7 +20,6 @@ from fedmirage.common.data.files.raw import (
     Raw,
     RawSplit,
     Values,
-    decode,
     list_texts,
     number_values,
     reading,

@@ -7,15 +7,8 @@ from typing import Any
 import numpy as np
 
 from fedmirage.common.data.files.archives import check_size, read_content, read_entries, unpickle
-from fedmirage.common.data.files.raw import (
-    Images,
-    PictureForm,
-    Raw,
-    RawSplit,
-    Values,
-    arrange,
-    reading,
-)
+from fedmirage.common.data.files.decoding import arrange
+from fedmirage.common.data.files.raw import Images, PictureForm, Raw, RawSplit, Values, reading
 from fedmirage.common.errors import DataError
 
 CIFAR10_TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
