@@ -89,28 +89,45 @@ app.command(epilog=COMPARE_EXAMPLES, cls=RunCommand)(
     explained(work.compare, {**places, **compared})
 )
 for use in (
-    *(views.report, trained.predict, trained.evaluate, trained.card),
-    *(trained.export, trained.personal),
+    views.report,
+    trained.predict,
+    trained.evaluate,
+    trained.card,
+    trained.export,
+    trained.personal,
 ):
     app.command(cls=Command)(explained(use))
+layers = {name: places[name] for name in ("preset", "config")}
 audited = {
     **audits.audit_flags(),
-    **{name: places[name] for name in ("preset", "config", "verbose")},
+    **layers,
+    "verbose": places["verbose"],
     **flags.setting_flags(*audits.LEFT_OUT),
 }
 app.command(cls=RunCommand)(explained(audits.audit, audited))
 app.command(cls=Command)(explained(work.reproduce, flags.reproduce_flags()))
 for command in (
-    *(listings.methods, listings.models, listings.partitions, listings.schedules),
-    *(listings.presets, listings.datasets, listings.privacy),
-    *(views.partition, views.schema, views.doctor, work.new_method),
-    *(deployment.key, deployment.superlink, deployment.admit),
-    *(federation.supernode, deployment.status),
+    listings.methods,
+    listings.models,
+    listings.partitions,
+    listings.schedules,
+    listings.presets,
+    listings.datasets,
+    listings.privacy,
+    views.partition,
+    views.schema,
+    views.doctor,
+    work.new_method,
+    deployment.key,
+    deployment.superlink,
+    deployment.admit,
+    federation.supernode,
+    deployment.status,
 ):
     app.command(cls=Command)(explained(command))
 at_home = {name: flag for name, flag in run_flags.items() if name != "ray_address"}
 app.command(cls=RunCommand)(explained(rehearsal.rehearse, at_home))
-app.command(cls=RunCommand)(explained(federation.submit, flags.setting_flags()))
+app.command(cls=RunCommand)(explained(federation.submit, {**layers, **flags.setting_flags()}))
 
 
 def carry_out() -> None:

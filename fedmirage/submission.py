@@ -19,6 +19,7 @@ from fedmirage.common.settings.config import RunConfig, defaults
 from fedmirage.deployment.link import Link
 from fedmirage.launch import describe_run
 from fedmirage.records.lines import find_summary
+from fedmirage.runtimes.interrupts import interruptions
 from fedmirage.runtimes.superlink import ENDED, PROGRAMS, SuperLink
 from fedmirage.server.record.folder import require_vacant
 from fedmirage.show.progress import Watch
@@ -43,15 +44,16 @@ def submit(to: Link, config: RunConfig, console: Console) -> dict[str, Any]:
     earlier = find_summary(folder) if to.here and config.resume else None
     run_id = link.submit(config)
     say(console, f"submitted to {to} ({to.address}) as run {run_id}")
-    try:
-        if not to.here:
-            return follow_elsewhere(link, run_id)
-        with Watch(console, folder, config.rounds):
-            return link.wait(run_id, folder, earlier)
-    except KeyboardInterrupt:
-        link.flwr("stop", run_id, to.name)
-        say(console, f"interrupted: run {run_id} is stopped")
-        raise
+    with interruptions.telling():
+        try:
+            if not to.here:
+                return follow_elsewhere(link, run_id)
+            with Watch(console, folder, config.rounds):
+                return link.wait(run_id, folder, earlier)
+        except KeyboardInterrupt:
+            link.flwr("stop", run_id, to.name)
+            say(console, f"interrupted: run {run_id} is stopped")
+            raise
 
 
 def show_command(to: Link, settings: Mapping[str, Any]) -> str:

@@ -9,7 +9,6 @@ import typer
 from fedmirage.commands.console import out
 from fedmirage.commands.work import pick_settings
 from fedmirage.common.errors import FedmirageError
-from fedmirage.runtimes.interrupts import interruptions
 from fedmirage.settings.layers import RUNS, choose_out, read_layers, settle
 from fedmirage.show.words import say
 
@@ -142,13 +141,7 @@ def require_one(asked: list[str]) -> None:
         raise FedmirageError(f"{' and '.join(asked)} exclude each other; write one of them")
 
 
-def submit(
-    superlink: str,
-    preset: str | None = None,
-    config: list[Path] | None = None,
-    run_config: list[str] | None = None,
-    **given: Any,
-) -> None:
+def submit(superlink: str, run_config: list[str] | None = None, **given: Any) -> None:
     """Submit a run to a SuperLink with nodes, show its rounds, and exit with 0 if it finished.
 
     Settings come from the defaults, then --preset, --config, --run-config, then flags. Ctrl-C stops
@@ -158,8 +151,6 @@ def submit(
     Arguments:
         superlink: The SuperLink, by its folder on this machine or its name in Flower's config.toml.
     Options:
-        preset: A published setting by name, e.g. fedcog-fmnist-niid2.
-        config: A TOML file of settings; may be given several times.
         run_config: Settings as for `flwr run`, e.g. 'rounds=3'; may be given several times.
     """
     from flwr.common.config import parse_config_args
@@ -170,14 +161,13 @@ def submit(
     from fedmirage.submission import submit as hand_in
 
     link = find_link(superlink)
-    layers = read_layers(preset, config)
+    layers = read_layers(given["preset"], given["config"])
     layers += [parse_config_args([line]) for line in run_config or []]
     runs = link.home.runs if link.home is not None else RUNS  # the SuperLink may write there
-    settled = choose_out(settle(layers, pick_settings(given)), runs)
-    folder = Path(settled.resume or settled.out)
+    config = choose_out(settle(layers, pick_settings(given)), runs)
+    folder = Path(config.resume or config.out)
     try:
-        with interruptions.telling():
-            summary = hand_in(link, settled, out)
+        summary = hand_in(link, config, out)
     except LostRunError:
         say_how_to_continue(superlink, folder)
         raise

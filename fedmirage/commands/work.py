@@ -15,7 +15,6 @@ from fedmirage.common.errors import FedmirageError
 from fedmirage.common.settings.config import RunConfig, key_of
 from fedmirage.common.settings.project import ROOT
 from fedmirage.follow.wanted import Wanted
-from fedmirage.runtimes.interrupts import interruptions
 from fedmirage.settings.layers import in_new_folder, read_layers, report_together, settle
 from fedmirage.show.words import say
 
@@ -148,8 +147,7 @@ def compare(
         layers = read_layers(given["preset"], given["config"])
         plan = plan_comparison(layers, flags, methods or [], seeds, *asked)
     places = {name: given[name] for name in PLACES}
-    with interruptions.telling():
-        outcome = run_comparison(plan, out, **places, observers=wanted.make(out))
+    outcome = run_comparison(plan, out, **places, observers=wanted.make(out))
     present(outcome, out, files)
     if report or wanted.watch:
         show_page(outcome.folder)
@@ -175,10 +173,7 @@ def reproduce(**given: Any) -> None:
         )
     sys.path.insert(0, str(ROOT))  # experiments belongs to the checkout and is not installed
     dispatch = import_module("experiments.reproduce.dispatch").dispatch
-
-    with interruptions.telling():
-        well = dispatch(given, out)
-    if not well:
+    if not dispatch(given, out):
         raise typer.Exit(1)
 
 

@@ -23,6 +23,7 @@ from fedmirage.comparison.rows import Row
 from fedmirage.launch import attend, close_interrupted, find_cluster
 from fedmirage.records.lines import is_finished
 from fedmirage.runtimes.guardian import end_all
+from fedmirage.runtimes.interrupts import interruptions
 from fedmirage.runtimes.processes import Processes, undisturbed
 from fedmirage.server.record import checkpoint
 from fedmirage.show.words import say
@@ -91,6 +92,7 @@ def check_runs(jobs: Sequence[Job], folder: Path) -> None:
         attend(processes, request, Console(quiet=True))
 
 
+@interruptions.telling()
 def carry_out(
     jobs: Sequence[Job],
     means: Means,

@@ -549,6 +549,29 @@ def test_an_interrupted_run_is_told_of_once(
     assert entry.interruptions.told == told
 
 
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        ("compare", "fedmirage.comparison.command.check_runs"),
+        ("submit", "fedmirage.submission.describe_run"),
+    ],
+)
+def test_an_interrupt_before_there_is_a_run_is_left_to_the_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, place: str
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    link = SimpleNamespace(home=None, here=False, name="far", environment={})
+    monkeypatch.setattr("fedmirage.deployment.link.find_link", lambda name: link)
+    monkeypatch.setattr(entry.interruptions, "told", False)
+    monkeypatch.setattr(place, interrupt)
+    words = ["far"] if command == "submit" else ["--methods", "scaffold"]
+    result = runner.invoke(app, [command, *words, *TINY, "--out", str(tmp_path / "run")])
+    assert result.exit_code == 130
+    assert not entry.interruptions.told
+
+
 def test_code_of_ones_own_is_found_in_the_current_folder(tmp_path: Path) -> None:
     """Also by the installed program, on whose path Python does not put that folder."""
     write_method(tmp_path / "pull_here.py")
